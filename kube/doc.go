@@ -1,9 +1,9 @@
 // Package kube converts between Kubernetes objects and the engine's types, and is the only
 // package that does. Converters turn pods, nodes, NodeClaims, NodePools and DaemonSets into
-// values of package cluster, and a planned launch back into a NodeClaim. Mirror keeps a
-// cluster.Snapshot current from watch events. PDBs tells which pods the eviction API would
-// not evict. DisruptionNode and DisruptionPool convert for decisions about nodes.
+// values of package cluster, and a planned launch back into a NodeClaim. DisruptionNode and
+// DisruptionPool convert for decisions about nodes.
 //
-// The package makes no decisions and has no client, so it writes nothing. What the Snapshot
-// cannot express is recorded in Pod.Refused. The zero Mirror is not usable; see NewMirror.
+// Conversion is pure: the package makes no decisions, remembers nothing of the cluster and has no
+// client. What a Snapshot cannot express is recorded in Pod.Refused. Package state keeps a
+// Snapshot current with these conversions.
 package kube

@@ -15,14 +15,15 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // Disruption is karve's disruption decision over a fleet, made as the product makes it: the
 // Mirror builds the snapshot from API objects; a pass converts nodes, NodePools and
 // budgets and searches the whole cluster. Moves are applied at once.
 type Disruption struct {
-	mirror   *kube.Mirror
-	budgets  *kube.PDBs
+	mirror   *state.Mirror
+	budgets  *state.PDBs
 	scenario *scenario.Scenario
 	settings disrupt.Settings
 	moves    []disrupt.Move // all that were decided
@@ -31,7 +32,7 @@ type Disruption struct {
 
 // NewDisruption brings up the Mirror of s.
 func NewDisruption(s *scenario.Scenario) *Disruption {
-	d := &Disruption{mirror: kube.NewMirror(nil), budgets: &kube.PDBs{}, scenario: s, settings: disrupt.Defaults()}
+	d := &Disruption{mirror: state.NewMirror(nil), budgets: &state.PDBs{}, scenario: s, settings: disrupt.Defaults()}
 	d.settings.SpotToSpot = true // on both sides
 	d.mirror.SetSettings(s.Settings)
 	for _, p := range s.Pools {

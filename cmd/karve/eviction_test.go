@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 	"github.com/karve-dev/karve/local/cluster/clustertest"
 )
 
@@ -120,7 +120,7 @@ func (x judged) compare(seed int) map[bool]int {
 		got, want := map[string]bool{}, map[string]bool{}
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			got[p.Name] = len(kube.NewPDBs(before.Items...).Refused(p).Budgets) > 0
+			got[p.Name] = len(state.NewPDBs(before.Items...).Refused(p).Budgets) > 0
 			if want[p.Name], err = x.refuses(ctx, p); err != nil {
 				return err
 			}

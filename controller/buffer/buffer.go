@@ -23,12 +23,13 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // Keeper knows the virtual pods of all buffers and where the last decision put them.
 type Keeper struct {
 	client client.Client
-	mirror *kube.Mirror
+	mirror *state.Mirror
 
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry
@@ -45,7 +46,7 @@ type entry struct {
 }
 
 // NewKeeper returns a Keeper that knows no buffers yet.
-func NewKeeper(c client.Client, m *kube.Mirror) *Keeper {
+func NewKeeper(c client.Client, m *state.Mirror) *Keeper {
 	return &Keeper{client: c, mirror: m, entries: map[types.NamespacedName]*entry{}, owners: map[string]types.NamespacedName{}, held: map[string]bool{}}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/internal/panics"
-	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -32,7 +32,7 @@ type Keeper struct {
 	Overlays Source
 
 	provider provider.Provider
-	mirror   *kube.Mirror
+	mirror   *state.Mirror
 	metrics  *metrics.Set
 
 	mu       sync.Mutex
@@ -50,7 +50,7 @@ type sold struct {
 }
 
 // New returns a Keeper that knows nothing yet.
-func New(p provider.Provider, m *kube.Mirror, s *metrics.Set) *Keeper {
+func New(p provider.Provider, m *state.Mirror, s *metrics.Set) *Keeper {
 	return &Keeper{provider: p, mirror: m, metrics: s, last: map[string]*provider.Snapshot{}, read: map[string]time.Time{}, gauged: map[string]bool{}, sold: map[string]sold{}}
 }
 

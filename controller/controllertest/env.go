@@ -51,6 +51,7 @@ import (
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -76,7 +77,7 @@ type Env struct {
 	// What follows is one process's; Restart replaces it all.
 	Client        client.Client
 	Provider      provider.Provider
-	Mirror        *kube.Mirror
+	Mirror        *state.Mirror
 	Metrics       *metrics.Set
 	Registry      *prometheus.Registry
 	Events        *events.Recorder
@@ -171,7 +172,7 @@ func (e *Env) Restart() {
 	e.Provider = e.Faults.provider(memory.New(e.Cloud))
 	e.Registry = prometheus.NewRegistry()
 	e.Metrics = metrics.New(e.Registry)
-	e.Mirror = kube.NewMirror(func(pod string) { e.woken[pod] = true })
+	e.Mirror = state.NewMirror(func(pod string) { e.woken[pod] = true })
 	log := logr.Discard()
 	// Events go to the cluster directly: losing one is no fault worth a test.
 	e.Events = events.New(live, log, e.Metrics.EventsDropped.Inc)

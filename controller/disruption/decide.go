@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // validate checks again every move that waited long enough, or whose nodes got pods.
@@ -54,7 +54,7 @@ func (c *Controller) recheckMarked(ctx context.Context, m *move, v *view) {
 
 // decider finds moves and checks whether they are still valid.
 type decider struct {
-	mirror     *kube.Mirror
+	mirror     *state.Mirror
 	catalog    *catalog.Keeper
 	report     *reporter
 	log        logr.Logger

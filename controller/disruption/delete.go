@@ -13,6 +13,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // retryRefused is how long a write that is refused is retried before karve gives up the node.
@@ -56,7 +57,7 @@ func afterDeletion(m *move, failed map[string]error, v *view) conclusion {
 type deleter struct {
 	client client.Client
 	live   client.Reader
-	mirror *kube.Mirror
+	mirror *state.Mirror
 	log    logr.Logger
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // Options are what a Controller works with. A field is required unless its comment says what its
@@ -24,7 +24,7 @@ type Options struct {
 	// Live reads past the cache: before a node is deleted, and whenever a write depends on the
 	// newest version of an object.
 	Live    client.Reader
-	Mirror  *kube.Mirror
+	Mirror  *state.Mirror
 	Catalog *catalog.Keeper
 	Events  *events.Recorder
 	Metrics *metrics.Set
@@ -49,7 +49,7 @@ type Options struct {
 
 // Controller moves pods onto fewer, cheaper or newer nodes. See New.
 type Controller struct {
-	mirror   *kube.Mirror
+	mirror   *state.Mirror
 	log      logr.Logger
 	every    time.Duration
 	round    int

@@ -8,6 +8,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // conclusion is what follows from what a phase did: effects, which executor.perform has in their
@@ -108,9 +109,9 @@ func (x *executor) backOffOf(m *move, key string) backOff {
 
 // beginMove tells decisions where the pods of the move's nodes go.
 func (x *executor) beginMove(m *move) {
-	d := kube.BeginMoveRequest{Nodes: m.Nodes, Existing: m.Receivers}
+	d := state.BeginMoveRequest{Nodes: m.Nodes, Existing: m.Receivers}
 	for _, r := range m.replacements {
-		d.Launched = append(d.Launched, kube.LaunchedClaim{Claim: r.claim.DeepCopy(), Offerings: r.launch.Offerings, Pods: r.launch.Pods})
+		d.Launched = append(d.Launched, state.LaunchedClaim{Claim: r.claim.DeepCopy(), Offerings: r.launch.Offerings, Pods: r.launch.Pods})
 	}
 	x.mirror.BeginMove(d)
 	m.begunInMirror = true

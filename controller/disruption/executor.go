@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/karve-dev/karve/internal/panics"
-	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 
 // executor takes moves through their phases. It performs every write.
 type executor struct {
-	mirror    *kube.Mirror
+	mirror    *state.Mirror
 	marks     *marker
 	inspector *inspector
 	launcher  *launcher

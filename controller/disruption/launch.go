@@ -14,6 +14,7 @@ import (
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // launch creates the replacements. The mirror knows of them before the API does: a batch in between
@@ -93,7 +94,7 @@ const (
 type launcher struct {
 	client  client.Client
 	live    client.Reader
-	mirror  *kube.Mirror
+	mirror  *state.Mirror
 	catalog *catalog.Keeper
 	report  *reporter
 }

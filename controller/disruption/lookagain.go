@@ -18,6 +18,7 @@ import (
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // maxRechecks is how often a move is checked again because pods arrived.
@@ -119,7 +120,7 @@ type inspector struct {
 // inspect looks at every node of the move.
 func (i *inspector) inspect(ctx context.Context, m *move) (all look) {
 	var mu sync.Mutex
-	budgets := sync.OnceValues(func() (*kube.PDBs, error) { return i.readBudgets(ctx) })
+	budgets := sync.OnceValues(func() (*state.PDBs, error) { return i.readBudgets(ctx) })
 	failed := forEach(m.Nodes, func(key string) error {
 		o, err := i.node(ctx, key, inspection{m, budgets})
 		if err == nil && o.kind != none {
@@ -142,18 +143,18 @@ func (i *inspector) inspect(ctx context.Context, m *move) (all look) {
 	return all
 }
 
-func (i *inspector) readBudgets(ctx context.Context) (*kube.PDBs, error) {
+func (i *inspector) readBudgets(ctx context.Context) (*state.PDBs, error) {
 	list := &policyv1.PodDisruptionBudgetList{}
 	if err := i.live.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("reading pod disruption budgets past the cache: %w", err)
 	}
-	return kube.NewPDBs(list.Items...), nil
+	return state.NewPDBs(list.Items...), nil
 }
 
 // inspection is of the nodes of one move. It reads the PodDisruptionBudgets once for all of them.
 type inspection struct {
 	of      *move
-	budgets func() (*kube.PDBs, error)
+	budgets func() (*state.PDBs, error)
 }
 
 func (i *inspector) node(ctx context.Context, key string, in inspection) (objection, error) {

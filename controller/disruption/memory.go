@@ -13,6 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // retryAnnotations is how long after a failed write NodePools are not written again.
@@ -24,7 +25,7 @@ const retryAnnotations = 10 * time.Second
 type memory struct {
 	client   client.Client
 	live     client.Reader
-	mirror   *kube.Mirror
+	mirror   *state.Mirror
 	log      logr.Logger
 	backOffs *backOffs
 	outcomes *outcomes

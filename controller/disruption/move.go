@@ -10,6 +10,7 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // phase is how far a move has come.
@@ -231,7 +232,7 @@ const (
 	// shortestReady and longestReady bound how long replacements may take from their creation
 	// to get ready; between them it is readyPerNode for each of the moves' nodes. After the
 	// longest, the snapshot counts their capacity no more, and it would be launched twice.
-	shortestReady, longestReady = 10 * time.Minute, kube.StuckAfter
+	shortestReady, longestReady = 10 * time.Minute, state.StuckAfter
 	readyPerNode                = 80 * time.Millisecond
 )
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 // outcomes watches consolidations whose pods kube-scheduler may yet put elsewhere, and pauses the
 // NodePools where it did.
 type outcomes struct {
-	mirror *kube.Mirror
+	mirror *state.Mirror
 	report *reporter
 	off    bool // upstream's rules hold, which have no pauses
 

@@ -16,6 +16,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // reporter says what becomes of moves: by events, by metrics, and in the log.
@@ -23,7 +24,7 @@ type reporter struct {
 	events     *events.Recorder
 	metrics    *metrics.Set
 	log        logr.Logger
-	mirror     *kube.Mirror
+	mirror     *state.Mirror
 	validation time.Duration
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // Surger knows which pods leave a drained node by a rolling restart of their Deployment.
@@ -30,7 +31,7 @@ const (
 // instead.
 type surgingPods struct {
 	surger Surger // nil when no pod surges
-	mirror *kube.Mirror
+	mirror *state.Mirror
 	log    logr.Logger
 
 	answers map[types.UID]surgerAnswer
@@ -92,7 +93,7 @@ func (s *surgingPods) candidates(pods []*corev1.Pod) (out []*corev1.Pod) {
 }
 
 // leaves reports whether the pod leaves its node by a surge, by budgets that were just read.
-func (s *surgingPods) leaves(ctx context.Context, p *corev1.Pod, budgets *kube.PDBs) bool {
+func (s *surgingPods) leaves(ctx context.Context, p *corev1.Pod, budgets *state.PDBs) bool {
 	return s.surger != nil && budgets.MaySurge(p) && s.surges(ctx, p)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // view is the cluster as one round sees it.
@@ -27,7 +28,7 @@ type view struct {
 
 // observer makes views.
 type observer struct {
-	mirror  *kube.Mirror
+	mirror  *state.Mirror
 	buffers *buffer.Keeper
 	events  *events.Recorder
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -45,7 +46,7 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache: a node class is missing only if the API says so now.
 	Live     client.Reader
-	Mirror   *kube.Mirror
+	Mirror   *state.Mirror
 	Catalog  *catalog.Keeper
 	Provider provider.Provider
 	Events   *events.Recorder

@@ -51,6 +51,7 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -138,7 +139,7 @@ type Features struct {
 // Manager runs the controllers.
 type Manager struct {
 	inner   crmanager.Manager
-	mirror  *kube.Mirror
+	mirror  *state.Mirror
 	buffers *buffer.Keeper // nil unless the feature was asked for
 	surges  *termination.Surges
 }
@@ -267,7 +268,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 		return err
 	}
 	batches := provision.NewBatcher(o.BatchIdle, o.BatchMax)
-	m.mirror = kube.NewMirror(batches.Trigger)
+	m.mirror = state.NewMirror(batches.Trigger)
 	m.mirror.Class, m.mirror.OnUrgent = o.NodeClass.GroupKind(), batches.Urgent
 	m.mirror.SetSettings(o.Settings)
 	if err := m.mirror.Attach(ctx, m.inner.GetCache()); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/internal/panics"
-	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // ReportPanics returns a Reporter that logs panics with their stack.
@@ -26,7 +26,7 @@ func ReportPanics(log logr.Logger) *panics.Reporter {
 }
 
 // recoverFrom has panics counted, and the Mirror go on after them.
-func recoverFrom(p *panics.Reporter, m *kube.Mirror, set *metrics.Set, recorder *events.Recorder) {
+func recoverFrom(p *panics.Reporter, m *state.Mirror, set *metrics.Set, recorder *events.Recorder) {
 	p.Count = func(where string) { set.Panics.WithLabelValues(where).Inc() }
 	m.Panics, m.LeftOut = p, leaveOut(recorder)
 }
@@ -79,7 +79,7 @@ type guardedInformer struct {
 	panics *panics.Reporter
 }
 
-// GetStore is what the informer knows; see kube.Mirror.
+// GetStore is what the informer knows; see state.Mirror.
 func (i guardedInformer) GetStore() toolscache.Store {
 	if stored, ok := i.Informer.(interface{ GetStore() toolscache.Store }); ok {
 		return stored.GetStore()

@@ -9,13 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/karve-dev/karve/controller/metrics"
-	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // reporter keeps the gauges about the mirror itself current, and has it let go of what is
 // gone, leader or not.
 type reporter struct {
-	mirror  *kube.Mirror
+	mirror  *state.Mirror
 	metrics *metrics.Set
 }
 

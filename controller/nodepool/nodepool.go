@@ -28,6 +28,7 @@ import (
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 const (
@@ -40,7 +41,7 @@ const (
 // Reconciler keeps NodePools' status.
 type Reconciler struct {
 	Client  client.Client
-	Mirror  *kube.Mirror
+	Mirror  *state.Mirror
 	Metrics *metrics.Set
 	Log     logr.Logger
 	// Health knows how the last machines came up.

@@ -13,7 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
-	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -102,7 +102,7 @@ func reconcilePool(e *controllertest.Env, name string) reconcile.Result {
 func TestStatusWaitsForTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := twoNodes(t)
-		e.Pools.Mirror = kube.NewMirror(nil)
+		e.Pools.Mirror = state.NewMirror(nil)
 		if result := reconcilePool(e, "web"); result.RequeueAfter == 0 {
 			t.Error("nobody looks again once the cluster is known")
 		}

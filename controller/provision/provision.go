@@ -26,6 +26,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 const (
@@ -41,7 +42,7 @@ const (
 // Provisioner turns pods that need capacity into NodeClaims.
 type Provisioner struct {
 	Client  client.Client
-	Mirror  *kube.Mirror
+	Mirror  *state.Mirror
 	Catalog *catalog.Keeper
 	Batches *Batcher
 	Events  *events.Recorder

@@ -28,6 +28,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 const (
@@ -44,7 +45,7 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache: what it counts decides what is bought.
 	Live    client.Reader
-	Mirror  *kube.Mirror
+	Mirror  *state.Mirror
 	Catalog *catalog.Keeper
 	Metrics *metrics.Set
 	Log     logr.Logger

@@ -73,7 +73,7 @@ func TestLoopsAndReconcilersAreGuarded(t *testing.T) {
 // Handlers of events are registered where something recovers: with the Mirror, or with the
 // manager's cache, which wraps those of controllers.
 func TestHandlersAreGuarded(t *testing.T) {
-	allowed := []string{"kube/feed.go", "controller/manager/panics.go"}
+	allowed := []string{"kube/state/feed.go", "controller/manager/panics.go"}
 	for _, file := range product(t) {
 		ast.Inspect(file.Tree, func(n ast.Node) bool {
 			f, ok := n.(*ast.SelectorExpr)

@@ -29,7 +29,7 @@ var wide = map[string]string{
 	"provider/azure.Options":                 "one field for each setting of the provider",
 	"provider/azure/bootstrap.Node":          "one field for each thing that an image is told at boot",
 	"provider/azure/bootstrap.configuration": "the wire format of AKS's boot contract",
-	"kube.Mirror":                            "the lock and one short method for each question of a controller; its state is in parts",
+	"kube/state.Mirror":                      "the lock and one short method for each question of a controller; its state is in parts",
 }
 
 // unsplit are the types that own too much, and may only shrink.

@@ -27,6 +27,7 @@ import (
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -40,7 +41,7 @@ type cluster struct {
 	slow  client.Client    // as controllers know it
 
 	metrics                       *metrics.Set
-	mirror                        *kube.Mirror
+	mirror                        *state.Mirror
 	lifecycle, interrupted, nodes *queue
 	changes                       chan change
 	running                       sync.WaitGroup
@@ -130,7 +131,7 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	set := c.metrics
 	recorder := events.New(c.api, log, set.EventsDropped.Inc)
 	batches := provision.NewBatcher(0, 0)
-	c.mirror = kube.NewMirror(batches.Trigger)
+	c.mirror = state.NewMirror(batches.Trigger)
 	c.mirror.OnUrgent = batches.Urgent
 	keeper := catalog.New(cloud, c.mirror, set)
 	provisioner := &provision.Provisioner{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Batches: batches, Events: recorder, Metrics: set, Log: log}

@@ -21,6 +21,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -32,7 +33,7 @@ import (
 func TestMirrorForgetsWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(*seed, 350))
-		m := kube.NewMirror(func(string) {})
+		m := state.NewMirror(func(string) {})
 		stays := resident(m)
 		decide := func() {
 			m.Expire()
@@ -65,13 +66,13 @@ func TestMirrorForgetsWhatIsGone(t *testing.T) {
 }
 
 // numbers are given until there are twice as many as are in use and a thousand; then all
-// begins anew (kube.Mirror.Tidy). What conversions share is treated alike, and of events said
+// begins anew (state.Mirror.Tidy). What conversions share is treated alike, and of events said
 // lately some hundreds are remembered. Selectors have as many numbers as there were at most.
 var numbers = map[string]int{"constraint.": 4096, "kube.Converter.": 4096, "cluster.signature.": 4096,
 	"cluster.Builder.mentioned": 2048, "cluster.Builder.former": 2048, "cluster.Builder.crowdByID": 64, "cluster.Builder.freeCrowds": 64, "events.Recorder.seen": 512}
 
 // resident shows a pool, a node and a pod that stay.
-func resident(m *kube.Mirror) *corev1.Pod {
+func resident(m *state.Mirror) *corev1.Pod {
 	m.SetPool(controllertest.Pool("resident", "30s"))
 	m.SetCatalog("default", memory.Types(), map[string]int64{"family:small": 100})
 	claim, node := machine("resident", "resident", nil)
@@ -190,7 +191,7 @@ func (g *generation) pod(i int, r *rand.Rand) *corev1.Pod {
 	return p
 }
 
-func (g *generation) show(m *kube.Mirror) {
+func (g *generation) show(m *state.Mirror) {
 	m.SetNamespace(g.namespace)
 	m.SetPool(g.pool)
 	m.SetCatalog(g.class, memory.Types(), map[string]int64{"family:small": 100, "budget-" + g.name: 1})
@@ -211,7 +212,7 @@ func (g *generation) show(m *kube.Mirror) {
 }
 
 // change binds pods, promises room and lets a node go before what runs on it.
-func (g *generation) change(m *kube.Mirror) {
+func (g *generation) change(m *state.Mirror) {
 	m.Launched(g.claims[0], nil, []cluster.PodRef{kube.Ref(g.pods[0])})
 	m.Nominate(g.claims[0].Name, []cluster.PodRef{kube.Ref(g.pods[1])})
 	for i, p := range g.pods[1:] {
@@ -226,7 +227,7 @@ func (g *generation) change(m *kube.Mirror) {
 }
 
 // hide takes everything away, in any order.
-func (g *generation) hide(m *kube.Mirror, r *rand.Rand) {
+func (g *generation) hide(m *state.Mirror, r *rand.Rand) {
 	var steps []func()
 	add := func(f func()) { steps = append(steps, f) }
 	for i := range g.nodes {

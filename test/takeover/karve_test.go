@@ -33,7 +33,7 @@ import (
 	"github.com/karve-dev/karve/controller/repair"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 	"github.com/karve-dev/karve/provider/azure"
 )
 
@@ -42,7 +42,7 @@ import (
 type karve struct {
 	*cluster
 	cloud  *azure.Provider
-	mirror *kube.Mirror
+	mirror *state.Mirror
 	seen   map[string]string // resource versions the mirror was told of
 
 	classes, pools, claims, nodes []reconcile.Reconciler
@@ -55,7 +55,7 @@ type karve struct {
 func (c *cluster) start() *karve {
 	c.t.Helper()
 	cloud := c.provider()
-	k := &karve{cluster: c, cloud: cloud, mirror: kube.NewMirror(func(string) {}), seen: map[string]string{}}
+	k := &karve{cluster: c, cloud: cloud, mirror: state.NewMirror(func(string) {}), seen: map[string]string{}}
 	log, set := logr.Discard(), metrics.New(prometheus.NewRegistry())
 	kind := v1beta1.GroupVersion().WithKind(v1beta1.Kind)
 	class := kind.GroupKind()

@@ -1,0 +1,163 @@
+package state
+
+import (
+	"maps"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// attachLimits records how many volumes each node can attach, as the CSI drivers on it report,
+// and derives which instance types can attach fewer than their catalog says. What was learned
+// about a type is forgotten with its last node: it depends on the cluster's objects alone, so two
+// processes that watch them agree.
+type attachLimits struct {
+	nodes map[string]*storagev1.CSINode
+	kind  map[string]string // node → instance type, where both are known
+	of    map[string]map[string]bool
+	// learnt is the smallest limit reported for each type, by driver.
+	learnt map[string]map[string]int64
+}
+
+func newAttachLimits() *attachLimits {
+	return &attachLimits{
+		nodes: map[string]*storagev1.CSINode{}, kind: map[string]string{},
+		of: map[string]map[string]bool{}, learnt: map[string]map[string]int64{},
+	}
+}
+
+// place records the instance type of a node; empty when the node is not known. It reports whether
+// the limits of any type changed.
+func (l *attachLimits) place(node, kind string) bool {
+	old := l.kind[node]
+	if old == kind {
+		return false
+	}
+	delete(l.kind, node)
+	unset(l.of, old, node)
+	changed := old != "" && l.relearn(old)
+	if kind == "" {
+		return changed
+	}
+	l.kind[node] = kind
+	set(l.of, kind, node)
+	return l.relearn(kind) || changed
+}
+
+// report records what the drivers of a node report; nil when there is no report any more. It
+// reports whether the limits of the node's type changed.
+func (l *attachLimits) report(node string, n *storagev1.CSINode) bool {
+	before := reported(l.nodes[node])
+	if l.nodes[node] = n; n == nil {
+		delete(l.nodes, node)
+	}
+	kind, ok := l.kind[node]
+	return ok && !maps.Equal(before, reported(n)) && l.relearn(kind)
+}
+
+// reports says whether a storage driver has registered on the node.
+func (l *attachLimits) reports(node string) bool {
+	n := l.nodes[node]
+	return n != nil && len(n.Spec.Drivers) > 0
+}
+
+func (l *attachLimits) relearn(kind string) bool {
+	smallest := map[string]int64{}
+	for node := range l.of[kind] {
+		for driver, n := range reported(l.nodes[node]) {
+			if least, ok := smallest[driver]; !ok || n < least {
+				smallest[driver] = n
+			}
+		}
+	}
+	if maps.Equal(smallest, l.learnt[kind]) {
+		return false
+	}
+	if l.learnt[kind] = smallest; len(smallest) == 0 {
+		delete(l.learnt, kind)
+	}
+	return true
+}
+
+// reported returns the limits that a node's drivers report. A driver that reports no limit has
+// none.
+func reported(n *storagev1.CSINode) map[string]int64 {
+	if n == nil {
+		return nil
+	}
+	var out map[string]int64
+	for i := range n.Spec.Drivers {
+		if d := &n.Spec.Drivers[i]; d.Allocatable != nil && d.Allocatable.Count != nil {
+			if out == nil {
+				out = map[string]int64{}
+			}
+			out[d.Name] = int64(max(0, *d.Allocatable.Count))
+		}
+	}
+	return out
+}
+
+// lower returns types with the learned limits where those are smaller, and types itself when none
+// are.
+func (l *attachLimits) lower(types []offering.InstanceType) []offering.InstanceType {
+	var out []offering.InstanceType
+	for i := range types {
+		capacity := lowered(types[i].Capacity, l.learnt[types[i].Name])
+		if capacity == nil {
+			continue
+		}
+		if out == nil {
+			out = append(out, types...)
+		}
+		out[i].Capacity = capacity
+	}
+	if out == nil {
+		return types
+	}
+	return out
+}
+
+// lowered is a copy of capacity with smaller limits; nil when none is smaller.
+func lowered(capacity quantity.Amounts, limits map[string]int64) quantity.Amounts {
+	var out quantity.Amounts
+	for driver, n := range limits {
+		name := quantity.Attachable + driver
+		if had, ok := capacity[name]; !ok || n >= had {
+			continue
+		}
+		if out == nil {
+			out = maps.Clone(capacity)
+		}
+		out[name] = n
+	}
+	return out
+}
+
+// apply sets the attach limits in the node's allocatable resources: what its drivers report and,
+// for drivers that have not reported yet, what its instance type can attach. t may be nil.
+func (l *attachLimits) apply(w *cluster.Node, t *offering.InstanceType) {
+	if w.Allocatable == nil {
+		w.Allocatable = quantity.Amounts{}
+	}
+	if t != nil && w.Claim {
+		for name, n := range t.Capacity {
+			if had, ok := w.Allocatable[name]; strings.HasPrefix(name, quantity.Attachable) && (!ok || n < had) {
+				w.Allocatable[name] = n
+			}
+		}
+	}
+	n := l.nodes[w.Name]
+	if n == nil {
+		return
+	}
+	for i := range n.Spec.Drivers {
+		delete(w.Allocatable, quantity.Attachable+n.Spec.Drivers[i].Name)
+	}
+	for driver, count := range reported(n) {
+		w.Allocatable[quantity.Attachable+driver] = count
+	}
+}

@@ -1,0 +1,164 @@
+package state
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/kube"
+)
+
+// catalogs holds the instance types of each node class, with the attach limits that nodes
+// reported, and the offerings that claims without an instance accept.
+type catalogs struct {
+	byClass  map[string]*limitedCatalog
+	accepted map[string]accepted // by claim, while its instance type is not chosen
+	limits   *attachLimits
+	// limitsChanged is set when the catalogs do not have the newest limits yet. They are compiled
+	// anew when the Snapshot is next read: a thousand nodes may report at once.
+	limitsChanged bool
+}
+
+// limitedCatalog is the catalog of a node class. Its types may be a copy, with smaller attach
+// limits, of the original list that the provider gave.
+type limitedCatalog struct {
+	*kube.Catalog
+	original []offering.InstanceType
+	quota    map[string]int64 // as last set
+}
+
+// accepted is the offerings of a catalog that a claim accepts.
+type accepted struct {
+	of        *kube.Catalog
+	offerings []offering.Ref
+}
+
+func newCatalogs() *catalogs {
+	return &catalogs{byClass: map[string]*limitedCatalog{}, accepted: map[string]accepted{}, limits: newAttachLimits()}
+}
+
+// of is the catalog of the claim's node class, nil when it is not known.
+func (s *catalogs) of(c *karpv1.NodeClaim) *kube.Catalog {
+	if l := s.byClass[kube.ClassOf(c.Spec.NodeClassRef)]; l != nil {
+		return l.Catalog
+	}
+	return nil
+}
+
+// node is the claim with its Node, which may be nil, as the catalog and the storage drivers on
+// the node complete it.
+func (s *catalogs) node(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
+	catalog := s.of(c)
+	w := kube.Node(n, c, catalog, s.offeringsOf(c, catalog))
+	s.limits.apply(&w, catalog.Find(w.Labels[cluster.LabelInstanceType]))
+	if !s.limits.reports(w.Name) {
+		// Storage drivers label a node, with keys of their own, when they start there. Until then
+		// a pod whose disk is in the node's zone would not match the node.
+		w.Labels = catalog.Complete(w.Labels)
+	}
+	return w
+}
+
+// offeringsOf lists the offerings that a claim without an instance accepts. They are computed
+// once per catalog: a burst of launches asks for them thousands of times.
+func (s *catalogs) offeringsOf(c *karpv1.NodeClaim, catalog *kube.Catalog) []offering.Ref {
+	if len(c.Status.Allocatable) > 0 {
+		delete(s.accepted, c.Name)
+		return nil
+	}
+	known, ok := s.accepted[c.Name]
+	if catalog == nil || ok && known.of == catalog {
+		return known.offerings
+	}
+	list, err := kube.Offerings(c, catalog.Types)
+	if err != nil {
+		return nil // the launch reports the error
+	}
+	s.accepted[c.Name] = accepted{of: catalog, offerings: list}
+	return list
+}
+
+// known is what offeringsOf computed before. The list is current if ok is set; catalog is the one
+// to compute it from otherwise, nil when there is none.
+func (s *catalogs) known(c *karpv1.NodeClaim) (list []offering.Ref, catalog *kube.Catalog, ok bool) {
+	catalog = s.of(c)
+	known, had := s.accepted[c.Name]
+	return known.offerings, catalog, catalog == nil || had && known.of == catalog
+}
+
+// accept records the offerings that a claim was made for.
+func (s *catalogs) accept(c *karpv1.NodeClaim, offerings []offering.Ref) {
+	s.accepted[c.Name] = accepted{of: s.of(c), offerings: offering.RotateZones(offerings, string(c.UID))}
+}
+
+// recall takes from old catalogs what a claim accepts.
+func (s *catalogs) recall(claim string, old *catalogs) { s.accepted[claim] = old.accepted[claim] }
+
+// forgetClaim forgets what a claim accepts.
+func (s *catalogs) forgetClaim(name string) { delete(s.accepted, name) }
+
+// set sets the instance types of a node class, as the provider gives them, and its quota. It
+// returns what the Snapshot is to have, and whether quota and types differ from before.
+func (s *catalogs) set(class string, types []offering.InstanceType, quota map[string]int64) (c classCatalog, newQuota, newTypes bool) {
+	old := s.byClass[class]
+	newQuota = len(quota) > 0 && old == nil || old != nil && !maps.Equal(old.quota, quota)
+	if old != nil && sameSlice(old.original, types) {
+		old.quota = quota
+		return classCatalog{old.Types, quota}, newQuota, false
+	}
+	return s.put(class, &limitedCatalog{kube.NewCatalog(s.limits.lower(types)), types, quota}), newQuota, true
+}
+
+// sameSlice reports whether b is the very slice a, not just an equal one.
+func sameSlice(a, b []offering.InstanceType) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+func (s *catalogs) put(class string, c *limitedCatalog) classCatalog {
+	s.byClass[class] = c
+	return classCatalog{c.Types, c.quota}
+}
+
+// remove forgets the catalog of a node class.
+func (s *catalogs) remove(class string) { delete(s.byClass, class) }
+
+// applyLimits adjusts the catalogs to the newest attach limits, and returns those that changed,
+// by class.
+func (s *catalogs) applyLimits() map[string]classCatalog {
+	if !s.limitsChanged {
+		return nil
+	}
+	s.limitsChanged = false
+	changed := map[string]classCatalog{}
+	for class, c := range s.byClass {
+		types := s.limits.lower(c.original)
+		if !sameLimits(types, c.Types) {
+			changed[class] = s.put(class, &limitedCatalog{kube.NewCatalog(types), c.original, c.quota})
+		}
+	}
+	return changed
+}
+
+// sameLimits compares two versions of one list of types.
+func sameLimits(a, b []offering.InstanceType) bool {
+	return slices.EqualFunc(a, b, func(a, b offering.InstanceType) bool { return maps.Equal(a.Capacity, b.Capacity) })
+}
+
+// report records what the storage drivers of a node report; nil when there is no report any more.
+func (s *catalogs) report(node string, n *storagev1.CSINode) {
+	s.limitsChanged = s.limits.report(node, n) || s.limitsChanged
+}
+
+// placeNode records the instance type of a node; n is nil when the node is gone.
+func (s *catalogs) placeNode(name string, n *corev1.Node) {
+	instanceType := ""
+	if n != nil {
+		instanceType = n.Labels[cluster.LabelInstanceType]
+	}
+	s.limitsChanged = s.limits.place(name, instanceType) || s.limitsChanged
+}

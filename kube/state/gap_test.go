@@ -1,0 +1,278 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
+	"github.com/karve-dev/karve/kube"
+)
+
+// A pod that was deleted and recreated while the watch was cut is one pod, not two: no node is
+// launched for the pod that is gone.
+//
+// Rule MEMORY-1.
+func TestPodMadeAnewInAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMirror(nil)
+		old := pendingPod("web-0")
+		c := watchCluster(t, m, old)
+		again := pendingPod("web-0")
+		again.UID = "uid-again"
+		c.cut(old, func() {
+			c.remove(old)
+			c.put(again)
+		})
+		if m.Waiting() != 1 || m.Pod("uid-web-0") != nil || m.Pod("uid-again") == nil {
+			t.Errorf("%d pods wait for room, want the new one only", m.Waiting())
+		}
+		c.remove(again)
+		c.settle()
+		if m.Waiting() != 0 || len(m.parts.pods.byUID) != 0 {
+			t.Errorf("no pod is left, and %d wait for room", m.Waiting())
+		}
+	})
+}
+
+// A DaemonSet that was deleted and recreated while the watch was cut counts once on new nodes.
+//
+// Rule MEMORY-1.
+func TestDaemonSetMadeAnewInAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMirror(nil)
+		old := agent("1")
+		c := watchCluster(t, m, old)
+		again := agent("1")
+		again.UID = "again"
+		c.cut(old, func() {
+			c.remove(old)
+			c.put(again)
+		})
+		if len(m.parts.daemonSets.byUID) != 1 || m.parts.daemonSets.byUID[string(again.UID)] == nil {
+			t.Errorf("%d DaemonSets are known, want the new one", len(m.parts.daemonSets.byUID))
+		}
+	})
+}
+
+// Capacity that was promised on a NodeClaim is not promised on another one of its name, and pod
+// events on a Node say nothing of another Node.
+//
+// Rule MEMORY-1.
+func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMirror(nil)
+		claim, node := joined(claimNamed("web-1"))
+		claim.UID, node.UID = "claim-1", "node-1"
+		pod, runs := pendingPod("a"), boundTo(pendingPod("b"), node.Name)
+		c := watchCluster(t, m, claim, node, pod)
+		c.put(runs)
+		synctest.Wait()
+		m.Nominate("web-1", []cluster.PodRef{kube.Ref(pod)})
+		if m.Waiting() != 0 || m.ManagedNodes()[0].Activity.IsZero() {
+			t.Fatalf("%d pods wait, activity at %v", m.Waiting(), m.ManagedNodes()[0].Activity)
+		}
+		c.cut(node, func() {
+			c.remove(node)
+			node.UID = "node-2"
+			c.put(node)
+		})
+		if at := m.ManagedNodes()[0].Activity; !at.IsZero() {
+			t.Errorf("a pod came to the new Node at %v", at)
+		}
+		c.cut(claim, func() {
+			c.remove(claim)
+			claim.UID = "claim-2"
+			c.put(claim)
+		})
+		if m.Waiting() != 1 {
+			t.Error("the promise holds on a NodeClaim that it was not made for")
+		}
+	})
+}
+
+// Whatever events watches miss, and in whatever state they report a deletion, the Mirror ends
+// with what a list of the cluster says.
+//
+// Rule MEMORY-1, Rule PLAN-10.
+func TestMirrorEqualsRebuildAfterGaps(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := NewMirror(nil)
+				sell(m)
+				x := &monkey{Rand: rand.New(rand.NewPCG(seed, 7)), watched: watchCluster(t, m), mirror: m}
+				for range 40 {
+					x.round()
+				}
+				x.compare(t)
+			})
+		})
+	}
+}
+
+// sell sets the catalog.
+func sell(m *Mirror) {
+	m.SetCatalog(kube.ClassOf(nastyPool("").Spec.Template.Spec.NodeClassRef), newNasty().types, nil)
+}
+
+// monkey changes a cluster at random.
+type monkey struct {
+	*rand.Rand
+	*watched
+	mirror *Mirror
+	made   int // objects so far, for their UIDs
+}
+
+// round makes some changes, with or without the watch of a kind.
+func (x *monkey) round() {
+	if x.IntN(4) > 0 {
+		for range 1 + x.IntN(8) {
+			x.touch(x.draw())
+		}
+		synctest.Wait()
+		return
+	}
+	o := x.draw()
+	x.cut(o, func() {
+		for range 1 + x.IntN(8) {
+			if y := x.draw(); x.shelf(y) == x.shelf(o) || x.IntN(4) == 0 {
+				x.touch(y)
+			}
+		}
+		x.anew(o)
+	})
+}
+
+// touch creates, updates, evicts or deletes an object; the delete event may have a last change.
+func (x *monkey) touch(o client.Object) {
+	old := x.shelf(o).objects[nameOf(o)]
+	if old == nil {
+		x.made++
+		o.SetUID(types.UID(fmt.Sprint("uid-", x.made)))
+		x.put(o)
+		return
+	}
+	o.SetUID(old.GetUID())
+	pod, isPod := old.(*corev1.Pod)
+	switch n := x.IntN(8); {
+	case n < 3:
+		x.remove([]client.Object{o, old}[x.IntN(2)])
+	case n == 3 && isPod:
+		x.mirror.BeginEviction(pod)
+		leaving := askedToLeave(pod)
+		if x.IntN(2) == 0 {
+			leaving.OwnerReferences = nil
+		}
+		x.put(leaving)
+	case isPod && pod.DeletionTimestamp != nil:
+		x.put(old) // a duplicate
+	default:
+		x.put(o)
+	}
+}
+
+// anew deletes an object and creates another of its name.
+func (x *monkey) anew(o client.Object) {
+	if old := x.shelf(o).objects[nameOf(o)]; old != nil {
+		x.remove(old)
+	}
+	x.touch(o)
+}
+
+// draw is a random object in a random state.
+func (x *monkey) draw() client.Object {
+	i := x.IntN(6)
+	claim, node := joined(claimNamed(fmt.Sprint("web-", i)))
+	claim.CreationTimestamp = metav1.Time{}
+	early := claim.DeepCopy()
+	early.Status = karpv1.NodeClaimStatus{}
+	node.Labels[corev1.LabelInstanceTypeStable] = fmt.Sprint("t", i%2)
+	stray := node.DeepCopy()
+	stray.Spec.ProviderID = "id-other"
+	pod := pendingPod(fmt.Sprint("p", i))
+	pod.Labels = map[string]string{"pod": fmt.Sprint(i)}
+	disk := mounting(fmt.Sprint("d", i), fmt.Sprint("data", i%3))
+	local := agentPod(fmt.Sprint("a", i), "1", int64(i), fmt.Sprint(200+i, "m"))
+	local.Namespace = "kube-system"
+	orphan := local.DeepCopy()
+	orphan.OwnerReferences = nil
+	daemons := agent(fmt.Sprint(1 + i%2))
+	daemons.Name = fmt.Sprint("agent", i%2)
+	options := []client.Object{
+		early, claim, node, stray, nastyPool(fmt.Sprint("pool", i%2)), x.namespace(i), daemons,
+		pod, boundTo(pod, node.Name), boundTo(pod, "elsewhere"), ofReplicaSet(pod.DeepCopy()), boundTo(ofReplicaSet(pod.DeepCopy()), node.Name),
+		disk, boundTo(disk, node.Name), local, boundTo(local, node.Name), boundTo(orphan, node.Name),
+		unboundClaim(fmt.Sprint("data", i%3), "late"), boundClaim(fmt.Sprint("data", i%3), fmt.Sprint("pv", i%2)), csiVolume(fmt.Sprint("pv", i%2)),
+		late("late"), storageClass("late", azureDisk, storagev1.VolumeBindingImmediate), reporting(node.Name, new(int32(i))), reporting(node.Name, nil),
+		randomBudget(i),
+	}
+	o := options[x.IntN(len(options))]
+	x.adopt(o)
+	return o
+}
+
+// adopt gives a DaemonSet pod an existing DaemonSet as its owner.
+func (x *monkey) adopt(o client.Object) {
+	if p, ok := o.(*corev1.Pod); ok && kube.OwnedByDaemonSet(p) {
+		for _, d := range x.kinds[typeOf(&appsv1.DaemonSet{})].objects {
+			p.OwnerReferences[0].UID = d.GetUID()
+		}
+	}
+}
+
+func (x *monkey) namespace(i int) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"tier": fmt.Sprint(i)}}}
+}
+
+// compare checks that a Mirror that is shown only the current cluster knows the same.
+func (x *monkey) compare(t *testing.T) {
+	t.Helper()
+	// These are about the past, and no list has them.
+	past := slices.Concat(keysOf(x.mirror.parts.replacements.by), keysOf(x.mirror.parts.replacements.superseded))
+	for _, p := range past {
+		if pod := x.mirror.Pod(p); pod != nil {
+			x.remove(pod)
+			x.settle()
+		}
+	}
+	x.settle()
+	fresh := NewMirror(nil)
+	sell(fresh)
+	c := watchCluster(t, fresh, x.objects()...)
+	for kind, s := range c.kinds { // the same versions
+		maps.Copy(s.objects, x.kinds[kind].objects)
+	}
+	if diff := cmp.Diff(known(fresh), known(x.mirror)); diff != "" {
+		t.Errorf("the Mirror differs from one that was shown all anew (-anew +watched):\n%s", diff)
+	}
+}
+
+// known is what a Mirror knows of its cluster, and what it would launch.
+func known(m *Mirror) map[string]any {
+	var plan schedule.Plan
+	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
+	return map[string]any{
+		"pods": keysOf(m.parts.pods.byUID), "nodes": keysOf(m.parts.nodes.byName), "claims": keysOf(m.parts.nodes.claims), "pools": keysOf(m.parts.pools), "daemonSets": keysOf(m.parts.daemonSets.byUID), "daemons": m.parts.snapshot.daemons, "daemonOf": m.parts.daemonSets.ownerOf,
+		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "worldPods": m.parts.snapshot.pods, "worldNodes": m.parts.snapshot.nodes,
+		"replacements": len(m.parts.replacements.by) + len(m.parts.replacements.unmatched) + len(m.parts.replacements.owners), "superseded": m.parts.replacements.superseded,
+		"podsIn": m.parts.pods.inNamespace, "held": m.parts.protections.held, "lapses": m.parts.protections.ends, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.claimsOn,
+		"volumes": keysOf(m.parts.volumes.storage.Volumes), "volumeClaims": len(m.parts.volumes.storage.Claims), "classes": keysOf(m.parts.volumes.storage.Classes),
+		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "kinds": m.parts.catalogs.limits.kind, "learnt": m.parts.catalogs.limits.learnt, "plan": plan,
+	}
+}
+
+func keysOf[T any](of map[string]T) []string { return slices.Sorted(maps.Keys(of)) }

@@ -1,0 +1,69 @@
+package state
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/karve-dev/karve/kube"
+)
+
+// interruptions tells which pods need capacity urgently because the cloud interrupts a node.
+type interruptions struct {
+	pods         *podStore
+	nodes        *nodeStore
+	promises     *promises
+	replacements *replacements
+	// owners lost a pod together with its node before capacity for a replacement was found, and
+	// when. Pods with little or no grace period are gone before any plan is made. Owners do not
+	// say which pod a new one replaces, so all pods that an owner creates within ownerUrgentFor
+	// count as replacements.
+	owners map[types.UID]time.Time
+}
+
+// ownerUrgentFor is longer than owners and the scheduler take until a pod is known to need
+// capacity.
+const ownerUrgentFor = time.Minute
+
+// recordLost records the owner of a pod that went with its interrupted node, unless there is
+// capacity for the replacement. Call it while the pod is still known.
+func (s *interruptions) recordLost(p *corev1.Pod) {
+	owner := kube.OwnerOf(p)
+	if owner == "" || kube.OwnedByDaemonSet(p) || kube.Terminal(p) && p.DeletionTimestamp == nil || !s.nodes.interrupted(p) || s.hasCapacity(string(p.UID)) {
+		return
+	}
+	now := time.Now()
+	s.forgetOld(now)
+	s.owners[owner] = now
+}
+
+// forgetOld forgets the owners that lost their pod ownerUrgentFor ago or earlier.
+func (s *interruptions) forgetOld(now time.Time) {
+	maps.DeleteFunc(s.owners, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= ownerUrgentFor })
+}
+
+// hasCapacity reports whether there is capacity for the pod or its replacement: promised, or
+// because the replacement is bound.
+func (s *interruptions) hasCapacity(uid string) bool {
+	counting := s.replacements.counting(uid)
+	if _, promised := s.promises.of(counting); promised {
+		return true
+	}
+	replacement := s.pods.get(counting)
+	return counting != uid && replacement != nil && replacement.Spec.NodeName != ""
+}
+
+// urgent reports whether the pod runs on an interrupted node, or replaces a pod that does or did.
+func (s *interruptions) urgent(p *corev1.Pod) bool {
+	old := p
+	if evicted, ok := s.replacements.evictedBy(string(p.UID)); ok {
+		old = s.pods.get(evicted)
+	}
+	if old != nil && s.nodes.interrupted(old) {
+		return true
+	}
+	since, lost := s.owners[kube.OwnerOf(p)]
+	return lost && p.Spec.NodeName == "" && time.Since(since) < ownerUrgentFor
+}

@@ -1,0 +1,129 @@
+package state
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/internal/panics"
+)
+
+// Mirror keeps a cluster.Snapshot current from watch events. It holds the API objects it was
+// shown, which must not be changed, and for each node the pods that were promised capacity there.
+// Those pods count as bound until the scheduler binds them or the promise lapses, so that no two
+// batches launch a node for the same pod.
+type Mirror struct {
+	// Class is the kind of node class that this installation serves. Pools with another kind of
+	// node class belong to another provisioner in the same cluster and are ignored. Set Class
+	// before the first event; the zero kind takes every pool.
+	Class schema.GroupKind
+	// OnUrgent is called, before wake, with each pod whose node is interrupted by the cloud; nil
+	// is allowed. Like wake it must not call back into the Mirror. Set it before the first event.
+	OnUrgent func(pod string)
+
+	// Panics receives the panics of event handlers; the object that caused one is left out. Nil
+	// recovers nothing. Set it before the first event.
+	Panics *panics.Reporter
+	// LeftOut is called with each object that is left out of the Snapshot, and why; nil is
+	// allowed. It must not call back into the Mirror.
+	LeftOut func(o client.Object, because *panics.Panic)
+
+	wake     func(pod string)
+	revision revision
+	pdbs     *PDBs // has a lock of its own
+	feeds    []*feed
+
+	mu sync.Mutex // guards everything below
+	// spoilt is set while the parts are being changed. If it is already set when the lock is
+	// taken, the last change ended with a panic and the parts cannot be relied on.
+	spoilt  bool
+	leftOut leftOutObjects
+	parts   parts
+}
+
+// NewMirror returns a Mirror of an empty cluster. wake is called with the UID of each pod that
+// starts to need capacity, and with "" when something else changed that a new plan may depend on,
+// such as a NodePool. It must not call back into the Mirror. Nil is allowed.
+func NewMirror(wake func(pod string)) *Mirror {
+	if wake == nil {
+		wake = func(string) {}
+	}
+	m := &Mirror{wake: wake, pdbs: NewPDBs(), leftOut: leftOutObjects{}}
+	m.parts = newParts(&m.revision, m.pdbs)
+	return m
+}
+
+// View calls f with the current Snapshot, which is valid until f returns.
+func (m *Mirror) View(f func(*cluster.Snapshot)) {
+	m.change(func() news {
+		m.parts.nodeEvents.applyLimits()
+		waiting := m.parts.catchUp(time.Now())
+		f(m.parts.snapshot.builder.Snapshot())
+		return news{waiting: waiting}
+	})
+}
+
+// Revision changes whenever the Snapshot, or anything else that decisions about nodes read, may
+// have changed: nodes, what blocks their disruption, pools, budgets, prices. Routine kubelet
+// reports every few seconds do not change it. It does not reflect changes that time alone causes.
+func (m *Mirror) Revision() uint64 { return m.revision.n.Load() }
+
+// Settle ends what has lapsed. Nodes that do not initialize stop counting as capacity. Promises
+// on them, and promises on ready nodes where the scheduler did not bind the pod, end. Claims that
+// no watch has shown are forgotten. Objects that were left out and have changed are tried again.
+func (m *Mirror) Expire() {
+	now := time.Now()
+	m.retryLeftOut(now)
+	m.change(func() news {
+		waiting := m.parts.catchUp(now)
+		waiting = append(waiting, m.parts.nodeWriter.writeStuck(now)...)
+		waiting = append(waiting, m.parts.reservations.releaseLapsed(now)...)
+		waiting = append(waiting, m.parts.nodeEvents.removeOverdue(now)...)
+		m.parts.tidy()
+		return news{waiting: waiting}
+	})
+}
+
+// Tidy frees memory that is not needed any more. Settle does so too: Tidy is for a process that
+// follows the cluster and makes no decisions.
+func (m *Mirror) Tidy() {
+	m.change(func() news {
+		waiting := m.parts.catchUp(time.Now())
+		m.parts.tidy()
+		return news{waiting: waiting}
+	})
+}
+
+// change runs f under the lock and calls the callbacks after the lock is released: what they
+// trigger may use the Mirror.
+func (m *Mirror) change(f func() news) {
+	n := m.locked(f)
+	if m.OnUrgent != nil {
+		for _, uid := range n.urgent {
+			m.OnUrgent(uid)
+		}
+	}
+	for _, uid := range n.waiting {
+		m.wake(uid)
+	}
+}
+
+func (m *Mirror) locked(f func() news) news {
+	m.lock()
+	defer m.mu.Unlock()
+	m.spoilt = true
+	n := f()
+	m.spoilt = false
+	return n
+}
+
+// lock locks the Mirror, and restores the parts if a panic left them half changed.
+func (m *Mirror) lock() {
+	m.mu.Lock()
+	if m.spoilt {
+		m.restore()
+	}
+}

@@ -1,0 +1,88 @@
+package state
+
+import (
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// BeginMoveRequest lists nodes that will be deleted once their replacements are ready.
+type BeginMoveRequest struct {
+	Nodes []string // keys
+	// Homes are existing nodes where pods fit; Bought are the NodeClaims that are launched for
+	// the other pods.
+	Existing []schedule.Nomination
+	Launched []LaunchedClaim
+}
+
+// LaunchedClaim is a claim that is about to be created, or was created just now.
+type LaunchedClaim struct {
+	Claim     *karpv1.NodeClaim
+	Offerings []offering.Ref
+	Pods      []cluster.PodRef
+}
+
+// moves marks nodes that will be deleted, and keeps capacity for their pods meanwhile.
+type moves struct {
+	nodes        *nodeStore
+	pods         *podStore
+	promises     *promises
+	snapshot     *snapshot
+	podWriter    *podWriter
+	nodeWriter   *nodeWriter
+	nodeEvents   *nodeEvents
+	reservations *reservations
+}
+
+// begin counts nodes as leaving and promises their pods capacity; see Mirror.BeginMove. Like
+// cancel it returns the pods that start to need capacity.
+func (m *moves) begin(r BeginMoveRequest) (waiting []string) {
+	for _, l := range r.Launched {
+		m.nodeEvents.expectClaim(l.Claim, l.Offerings, time.Now())
+	}
+	for _, key := range r.Nodes {
+		if m.nodes.beginMove(key) {
+			waiting = append(waiting, m.nodeWriter.writeClaim(key)...)
+		}
+	}
+	for _, n := range r.Existing {
+		m.reservations.promise(n.Node, n.Pods)
+	}
+	for _, l := range r.Launched {
+		m.reservations.promise(l.Claim.Name, l.Pods)
+	}
+	return m.promises.without(waiting)
+}
+
+// cancel reverts begin for those nodes, and forgets those of the claims that no watch has shown.
+func (m *moves) cancel(nodes, claims []string) (waiting []string) {
+	for _, key := range nodes {
+		if m.nodes.cancelMove(key) {
+			waiting = append(waiting, m.keep(key)...)
+		}
+	}
+	for _, name := range claims {
+		if m.nodes.isUnseen(name) {
+			waiting = append(waiting, m.nodeEvents.removeClaim(m.nodes.claim(name))...)
+		}
+	}
+	return waiting
+}
+
+// keep makes the pods of a node that stays after all count as bound there. It returns the pods
+// that need capacity all the same because the node was deleted meanwhile.
+func (m *moves) keep(key string) (waiting []string) {
+	waiting = m.nodeWriter.writeClaim(key)
+	n, _ := m.snapshot.node(key)
+	for uid := range m.pods.on(n.Name) {
+		if !n.Leaving {
+			m.promises.end(uid)
+		}
+		waiting = append(waiting, m.podWriter.write(uid)...)
+	}
+	return waiting
+}

@@ -1,0 +1,149 @@
+package state
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/kube"
+)
+
+// nodeEvents brings events of Nodes, NodeClaims, CSINodes and catalogs to every part that they
+// concern. Its methods return the pods that start to need capacity.
+type nodeEvents struct {
+	revision *revision
+	nodes    *nodeStore
+	catalogs *catalogs
+	promises *promises
+	activity activity
+	snapshot *snapshot
+	pods     *podWriter
+	writer   *nodeWriter
+}
+
+// setNode adds or replaces a Node.
+func (e *nodeEvents) setNode(n *corev1.Node) (waiting []string) {
+	old := e.nodes.node(n.Name)
+	e.revision.incrementIf(nodeChanged(old, n))
+	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
+		e.nodes.forgetID(old.Name, old.Spec.ProviderID)
+		claim, _ := e.nodes.claimWith(old.Spec.ProviderID)
+		waiting = e.writer.writeClaim(claim)
+	}
+	e.nodes.setNode(n)
+	e.catalogs.placeNode(n.Name, n)
+	return append(waiting, e.writer.writeNode(n)...)
+}
+
+// removeNode forgets a Node.
+func (e *nodeEvents) removeNode(n *corev1.Node) (waiting []string) {
+	e.revision.increment()
+	id := e.nodes.removeNode(n)
+	e.promises.forgetEnd(n.Name)
+	delete(e.activity, n.Name)
+	e.catalogs.placeNode(n.Name, nil)
+	e.snapshot.removeNode(n.Name)
+	claim, _ := e.nodes.claimWith(id)
+	return e.writer.writeClaim(claim)
+}
+
+// setClaim adds or replaces a NodeClaim.
+func (e *nodeEvents) setClaim(c *karpv1.NodeClaim) (waiting []string) {
+	old := e.nodes.claim(c.Name)
+	e.revision.incrementIf(claimChanged(old, c))
+	e.nodes.setClaim(c)
+	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
+		e.disown(old) // another claim of the same name
+	}
+	if n := e.nodes.nodeWith(c.Status.ProviderID); n != nil {
+		e.snapshot.removeNode(n.Name) // it counted as one without a claim
+	}
+	return e.writer.writeClaim(c.Name)
+}
+
+// seeClaim is setClaim for a claim that a watch shows.
+func (e *nodeEvents) seeClaim(c *karpv1.NodeClaim) (waiting []string) {
+	e.nodes.saw(c.Name)
+	return e.setClaim(c)
+}
+
+// expectClaim is setClaim for a claim that karve creates and that no watch has shown yet, with
+// the offerings that it accepts.
+func (e *nodeEvents) expectClaim(c *karpv1.NodeClaim, offerings []offering.Ref, now time.Time) {
+	if e.nodes.expect(c.Name, now) {
+		e.catalogs.accept(c, offerings)
+		e.setClaim(c)
+	}
+}
+
+// removeClaim forgets a NodeClaim; pods that were promised capacity on it need it elsewhere.
+func (e *nodeEvents) removeClaim(c *karpv1.NodeClaim) (waiting []string) {
+	e.revision.increment()
+	c = e.nodes.removeClaim(c)
+	e.catalogs.forgetClaim(c.Name)
+	waiting = e.pods.release(c.Name)
+	e.snapshot.removeNode(c.Name)
+	return append(waiting, e.disown(c)...)
+}
+
+// removeOverdue forgets the claims that no watch has shown for too long.
+func (e *nodeEvents) removeOverdue(now time.Time) (waiting []string) {
+	for _, name := range e.nodes.overdue(now) {
+		waiting = append(waiting, e.removeClaim(e.nodes.claim(name))...)
+	}
+	return waiting
+}
+
+// disown ends the link between the claim and its Node: the Node, if there is one, counts as
+// unmanaged.
+func (e *nodeEvents) disown(c *karpv1.NodeClaim) (waiting []string) {
+	if n := e.nodes.disown(c); n != nil {
+		return e.writer.writeNode(n)
+	}
+	return nil
+}
+
+// setCatalog sets the instance types of a node class and the quota that is left, by name.
+func (e *nodeEvents) setCatalog(class string, types []offering.InstanceType, quota map[string]int64) {
+	c, newQuota, newTypes := e.catalogs.set(class, types, quota)
+	e.revision.incrementIf(newQuota || newTypes)
+	e.snapshot.setCatalog(class, c)
+	if newTypes {
+		e.writeClaimsOf(class)
+	}
+}
+
+// applyLimits adjusts the catalogs to the attach limits that nodes reported.
+func (e *nodeEvents) applyLimits() {
+	for class, c := range e.catalogs.applyLimits() {
+		e.revision.increment()
+		e.snapshot.setCatalog(class, c)
+		e.writeClaimsOf(class)
+	}
+}
+
+func (e *nodeEvents) writeClaimsOf(class string) {
+	for name, c := range e.nodes.claims {
+		if kube.ClassOf(c.Spec.NodeClassRef) == class {
+			e.writer.writeClaim(name)
+		}
+	}
+}
+
+// removeCatalog forgets the instance types of a node class.
+func (e *nodeEvents) removeCatalog(class string) {
+	e.catalogs.remove(class)
+	e.snapshot.removeCatalog(class)
+}
+
+// report records what the storage drivers of a node report; nil when there is no report any more.
+func (e *nodeEvents) report(node string, n *storagev1.CSINode) (waiting []string) {
+	e.catalogs.report(node, n)
+	if n := e.nodes.node(node); n != nil {
+		return e.writer.writeNode(n)
+	}
+	return nil
+}

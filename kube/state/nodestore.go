@@ -1,0 +1,217 @@
+package state
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/kube"
+)
+
+// unseenFor is how long a NodeClaim that karve created counts although no watch has shown it:
+// longer than any watch lags, and short enough that a NodeClaim deleted before any watch showed
+// it does not hold pods for ever.
+const unseenFor = time.Minute
+
+// nodeStore holds the Nodes and NodeClaims of the cluster, and pairs them by provider ID. A node that
+// has a NodeClaim has the claim's name as its key, another one its own name.
+type nodeStore struct {
+	byName map[string]*corev1.Node
+	claims map[string]*karpv1.NodeClaim
+
+	nodeOf  map[string]string          // provider ID → node name
+	namesOf map[string]map[string]bool // provider ID → names of all Nodes that have it
+	claimOf map[string]string          // provider ID → claim name
+
+	// unseen has the claims that no watch has shown yet, and since when they count.
+	unseen map[string]time.Time
+	// moving has the claims whose nodes will be deleted; see Mirror.BeginMove.
+	moving map[string]bool
+}
+
+func newNodeStore() *nodeStore {
+	return &nodeStore{
+		byName: map[string]*corev1.Node{}, claims: map[string]*karpv1.NodeClaim{},
+		nodeOf: map[string]string{}, namesOf: map[string]map[string]bool{}, claimOf: map[string]string{},
+		unseen: map[string]time.Time{}, moving: map[string]bool{},
+	}
+}
+
+// node is the Node of that name, or nil.
+func (s *nodeStore) node(name string) *corev1.Node { return s.byName[name] }
+
+// claim is the NodeClaim of that name, or nil.
+func (s *nodeStore) claim(name string) *karpv1.NodeClaim { return s.claims[name] }
+
+// nodeWith is the Node with that provider ID, or nil.
+func (s *nodeStore) nodeWith(id string) *corev1.Node { return s.byName[s.nodeOf[id]] }
+
+// claimWith is the name of the NodeClaim with that provider ID; false when there is none.
+func (s *nodeStore) claimWith(id string) (name string, ok bool) {
+	name, ok = s.claimOf[id]
+	return name, ok && id != ""
+}
+
+// key is the key of the node of that name.
+func (s *nodeStore) key(node string) string {
+	if n := s.byName[node]; n != nil {
+		if claim, ok := s.claimWith(n.Spec.ProviderID); ok {
+			return claim
+		}
+	}
+	return node
+}
+
+// interrupted reports whether the cloud interrupts the pod's node.
+func (s *nodeStore) interrupted(p *corev1.Pod) bool {
+	return p.Spec.NodeName != "" && kube.Interrupted(s.claims[s.key(p.Spec.NodeName)])
+}
+
+// byClaim lists all NodeClaims by name.
+func (s *nodeStore) byClaim() []*karpv1.NodeClaim {
+	return slices.SortedFunc(maps.Values(s.claims), func(a, b *karpv1.NodeClaim) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// setNode adds or replaces a Node. If its provider ID changed, call forgetID first.
+func (s *nodeStore) setNode(n *corev1.Node) {
+	s.byName[n.Name] = n
+	if id := n.Spec.ProviderID; id != "" {
+		set(s.namesOf, id, n.Name)
+		s.choose(id)
+	}
+}
+
+// removeNode forgets a Node. It returns its provider ID: the last known one, whatever n says.
+func (s *nodeStore) removeNode(n *corev1.Node) (id string) {
+	id = n.Spec.ProviderID
+	if known := s.byName[n.Name]; known != nil {
+		id = known.Spec.ProviderID
+	}
+	delete(s.byName, n.Name)
+	s.forgetID(n.Name, id)
+	return id
+}
+
+// forgetID records that the Node does not have that provider ID any more.
+func (s *nodeStore) forgetID(name, id string) {
+	if id != "" {
+		unset(s.namesOf, id, name)
+		s.choose(id)
+	}
+}
+
+// choose records the Node for a provider ID: the youngest of those that have it, since a Node of
+// another name may be left over. Among Nodes of the same age it is the first by name.
+func (s *nodeStore) choose(id string) {
+	var best *corev1.Node
+	for name := range s.namesOf[id] {
+		if n := s.byName[name]; best == nil || younger(n, best) {
+			best = n
+		}
+	}
+	if best == nil {
+		delete(s.nodeOf, id)
+		return
+	}
+	s.nodeOf[id] = best.Name
+}
+
+func younger(a, b *corev1.Node) bool {
+	return cmp.Or(b.CreationTimestamp.Time.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+}
+
+// setClaim adds or replaces a NodeClaim. If its provider ID changed, call disown first.
+func (s *nodeStore) setClaim(c *karpv1.NodeClaim) {
+	s.claims[c.Name] = c
+	if c.Status.ProviderID != "" {
+		s.claimOf[c.Status.ProviderID] = c.Name
+	}
+}
+
+// removeClaim forgets a NodeClaim, except for its provider ID (see disown). It returns the last
+// known version, whatever the delete event carries.
+func (s *nodeStore) removeClaim(c *karpv1.NodeClaim) *karpv1.NodeClaim {
+	if known := s.claims[c.Name]; known != nil {
+		c = known
+	}
+	delete(s.claims, c.Name)
+	delete(s.unseen, c.Name)
+	delete(s.moving, c.Name)
+	return c
+}
+
+// disown ends the link between the claim and its Node. It returns the Node, which then counts as
+// one without a claim; nil when there is none.
+func (s *nodeStore) disown(c *karpv1.NodeClaim) *corev1.Node {
+	if s.claimOf[c.Status.ProviderID] != c.Name {
+		return nil
+	}
+	delete(s.claimOf, c.Status.ProviderID)
+	return s.nodeWith(c.Status.ProviderID)
+}
+
+// expect reports whether the claim, which karve creates, is to be recorded, and records since
+// when it counts. It reports false when a watch has shown a newer version.
+func (s *nodeStore) expect(claim string, now time.Time) bool {
+	_, unseen := s.unseen[claim]
+	if s.claims[claim] != nil && !unseen {
+		return false
+	}
+	s.unseen[claim] = now
+	return true
+}
+
+// saw records that a watch has shown the claim.
+func (s *nodeStore) saw(claim string) { delete(s.unseen, claim) }
+
+// isUnseen reports whether the claim counts although no watch has shown it.
+func (s *nodeStore) isUnseen(claim string) bool {
+	_, unseen := s.unseen[claim]
+	return unseen
+}
+
+// overdue lists the claims that no watch has shown for too long.
+func (s *nodeStore) overdue(now time.Time) (claims []string) {
+	for name, since := range s.unseen {
+		if now.Sub(since) > unseenFor {
+			claims = append(claims, name)
+		}
+	}
+	return claims
+}
+
+// beginMove marks a claim whose node will be deleted; it reports false when there is none.
+func (s *nodeStore) beginMove(claim string) bool {
+	if s.claims[claim] == nil {
+		return false
+	}
+	s.moving[claim] = true
+	return true
+}
+
+// cancelMove reverts beginMove; it reports false when the claim has no mark.
+func (s *nodeStore) cancelMove(claim string) bool {
+	if !s.moving[claim] {
+		return false
+	}
+	delete(s.moving, claim)
+	return true
+}
+
+// isMoving reports whether the node of that key will be deleted.
+func (s *nodeStore) isMoving(key string) bool { return s.moving[key] }
+
+func (s *nodeStore) anyMoving() bool { return len(s.moving) > 0 }
+
+// recallMoving takes the marks of beginMove from an old store.
+func (s *nodeStore) recallMoving(old *nodeStore) { maps.Copy(s.moving, old.moving) }
+
+// keepMoving drops the marks of claims that do not exist.
+func (s *nodeStore) keepMoving() {
+	maps.DeleteFunc(s.moving, func(claim string, _ bool) bool { return s.claims[claim] == nil })
+}

@@ -1,0 +1,88 @@
+package state
+
+import (
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/kube"
+)
+
+// StuckAfter is the age from which a node that is not initialized is taken to stay so: no pod is
+// promised capacity there any more.
+const StuckAfter = 15 * time.Minute
+
+// nodeWriter writes nodes to the snapshot, and the pods that a change of a node concerns.
+type nodeWriter struct {
+	nodes    *nodeStore
+	catalogs *catalogs
+	promises *promises
+	snapshot *snapshot
+	pods     *podWriter
+}
+
+// writeNode updates the snapshot about a Node, with its NodeClaim if it has one. Like all writers
+// it returns the pods that start to need capacity.
+func (w *nodeWriter) writeNode(n *corev1.Node) (waiting []string) {
+	if claim, ok := w.nodes.claimWith(n.Spec.ProviderID); ok {
+		w.snapshot.removeNode(n.Name) // it counted as unmanaged while it had no provider ID
+		return w.writeClaim(claim)
+	}
+	unmanaged := kube.Node(n, nil, nil, nil)
+	w.catalogs.limits.apply(&unmanaged, nil)
+	return w.write(unmanaged)
+}
+
+// writeClaim updates the snapshot about a NodeClaim, with its Node if there is one. It ignores
+// the name of a claim that does not exist.
+func (w *nodeWriter) writeClaim(name string) (waiting []string) {
+	c := w.nodes.claim(name)
+	if c == nil {
+		return nil
+	}
+	return w.write(w.catalogs.node(w.nodes.nodeWith(c.Status.ProviderID), c))
+}
+
+// write updates the snapshot about one node, and about the pods promised to it when the node name
+// they are recorded under changes.
+func (w *nodeWriter) write(n cluster.Node) (waiting []string) {
+	old, had := w.snapshot.node(n.Key)
+	if n.Initialized && had && !old.Initialized && len(w.promises.on(n.Key)) > 0 {
+		w.promises.extend(n.Key, time.Now().Add(NominatedFor)) // the scheduler can bind only from now on
+	}
+	n.NominatedUntil = w.promises.endsOn(n.Key)
+	n.Leaving = n.Leaving || w.nodes.isMoving(n.Key)
+	n.Unschedulable = stuck(n, time.Now())
+	if had && reflect.DeepEqual(old, n) {
+		return nil
+	}
+	w.snapshot.setNode(n)
+	if old.Name != n.Name {
+		for uid := range w.promises.on(n.Key) {
+			w.pods.write(uid)
+		}
+	}
+	if !n.Leaving || old.Leaving {
+		return nil
+	}
+	if kube.Interrupted(w.nodes.claim(n.Key)) {
+		w.pods.writeOn(n.Name)
+	}
+	return append(w.pods.release(n.Key), w.pods.movable(n.Name)...)
+}
+
+// writeStuck updates the snapshot about the nodes that have become stuck.
+func (w *nodeWriter) writeStuck(now time.Time) (waiting []string) {
+	for _, n := range w.snapshot.nodes {
+		if !n.Unschedulable && stuck(n, now) {
+			waiting = append(waiting, w.write(n)...)
+		}
+	}
+	return waiting
+}
+
+func stuck(n cluster.Node, now time.Time) bool {
+	return !n.Initialized && !n.Created.IsZero() && now.Sub(n.Created) > StuckAfter
+}

@@ -1,0 +1,72 @@
+package state
+
+import corev1 "k8s.io/api/core/v1"
+
+// podStore holds the pods of the cluster by UID, and finds them by node and by namespace.
+type podStore struct {
+	byUID       map[string]*corev1.Pod
+	onNode      map[string]map[string]bool // node name → UIDs
+	inNamespace map[string]map[string]bool // namespace → UIDs
+}
+
+func newPodStore() *podStore {
+	return &podStore{byUID: map[string]*corev1.Pod{}, onNode: map[string]map[string]bool{}, inNamespace: map[string]map[string]bool{}}
+}
+
+// get is the pod with that UID, or nil.
+func (s *podStore) get(uid string) *corev1.Pod { return s.byUID[uid] }
+
+// set adds or replaces a pod. It returns the pod as it was before, nil for a new one.
+func (s *podStore) set(p *corev1.Pod) (old *corev1.Pod) {
+	uid := string(p.UID)
+	old = s.byUID[uid]
+	if old != nil && old.Spec.NodeName != p.Spec.NodeName {
+		unset(s.onNode, old.Spec.NodeName, uid)
+	}
+	s.byUID[uid] = p
+	set(s.inNamespace, p.Namespace, uid)
+	if p.Spec.NodeName != "" {
+		set(s.onNode, p.Spec.NodeName, uid)
+	}
+	return old
+}
+
+// remove forgets a pod.
+func (s *podStore) remove(p *corev1.Pod) {
+	uid := string(p.UID)
+	if old := s.byUID[uid]; old != nil {
+		unset(s.onNode, old.Spec.NodeName, uid)
+	}
+	delete(s.byUID, uid)
+	unset(s.inNamespace, p.Namespace, uid)
+}
+
+// on is the UIDs of the pods bound to a node, by the node's name.
+func (s *podStore) on(node string) map[string]bool { return s.onNode[node] }
+
+// in is the UIDs of the pods in a namespace.
+func (s *podStore) in(namespace string) map[string]bool { return s.inNamespace[namespace] }
+
+// list is the pods with those UIDs, in no particular order.
+func (s *podStore) list(uids map[string]bool) []*corev1.Pod {
+	out := make([]*corev1.Pod, 0, len(uids))
+	for uid := range uids {
+		out = append(out, s.byUID[uid])
+	}
+	return out
+}
+
+// set and unset keep a map of sets: a set without members is deleted.
+func set[K, M comparable](sets map[K]map[M]bool, key K, member M) {
+	if sets[key] == nil {
+		sets[key] = map[M]bool{}
+	}
+	sets[key][member] = true
+}
+
+func unset[K, M comparable](sets map[K]map[M]bool, key K, member M) {
+	delete(sets[key], member)
+	if len(sets[key]) == 0 {
+		delete(sets, key)
+	}
+}

@@ -1,0 +1,135 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/karve-dev/karve/kube"
+)
+
+// protections records which pods must stay on their nodes for now: PodDisruptionBudgets hold
+// them, or their do-not-disrupt annotation does.
+type protections struct {
+	revision *revision
+	pods     *podStore
+	pdbs     *PDBs
+	held     map[string]bool // UIDs of pods that will not be evicted, as the Snapshot shows
+	// unchecked has, by namespace, the labels of pods whose PodDisruptionBudgets changed.
+	unchecked map[string]map[label]bool
+	ends      map[string]time.Time // UIDs of pods → end of their do-not-disrupt
+	invalid   map[string]bool      // UIDs of pods with a do-not-disrupt that cannot be read
+}
+
+func newProtections(r *revision, pods *podStore, pdbs *PDBs) *protections {
+	return &protections{
+		revision: r, pods: pods, pdbs: pdbs, held: map[string]bool{}, unchecked: map[string]map[label]bool{},
+		ends: map[string]time.Time{}, invalid: map[string]bool{},
+	}
+}
+
+// setPDB adds or replaces a PodDisruptionBudget. Like removePDB it reports whether the change may
+// concern pods that are known; takeDue tells which. At startup, and during large rollouts, these
+// objects change by the hundred.
+func (s *protections) setPDB(b *policyv1.PodDisruptionBudget) bool {
+	return s.checkLater(b.Namespace, s.pdbs.set(b))
+}
+
+// removePDB forgets a PodDisruptionBudget.
+func (s *protections) removePDB(b *policyv1.PodDisruptionBudget) bool {
+	return s.checkLater(b.Namespace, s.pdbs.remove(b))
+}
+
+func (s *protections) checkLater(namespace string, change pdbChange) bool {
+	s.revision.incrementIf(change.any)
+	if len(s.pods.in(namespace)) == 0 {
+		return false
+	}
+	for _, l := range change.about {
+		set(s.unchecked, namespace, l)
+	}
+	return len(change.about) > 0
+}
+
+// takeDue lists, once, the pods to look at again: those whose PodDisruptionBudgets changed, and
+// those whose do-not-disrupt duration has ended.
+func (s *protections) takeDue(now time.Time) (uids []string) {
+	for namespace, about := range s.unchecked {
+		for uid := range s.pods.in(namespace) {
+			p := s.pods.get(uid)
+			if hasAny(p, about) && s.held[uid] != s.holds(p) {
+				uids = append(uids, uid)
+			}
+		}
+	}
+	clear(s.unchecked)
+	for uid, until := range s.ends {
+		if !now.Before(until) {
+			delete(s.ends, uid)
+			s.revision.increment()
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+func hasAny(p *corev1.Pod, labels map[label]bool) bool {
+	for l := range labels {
+		if l.of(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// holds reports whether a bound pod cannot be evicted from its node however long karve waits. No
+// capacity is sought for it elsewhere: that capacity would stay unused.
+func (s *protections) holds(p *corev1.Pod) bool {
+	return p.Spec.NodeName != "" && kube.Evictable(p) && s.pdbs.Refused(p).ForGood
+}
+
+// record records what protects a pod that is written to the snapshot, and returns whether a
+// PodDisruptionBudget holds it.
+func (s *protections) record(uid string, p *corev1.Pod) (held bool) {
+	if until := kube.ProtectedUntil(p); until.IsZero() {
+		delete(s.ends, uid)
+	} else {
+		s.ends[uid] = until
+	}
+	if held = s.holds(p); held {
+		s.held[uid] = true
+	} else {
+		delete(s.held, uid)
+	}
+	return held
+}
+
+// release records that the snapshot does not have the pod any more.
+func (s *protections) release(uid string) { delete(s.held, uid) }
+
+// readAnnotation records a bound, unfinished pod whose annotation cannot be read.
+func (s *protections) readAnnotation(uid string, p *corev1.Pod) {
+	if p.Spec.NodeName != "" && !kube.Terminal(p) && kube.InvalidDoNotDisrupt(p) != nil {
+		s.invalid[uid] = true
+	} else {
+		delete(s.invalid, uid)
+	}
+}
+
+// listInvalid lists the pods whose annotation cannot be read, by namespace and name.
+func (s *protections) listInvalid() []*corev1.Pod {
+	out := s.pods.list(s.invalid)
+	slices.SortFunc(out, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// forget forgets a pod that is gone.
+func (s *protections) forget(uid string) {
+	delete(s.ends, uid)
+	delete(s.invalid, uid)
+}

@@ -1,0 +1,173 @@
+package state
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/kube"
+)
+
+// PDBs returns the PodDisruptionBudgets of the cluster, kept current.
+func (m *Mirror) PDBs() *PDBs { return m.pdbs }
+
+// Pod returns the pod with that UID, or nil.
+func (m *Mirror) Pod(uid string) *corev1.Pod {
+	m.lock()
+	defer m.mu.Unlock()
+	return m.parts.pods.get(uid)
+}
+
+// PromisedTo lists the pods that were promised capacity on a node, by its key, in no particular
+// order. The objects are shared and must not be changed.
+func (m *Mirror) PromisedTo(key string) []*corev1.Pod {
+	m.lock()
+	defer m.mu.Unlock()
+	return m.parts.pods.list(m.parts.promises.on(key))
+}
+
+// Misread lists pods whose do-not-disrupt annotation cannot be read, by namespace and name (see
+// InvalidDoNotDisrupt). The objects are shared and must not be changed.
+func (m *Mirror) InvalidDoNotDisrupt() []*corev1.Pod {
+	m.lock()
+	defer m.mu.Unlock()
+	return m.parts.protections.listInvalid()
+}
+
+// Waiting counts the pods that need capacity and were promised none.
+func (m *Mirror) Waiting() int {
+	m.lock()
+	defer m.mu.Unlock()
+	return m.parts.snapshot.waiting()
+}
+
+// Strength counts the pods of each owner. Terminating and finished pods, and pods whose
+// replacements are on their way, do not count. Owners without pods are left out.
+//
+// It goes through all pods: call it rarely, and for all owners at once.
+func (m *Mirror) CountPods(owners map[types.UID]bool) map[types.UID]int {
+	m.lock()
+	defer m.mu.Unlock()
+	count := map[types.UID]int{}
+	for uid, p := range m.parts.pods.byUID {
+		if owner := kube.OwnerOf(p); owners[owner] && p.DeletionTimestamp == nil && !kube.Terminal(p) && !m.parts.replacements.isSuperseded(uid) {
+			count[owner]++
+		}
+	}
+	return count
+}
+
+// Interrupts reports whether any of the pods runs on an interrupted node, or replaces a pod that
+// does or did.
+func (m *Mirror) Interrupts(pods []cluster.PodRef) bool {
+	m.lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(pods, func(p cluster.PodRef) bool {
+		pod := m.parts.pods.get(p.UID)
+		return pod != nil && m.parts.interruptions.urgent(pod)
+	})
+}
+
+// Nodes counts the nodes of the Snapshot, in-flight ones included.
+func (m *Mirror) Nodes() int {
+	m.lock()
+	defer m.mu.Unlock()
+	return len(m.parts.snapshot.nodes)
+}
+
+// Describe formats the key of a node for people: nodeclaim/x, node/y.
+func (m *Mirror) Describe(key string) string {
+	m.lock()
+	defer m.mu.Unlock()
+	n, _ := m.parts.snapshot.node(key)
+	switch {
+	case !n.Claim:
+		return "node/" + key
+	case n.Name == kube.InFlightName(key):
+		return "nodeclaim/" + key
+	}
+	return "nodeclaim/" + key + ", node/" + n.Name
+}
+
+// Machines lists every NodeClaim, by name. The objects are shared and must not be changed.
+func (m *Mirror) ManagedNodes() []kube.ManagedNode {
+	m.lock()
+	defer m.mu.Unlock()
+	claims := m.parts.nodes.byClaim()
+	out := make([]kube.ManagedNode, 0, len(claims))
+	for _, c := range claims {
+		out = append(out, m.parts.machine(c))
+	}
+	return out
+}
+
+// ManagedNode returns a claim with its Node and pods; false when there is no such claim.
+func (m *Mirror) ManagedNode(claim string) (kube.ManagedNode, bool) {
+	m.lock()
+	defer m.mu.Unlock()
+	c := m.parts.nodes.claim(claim)
+	if c == nil {
+		return kube.ManagedNode{}, false
+	}
+	return m.parts.machine(c), true
+}
+
+func (p *parts) machine(c *karpv1.NodeClaim) kube.ManagedNode {
+	inSnapshot, _ := p.snapshot.node(c.Name)
+	x := kube.ManagedNode{Claim: c, Snapshot: inSnapshot, Promised: len(p.promises.on(c.Name))}
+	x.KnownType = p.catalogs.of(c).Find(inSnapshot.Labels[cluster.LabelInstanceType]) != nil
+	if x.Node = p.nodes.nodeWith(c.Status.ProviderID); x.Node == nil {
+		return x
+	}
+	x.Nodes = len(p.nodes.namesOf[c.Status.ProviderID])
+	x.Pods = p.pods.list(p.pods.on(x.Node.Name))
+	x.Activity = p.activity[x.Node.Name]
+	return x
+}
+
+// Pool returns the NodePool of that name, or nil.
+func (m *Mirror) Pool(name string) *karpv1.NodePool {
+	m.lock()
+	defer m.mu.Unlock()
+	return m.parts.pools[name]
+}
+
+// Pools lists every NodePool, by name. The objects are shared and must not be changed.
+func (m *Mirror) Pools() []*karpv1.NodePool {
+	m.lock()
+	defer m.mu.Unlock()
+	return slices.SortedFunc(maps.Values(m.parts.pools), func(a, b *karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Classes lists the node classes that pools and claims refer to, sorted.
+func (m *Mirror) Classes() []string {
+	m.lock()
+	defer m.mu.Unlock()
+	classes := map[string]bool{}
+	for _, p := range m.parts.pools {
+		classes[kube.ClassOf(p.Spec.Template.Spec.NodeClassRef)] = true
+	}
+	for _, c := range m.parts.nodes.claims {
+		classes[kube.ClassOf(c.Spec.NodeClassRef)] = true
+	}
+	delete(classes, "")
+	return slices.Sorted(maps.Keys(classes))
+}
+
+// Offerings lists the offerings that a claim accepts, cheapest first, from the last catalog that
+// was set. The error names the requirement that cannot be read.
+func (m *Mirror) Offerings(c *karpv1.NodeClaim) ([]offering.Ref, error) {
+	m.lock()
+	known, catalog, ok := m.parts.catalogs.known(c)
+	m.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	return kube.Offerings(c, catalog.Types) // outside the lock: it takes milliseconds
+}

@@ -1,0 +1,194 @@
+package state
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/kube"
+)
+
+// succeeding is a Mirror with a leaving node on which a ReplicaSet's pod "old" runs, and a free
+// node.
+func succeeding(t *testing.T) (m *Mirror, old *corev1.Pod, home string) {
+	t.Helper()
+	m = NewMirror(nil)
+	leaving, node := joined(claimNamed("leaving"))
+	staying, free := joined(claimNamed("staying"))
+	now := metav1.Now()
+	leaving.DeletionTimestamp = &now
+	m.SetClaim(leaving)
+	m.SetNode(node)
+	m.SetClaim(staying)
+	m.SetNode(free)
+	old = boundTo(ofReplicaSet(pendingPod("old")), node.Name)
+	m.SetPod(old, true)
+	return m, old, free.Name
+}
+
+func ofReplicaSet(p *corev1.Pod) *corev1.Pod {
+	yes := true
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", UID: "rs", Controller: &yes}}
+	return p
+}
+
+// untried is a pod that the scheduler has not tried.
+func untried(name string) *corev1.Pod {
+	p := ofReplicaSet(pendingPod(name))
+	p.Status.Conditions = nil
+	return p
+}
+
+func askedToLeave(p *corev1.Pod) *corev1.Pod {
+	p = p.DeepCopy()
+	terminating(p)
+	return p
+}
+
+// needy lists the pods for which a plan would find capacity.
+func needy(m *Mirror) []string {
+	var out []string
+	m.View(func(*cluster.Snapshot) {
+		for uid, w := range m.parts.snapshot.pods {
+			if w.Node == "" || w.Movable && m.parts.snapshot.nodes[m.parts.nodes.key(w.Node)].Leaving {
+				out = append(out, uid)
+			}
+		}
+	})
+	slices.Sort(out)
+	return out
+}
+
+// Between the eviction of a pod and the moment the scheduler finds its replacement unschedulable,
+// a plan counts one pod: never none, never two.
+//
+// Rule DRAIN-8.
+func TestEvictedPodAndReplacementCountAsOne(t *testing.T) {
+	m, old, _ := succeeding(t)
+	want := func(when string, uids ...string) {
+		t.Helper()
+		if got := needy(m); !slices.Equal(got, uids) {
+			t.Fatalf("%s: %v need room, want %v", when, got, uids)
+		}
+	}
+	m.BeginEviction(old)
+	want("before it is asked", "uid-old")
+	old = askedToLeave(old)
+	m.SetPod(old, false)
+	want("terminating", "uid-old")
+	next := untried("next")
+	m.SetPod(next, false)
+	want("the replacement is there", "uid-old")
+	m.SetPod(ofReplicaSet(pendingPod("next")), false)
+	want("the scheduler gave up on the replacement", "uid-next")
+	m.RemovePod(old)
+	want("the old pod is gone", "uid-next")
+	m.RemovePod(next)
+	if s := m.parts.replacements; len(s.unmatched)+len(s.owners)+len(s.by)+len(s.evicted)+len(s.superseded) != 0 {
+		t.Errorf("pods that are gone are remembered: %+v", s)
+	}
+}
+
+// Capacity that was promised to a pod goes to its replacement, whichever comes first, and is used
+// once.
+//
+// Rule DRAIN-8.
+func TestReplacementTakesThePromise(t *testing.T) {
+	for name, promisedFirst := range map[string]bool{"promised first": true, "replacement first": false} {
+		t.Run(name, func(t *testing.T) {
+			m, old, home := succeeding(t)
+			m.BeginEviction(old)
+			m.SetPod(askedToLeave(old), false)
+			next := untried("next")
+			if !promisedFirst {
+				m.SetPod(next, false)
+			}
+			m.Nominate("staying", []cluster.PodRef{kube.Ref(old)})
+			if promisedFirst {
+				if got := m.parts.snapshot.pods["uid-old"].Node; got != home {
+					t.Fatalf("the old pod counts on %q, want %q", got, home)
+				}
+				m.SetPod(next, false)
+			}
+			if got := m.parts.snapshot.pods["uid-next"].Node; got != home {
+				t.Errorf("the replacement counts on %q, want %q", got, home)
+			}
+			if w := m.parts.snapshot.pods["uid-old"]; w.Node == home || w.Movable {
+				t.Errorf("the old pod counts on %q, movable %t: want where it was, and not movable", w.Node, w.Movable)
+			}
+			m.SetPod(boundTo(next, home), false)
+			if len(m.parts.promises.nodeOf) != 0 || len(m.parts.replacements.evicted) != 0 {
+				t.Errorf("the replacement is bound, and still remembered: %v, %v", m.parts.promises.nodeOf, m.parts.replacements.evicted)
+			}
+		})
+	}
+}
+
+// A pod that the scheduler binds at once needs no capacity, nor does the pod it replaces.
+//
+// Rule DRAIN-8.
+func TestBoundReplacementNeedsNothing(t *testing.T) {
+	m, old, home := succeeding(t)
+	m.BeginEviction(old)
+	m.SetPod(askedToLeave(old), false)
+	m.SetPod(untried("next"), false)
+	m.SetPod(boundTo(untried("next"), home), false)
+	if got := needy(m); len(got) != 0 {
+		t.Errorf("%v need room", got)
+	}
+	m.Nominate("staying", []cluster.PodRef{kube.Ref(old)}) // an earlier plan
+	if len(m.parts.promises.nodeOf) != 0 {
+		t.Errorf("room is promised to %v", m.parts.promises.nodeOf)
+	}
+}
+
+// A pod that is scaled away has no replacement, and pods that come and go for other reasons
+// replace none.
+//
+// Rule DRAIN-8.
+func TestEvictedPodsWithoutReplacement(t *testing.T) {
+	m, old, _ := succeeding(t)
+	m.SetPod(askedToLeave(old), false)
+	if got := needy(m); len(got) != 0 {
+		t.Errorf("nobody asked it to leave, and %v need room", got)
+	}
+	m, old, _ = succeeding(t)
+	m.BeginEviction(old)
+	m.SetPod(untried("more"), false) // scaled up, while a budget keeps the old one
+	if len(m.parts.replacements.evicted) != 0 {
+		t.Errorf("a pod came for one that was not asked to leave: %v", m.parts.replacements.evicted)
+	}
+	loner := boundTo(pendingPod("loner"), old.Spec.NodeName)
+	m.SetPod(loner, true)
+	m.BeginEviction(loner)
+	m.SetPod(askedToLeave(loner), false)
+	if got := needy(m); slices.Contains(got, "uid-loner") {
+		t.Error("room is sought for a pod that nobody makes anew")
+	}
+}
+
+// A pod that loses its owner while it terminates is forgotten like any other: the owner's next
+// pods replace pods that are there.
+//
+// Rule DRAIN-8.
+func TestDisplacedPodLosesItsOwner(t *testing.T) {
+	for name, seen := range map[string]bool{"seen before it goes": true, "seen as it goes": false} {
+		t.Run(name, func(t *testing.T) {
+			m, old, _ := succeeding(t)
+			m.BeginEviction(old)
+			orphan := askedToLeave(old)
+			orphan.OwnerReferences = nil
+			if seen {
+				m.SetPod(orphan, false)
+			}
+			m.RemovePod(orphan)
+			m.SetPod(untried("next"), false)
+			if s := m.parts.replacements; len(s.unmatched)+len(s.owners)+len(s.by)+len(s.evicted) != 0 {
+				t.Errorf("a pod that is gone is remembered: %+v", s)
+			}
+		})
+	}
+}

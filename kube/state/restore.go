@@ -1,0 +1,110 @@
+package state
+
+import (
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/karve-dev/karve/engine/cluster"
+)
+
+// restore rebuilds the parts after a panic left them half changed: from the informers' stores,
+// without the objects that are left out, and with what no list has (promises, claims that no
+// watch has shown yet, nodes that are to be deleted). The pairing of evicted pods with
+// replacements is forgotten, as after a restart. Callers hold the lock.
+func (m *Mirror) restore() {
+	m.spoilt = false
+	if !m.listable() {
+		return // the owner calls the Set methods itself, so there is no store to rebuild from
+	}
+	old := m.parts
+	for !m.rebuild(&old) {
+	}
+	m.revision.increment()
+	m.wake("")
+}
+
+func (m *Mirror) listable() bool {
+	for _, f := range m.feeds {
+		if f.store == nil {
+			return false
+		}
+	}
+	return len(m.feeds) > 0
+}
+
+// rebuild reports false when it panicked. It does not panic again for the same reason: either the
+// object that caused it is left out then, or the old parts are dropped.
+func (m *Mirror) rebuild(old *parts) bool {
+	m.pdbs.clear()
+	m.parts = newParts(&m.revision, m.pdbs)
+	remembered := m.Panics.Try(restoring, "", func() { m.parts.recallBefore(old) }) == nil
+	if remembered && !m.feedAll() {
+		return false
+	}
+	if remembered && m.Panics.Try(restoring, "", func() { m.parts.recallAfter(old) }) == nil {
+		return true
+	}
+	*old = newParts(&m.revision, NewPDBs())
+	return false
+}
+
+// restoring is the name under which panics of a restore are counted.
+const restoring = "mirror"
+
+// recallBefore takes from old parts what must be there before objects are added.
+func (p *parts) recallBefore(old *parts) {
+	p.snapshot.setSettings(old.snapshot.settings)
+	for class, c := range old.catalogs.byClass {
+		p.nodeEvents.setCatalog(class, c.original, c.quota)
+	}
+	p.nodes.recallMoving(old.nodes)
+	p.replacements.recallSuperseded(old.replacements)
+	p.promises.recallEnds(old.promises)
+	p.activity.recall(old.activity)
+	for name, since := range old.nodes.unseen {
+		if c := old.nodes.claim(name); c != nil {
+			p.nodes.expect(name, since)
+			p.catalogs.recall(name, old.catalogs)
+			p.nodeEvents.setClaim(c)
+		}
+	}
+}
+
+// feedAll adds all objects of the informers' stores. It reports false when an object caused a
+// panic; that object is left out from then on.
+func (m *Mirror) feedAll() bool {
+	now := time.Now()
+	for _, f := range m.feeds {
+		for _, x := range f.store.List() {
+			o := x.(client.Object)
+			if m.leftOut.has(f, o, now) {
+				continue
+			}
+			if p := m.Panics.Try(handling, f.describe(o), func() { f.set(o, true) }); p != nil {
+				m.reportLeftOut(f, o, p)
+				return false
+			}
+			m.leftOut.forget(f, o)
+		}
+	}
+	return true
+}
+
+// recallAfter takes from old parts what is recorded about pods and nodes that exist.
+func (p *parts) recallAfter(old *parts) {
+	p.replacements.keepSuperseded(func(uid string) bool { return p.pods.get(uid) != nil })
+	p.nodes.keepMoving()
+	p.promises.keepEnds(func(key string) bool { _, there := p.snapshot.node(key); return there })
+	p.activity.keep(func(name string) bool { return p.nodes.node(name) != nil })
+	for uid, key := range old.promises.nodeOf {
+		n, there := p.snapshot.node(key)
+		if pod := p.pods.get(uid); pod != nil && there && !n.Leaving && p.reservations.needsCapacity(pod) {
+			p.promises.make(uid, key)
+			p.podWriter.write(uid)
+		}
+	}
+	for _, pod := range old.snapshot.virtual {
+		p.snapshot.setVirtual(nil, []cluster.Pod{pod})
+	}
+}

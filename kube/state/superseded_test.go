@@ -1,0 +1,47 @@
+package state
+
+import (
+	"testing"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/kube"
+)
+
+// Capacity is sought for a running pod or for its replacement, never for both.
+//
+// Rule SURGE-6.
+func TestSupersededPodNeedsNoRoom(t *testing.T) {
+	m := NewMirror(nil)
+	old, next := pendingPod("old"), pendingPod("next")
+	leaving, node := joined(claimNamed("leaving"))
+	staying, home := joined(claimNamed("staying"))
+	now := node.CreationTimestamp
+	leaving.DeletionTimestamp = &now
+	m.SetClaim(leaving)
+	m.SetNode(node)
+	m.SetClaim(staying)
+	m.SetNode(home)
+	old = boundTo(old, node.Name)
+	m.SetPod(old, false)
+	m.Nominate(staying.Name, []cluster.PodRef{kube.Ref(old)})
+	if got := m.parts.snapshot.pods["uid-old"].Node; got != home.Name {
+		t.Fatalf("the promise holds on %q, want %q", got, home.Name)
+	}
+	m.Supersede(old)
+	m.Supersede(old)
+	if w := m.parts.snapshot.pods["uid-old"]; w.Node != node.Name || w.Movable {
+		t.Errorf("bound to %q, movable %t: want where it runs, and not movable", w.Node, w.Movable)
+	}
+	m.Nominate(staying.Name, []cluster.PodRef{kube.Ref(old), kube.Ref(next)})
+	if _, promised := m.parts.promises.nodeOf["uid-old"]; promised {
+		t.Error("room was promised to the old pod again")
+	}
+	m.RemovePod(old)
+	if len(m.parts.replacements.superseded) != 0 {
+		t.Error("a pod that is gone is remembered")
+	}
+	m.Supersede(old) // gone: nothing to say
+	if len(m.parts.replacements.superseded) != 0 {
+		t.Error("a pod that is gone is remembered")
+	}
+}

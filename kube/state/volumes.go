@@ -1,0 +1,110 @@
+package state
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/kube"
+)
+
+// volumes holds the cluster's storage objects, and finds the pods that a change of one concerns:
+// setters return the UIDs of the pods to look at again.
+type volumes struct {
+	storage *kube.Storage
+	mounts  map[types.NamespacedName]map[string]bool // claim → UIDs of the pods that mount it
+	// claimsOn has, for each PersistentVolume, the claims that name it.
+	claimsOn map[string]map[types.NamespacedName]bool
+}
+
+func newVolumes() *volumes {
+	return &volumes{storage: kube.NewStorage(), mounts: map[types.NamespacedName]map[string]bool{}, claimsOn: map[string]map[types.NamespacedName]bool{}}
+}
+
+// mount fills in the volumes of p in w, which was converted from p.
+func (s *volumes) mount(w *cluster.Pod, p *corev1.Pod) { s.storage.Mount(w, p) }
+
+// addPod records which claims a new pod mounts. A pod's volumes never change.
+func (s *volumes) addPod(p *corev1.Pod) {
+	for _, claim := range kube.VolumeClaims(p) {
+		set(s.mounts, claim, string(p.UID))
+	}
+}
+
+func (s *volumes) removePod(p *corev1.Pod) {
+	for _, claim := range kube.VolumeClaims(p) {
+		unset(s.mounts, claim, string(p.UID))
+	}
+}
+
+func (s *volumes) setClaim(c *corev1.PersistentVolumeClaim) []string {
+	key := client.ObjectKeyFromObject(c)
+	s.forgetVolume(key)
+	s.storage.SetClaim(c)
+	if c.Spec.VolumeName != "" {
+		set(s.claimsOn, c.Spec.VolumeName, key)
+	}
+	return s.mounting(key)
+}
+
+func (s *volumes) removeClaim(c *corev1.PersistentVolumeClaim) []string {
+	key := client.ObjectKeyFromObject(c)
+	s.forgetVolume(key)
+	delete(s.storage.Claims, key)
+	return s.mounting(key)
+}
+
+// forgetVolume forgets which volume the claim names.
+func (s *volumes) forgetVolume(claim types.NamespacedName) {
+	if old := s.storage.Claims[claim]; old != nil {
+		unset(s.claimsOn, old.Spec.VolumeName, claim)
+	}
+}
+
+func (s *volumes) setVolume(v *corev1.PersistentVolume) []string {
+	s.storage.SetVolume(v)
+	return s.mountingVolume(v.Name)
+}
+
+func (s *volumes) removeVolume(v *corev1.PersistentVolume) []string {
+	delete(s.storage.Volumes, v.Name)
+	return s.mountingVolume(v.Name)
+}
+
+func (s *volumes) setClass(c *storagev1.StorageClass) []string {
+	if !s.storage.SetClass(c) {
+		return nil
+	}
+	return s.mountingUnbound()
+}
+
+func (s *volumes) removeClass(c *storagev1.StorageClass) []string {
+	delete(s.storage.Classes, c.Name)
+	return s.mountingUnbound()
+}
+
+func (s *volumes) mountingVolume(name string) (pods []string) {
+	for claim := range s.claimsOn[name] {
+		pods = append(pods, s.mounting(claim)...)
+	}
+	return pods
+}
+
+// mountingUnbound lists the pods with volumes that are not yet provisioned.
+func (s *volumes) mountingUnbound() (pods []string) {
+	for claim := range s.mounts {
+		if c := s.storage.Claims[claim]; c == nil || c.Spec.VolumeName == "" {
+			pods = append(pods, s.mounting(claim)...)
+		}
+	}
+	return pods
+}
+
+func (s *volumes) mounting(claim types.NamespacedName) []string {
+	return slices.Collect(maps.Keys(s.mounts[claim]))
+}
