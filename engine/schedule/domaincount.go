@@ -170,8 +170,8 @@ type topology struct {
 	reckoned bitset.Set                  // scratch: see known
 }
 
-func newTopology(c *counters, pools *poolList, launches *launchList, learned map[domainCountKey][]int) *topology {
-	return &topology{w: c.w, terms: c.terms, counters: c, pools: pools, launches: launches, learned: learned,
+func newTopology(c *counters, pools *poolList, launches *launchList, learned map[domainCountKey][]int) topology {
+	return topology{w: c.w, terms: c.terms, counters: c, pools: pools, launches: launches, learned: learned,
 		counts: map[domainCountKey]*domainCount{}, filters: map[nodeFilter]*spreadFilter{}, lookedAt: map[throughKey][]bitset.Set{}, reached: map[*domainCount][]int{}}
 }
 

@@ -165,7 +165,7 @@ func (b *buyer) putPart(c *candidate, l *shapeGroup, p *allotment, n int) int {
 		}
 	}
 	if p.nodeRules.restricted() {
-		n = min(n, p.nodeRules.room(b.counters, func(i int) int { return f.counts[i] }))
+		n = min(n, p.nodeRules.room(&b.counters, func(i int) int { return f.counts[i] }))
 		if n <= 0 {
 			return 0
 		}

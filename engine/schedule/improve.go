@@ -64,8 +64,8 @@ func (x *improver) spent() bool { return x.steps >= x.most }
 // others rely on changes. The work is bounded: only the nodes that are filled least well are
 // examined, and only for a number of steps. Nodes that are not examined are counted.
 func (s *solver) improve() {
-	x := &improver{launches: s.launches, limits: s.limits, quota: s.quota, counters: s.counters, topology: s.topology, variety: s.variety,
-		requirements: s.requirements, compatibility: s.compatibility, acceptable: s.acceptable, most: s.search.steps,
+	x := &improver{launches: &s.launches, limits: &s.limits, quota: &s.quota, counters: &s.counters, topology: &s.topology, variety: &s.variety,
+		requirements: &s.requirements, compatibility: &s.compatibility, acceptable: &s.acceptable, most: s.search.steps,
 		prices: map[*launch]offering.Price{}, gone: map[*launch]bool{}}
 	loose := x.loose()
 	s.unimproved = x.unimproved
@@ -78,7 +78,7 @@ func (s *solver) improve() {
 	if len(x.gone) == 0 {
 		return
 	}
-	s.launches.keep(x.gone, s.pools)
+	s.launches.keep(x.gone, &s.pools)
 }
 
 // loose lists nodes with free capacity, or all nodes if there are few, the emptiest first.

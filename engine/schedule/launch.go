@@ -36,7 +36,7 @@ func (s *solver) fillLaunches(parts []*allotment) {
 			if p.left() == 0 {
 				break
 			}
-			n := min(p.left(), l.takes(s.counters, p.podGroup))
+			n := min(p.left(), l.takes(&s.counters, p.podGroup))
 			if n == 0 {
 				continue
 			}
@@ -44,7 +44,7 @@ func (s *solver) fillLaunches(parts []*allotment) {
 			if !ok {
 				continue
 			}
-			if n = l.diverse(s.variety, next, p.podGroup, n); n > 0 {
+			if n = l.diverse(&s.variety, next, p.podGroup, n); n > 0 {
 				l.requirements = next
 				s.launches.put(l, p, n)
 			}

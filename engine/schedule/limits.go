@@ -21,8 +21,8 @@ type limits struct {
 	largest map[string]int64          // see largestUse
 }
 
-func newLimits(pools *poolList, q *quota, price *spending) *limits {
-	return &limits{pools: pools, quota: q, price: price, scarce: map[*poolState]bitset.Set{}, largest: map[string]int64{}}
+func newLimits(pools *poolList, q *quota, price *spending) limits {
+	return limits{pools: pools, quota: q, price: price, scarce: map[*poolState]bitset.Set{}, largest: map[string]int64{}}
 }
 
 // affordable is how many more nodes of the offering may be launched.

@@ -38,8 +38,8 @@ type requirementSets struct {
 	common   bitset.Set // scratch: see joinAnew
 }
 
-func newRequirementSets() *requirementSets {
-	return &requirementSets{joined: map[joinKey]*nodeRequirements{}, interned: map[string][]*nodeRequirements{}}
+func newRequirementSets() requirementSets {
+	return requirementSets{joined: map[joinKey]*nodeRequirements{}, interned: map[string][]*nodeRequirements{}}
 }
 
 // join adds the requirements of an allotment on the given offering. It takes the first of the

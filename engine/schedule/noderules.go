@@ -254,8 +254,8 @@ func (k countKey) classes() []*cluster.PodClass {
 	return slices.DeleteFunc(slices.Clone(out()), func(c *cluster.PodClass) bool { return c.Virtual })
 }
 
-func newCounters(w *cluster.Snapshot, t *terms) *counters {
-	return &counters{w: w, terms: t, ids: map[countKey]int{}, comers: map[int]residents{}}
+func newCounters(w *cluster.Snapshot, t *terms) counters {
+	return counters{w: w, terms: t, ids: map[countKey]int{}, comers: map[int]residents{}}
 }
 
 // compileAll compiles the rules of every pod group.

@@ -21,8 +21,8 @@ type nodes struct {
 	nominations map[int][]cluster.PodRef                  // planned pods, by node index
 }
 
-func newNodes(w *cluster.Snapshot, preferred nodePreferences, c *counters, p *placements) *nodes {
-	return &nodes{w: w, preferred: preferred, counters: c, placements: p, many: !fewPods(w),
+func newNodes(w *cluster.Snapshot, preferred nodePreferences, c *counters, p *placements) nodes {
+	return nodes{w: w, preferred: preferred, counters: c, placements: p, many: !fewPods(w),
 		left: map[int]*quantity.Vector{}, indexed: map[*cluster.NodeIndex]*cluster.FreeSpace{},
 		mounts: map[int]map[cluster.Mount]bool{}, nominations: map[int][]cluster.PodRef{}}
 }

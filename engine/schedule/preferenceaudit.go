@@ -42,7 +42,7 @@ func (b *preferenceSearch) account(p *Plan) Preferences {
 
 // audit examines the best attempt, of which p is the plan.
 func (b *preferenceSearch) audit(p *Plan) *preferenceAudit {
-	a := &preferenceAudit{w: b.w, pools: b.best.pools, topology: b.best.topology, plan: p, homesOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
+	a := &preferenceAudit{w: b.w, pools: &b.best.pools, topology: &b.best.topology, plan: p, homesOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
 	for _, h := range b.best.placements.all {
 		a.homesOf[h.work.PodClass] = append(a.homesOf[h.work.PodClass], h)
 	}

@@ -17,8 +17,8 @@ type quota struct {
 	atFirst map[string]int64 // before the attempt launched anything
 }
 
-func newQuota(left map[string]int64) *quota {
-	return &quota{left: maps.Clone(left), atFirst: left}
+func newQuota(left map[string]int64) quota {
+	return quota{left: maps.Clone(left), atFirst: left}
 }
 
 // nodes is how many nodes of the offering the quota suffices for.

@@ -36,21 +36,21 @@ type solver struct {
 	learned       *learned
 	podGroups     []*podGroup
 	allotments    []*allotment
-	pools         *poolList
-	quota         *quota
-	spending      *spending
-	limits        *limits
-	counters      *counters
-	nodes         *nodes
-	launches      *launchList
-	placements    *placements
-	topology      *topology
-	variety       *variety
-	compatibility *compatibility
-	launchCells   *launchCells
-	acceptable    *acceptable
-	descriptions  *descriptions
-	requirements  *requirementSets
+	pools         poolList
+	quota         quota
+	spending      spending
+	limits        limits
+	counters      counters
+	nodes         nodes
+	launches      launchList
+	placements    placements
+	topology      topology
+	variety       variety
+	compatibility compatibility
+	launchCells   launchCells
+	acceptable    acceptable
+	descriptions  descriptions
+	requirements  requirementSets
 	last          bool // the tier is the last one: pods it does not place get no node
 	search        *preferenceSearch
 
@@ -92,20 +92,20 @@ func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) 
 
 func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
 	w := b.w
-	s := &solver{search: b, w: w, learned: l, pools: &poolList{}, quota: newQuota(w.QuotaLeft), spending: &spending{most: maxPrice},
+	s := &solver{search: b, w: w, learned: l, quota: newQuota(w.QuotaLeft), spending: spending{most: maxPrice},
 		requirements: newRequirementSets()}
-	s.limits = newLimits(s.pools, s.quota, s.spending)
+	s.limits = newLimits(&s.pools, &s.quota, &s.spending)
 	s.counters = newCounters(w, termsOf(w))
-	s.placements = &placements{wanted: len(b.items) > 0 || b.sketching}
-	s.launches = &launchList{counters: s.counters, placements: s.placements}
-	s.nodes = newNodes(w, nodePreferences{minds: b.minds, sorted: d != nil}, s.counters, s.placements)
-	s.topology = newTopology(s.counters, s.pools, s.launches, l.openedDomains)
-	s.variety = &variety{limits: s.limits, quota: s.quota, topology: s.topology, thin: l.thin, relax: w.Settings.RelaxMinValues}
-	s.acceptable = &acceptable{limits: s.limits, quota: s.quota, topology: s.topology, variety: s.variety}
-	s.compatibility = &compatibility{topology: s.topology, cells: map[fitKey]*cluster.Compatible{}, shared: b.fits}
-	s.launchCells = &launchCells{pools: s.pools, launches: s.launches, limits: s.limits, topology: s.topology, variety: s.variety, thin: len(l.thin) > 0,
+	s.placements = placements{wanted: len(b.items) > 0 || b.sketching}
+	s.launches = launchList{counters: &s.counters, placements: &s.placements}
+	s.nodes = newNodes(w, nodePreferences{minds: b.minds, sorted: d != nil}, &s.counters, &s.placements)
+	s.topology = newTopology(&s.counters, &s.pools, &s.launches, l.openedDomains)
+	s.variety = variety{limits: &s.limits, quota: &s.quota, topology: &s.topology, thin: l.thin, relax: w.Settings.RelaxMinValues}
+	s.acceptable = acceptable{limits: &s.limits, quota: &s.quota, topology: &s.topology, variety: &s.variety}
+	s.compatibility = compatibility{topology: &s.topology, cells: map[fitKey]*cluster.Compatible{}, shared: b.fits}
+	s.launchCells = launchCells{pools: &s.pools, launches: &s.launches, limits: &s.limits, topology: &s.topology, variety: &s.variety, thin: len(l.thin) > 0,
 		sales: map[saleKey][]cell{}, atFirst: b.sales}
-	s.descriptions = &descriptions{w: w, pools: s.pools, launches: s.launches, quota: s.quota, topology: s.topology, requirements: s.requirements, variety: s.variety, acceptable: s.acceptable,
+	s.descriptions = descriptions{w: w, pools: &s.pools, launches: &s.launches, quota: &s.quota, topology: &s.topology, requirements: &s.requirements, variety: &s.variety, acceptable: &s.acceptable,
 		labels: map[describedKey]*described{}, rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*cluster.PodShape]int{}}
 	for _, c := range w.Classes {
 		var t heldPreferences
