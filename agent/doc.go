@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package agent runs on every node and tells the cluster what Azure is about to do to
 // the machine below: it reads the machine's Scheduled Events once a second and writes
 // them on its Node, as kube.NoticeOf reads them. Whoever watches Nodes acts on it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package azureemulator
 
 // Capacity is what Azure has, and what it lets the subscription use of it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package azureemulator is an Azure that fits in a process. It serves, over HTTPS
 // with a certificate authority of its own, the part of Azure Resource Manager
 // that provisioning Kubernetes nodes needs: a token endpoint, VM sizes and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package azureemulator
 
 // IdleAuthority is a certificate authority for clusters whose API server is never dialled: a

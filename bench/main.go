@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command bench compares karve's engine with upstream Karpenter's scheduler: same
 // inputs, same process, same run. See README.md for what is timed.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package engine is the root of karve's decisions: which machines to buy for
 // the pods that do not fit, and later which to give back.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kube converts between Kubernetes objects and the engine's types, and is the only
 // package that does. Converters turn pods, nodes, NodeClaims, NodePools and DaemonSets into
 // values of package cluster, and a planned launch back into a NodeClaim. DisruptionNode and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kube
 
 // ConditionQuotaAvailable of a node class and of its NodePools says whether quota and the

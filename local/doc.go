@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package local runs the whole of karve on one machine: a real Kubernetes
 // control plane, an Azure emulator with its simulated nodes, and karve itself as
 // a process of its own, wired as in a cloud: karve finds the cluster through a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package provider is the interface that every cloud implements: the offerings of a node class,
 // and instances by NodeClaim. It is small on purpose; package providertest tests conformance.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package access says what karve may do in its cluster: as little as lets every
 // controller work, features that are off by default included; and what its agent on
 // every node may do, which is less.

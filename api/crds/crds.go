@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package crds gives out the CustomResourceDefinitions karve works with: its
 // own AKSNodeClass, and those of karpenter.sh as the pinned upstream module
 // publishes them, with the label rules of AKS added and with bounds on lengths of

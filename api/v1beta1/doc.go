@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package v1beta1 holds AKSNodeClass of group karpenter.azure.com, the stored
 // version: what every node of a class has in common (image, disk, subnet,
 // kubelet and OS settings) and what karve has found out about it so far.

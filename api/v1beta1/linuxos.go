@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1beta1
 
 // LinuxOSConfiguration sets kernel parameters, huge pages and swap of the nodes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1beta1
 
 // LocalDNS runs a DNS cache on each node and says where it forwards which zone.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package v1beta1
 
 // The Go names of the structs and fields in this package, and the order of the

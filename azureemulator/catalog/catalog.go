@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package catalog is the emulator's list of VM sizes: some 1,500 real ones, with
 // what each machine has, where it is sold, and for how much.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package node is what runs on, and what watches over, the machines of the
 // Azure emulator: an Agent that does what an AKS node does with its customData,
 // and a CloudController that does what AKS's cloud-controller-manager does with

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package consolidate lets one side of the benchmark consolidate a fleet until it finds
 // no further move, and reports duration and result. Only deciding is timed: a decision
 // is applied at once.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fleet simulates a cluster that is consolidated: nodes are removed, others
 // launched, and pods moved, at once and exactly as decided. Both sides of the benchmark
 // change their cluster through it, so that one rule counts costs and evictions.

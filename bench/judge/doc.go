@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package judge checks a plan with the real kube-scheduler's filters. It writes a
 // script's cluster and the nodes that the plan launches as Kubernetes objects, builds
 // the scheduler's own filter plugins over them, and puts the planned pods where

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package karve runs our own engine on a scenario the way the product does: API
 // objects through the product's converters into a warm snapshot, then a decision.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package measure times one operation at a time, with what it allocates. It
 // collects garbage before each, so that no run pays for the one before. Its only
 // statistics are the best, the median and percentiles: the machine may be shared,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plot draws how time grows with size, as an SVG with logarithmic axes: a
 // panel for each kind of size, side by side, with one scale of time. Each series
 // gets a dashed line of slope 1 through its first point: one that stays at or below

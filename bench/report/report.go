@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report writes the results of a run: as JSON, and as tables on a terminal or in
 // Markdown. It prints a ratio only
 // where both sides had the same inputs and ours placed no fewer pods; it measures

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package scenario builds the inputs of the benchmark: one set of Kubernetes
 // objects and instance types per scenario, handed to both schedulers alike.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package upstream runs Karpenter's own scheduler, imported as a library, on the
 // bench's inputs. A decision is what its provisioner does for one batch: count
 // the topology, make a scheduler, solve, truncate.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command karve-demo runs the whole system on this machine: Kubernetes, an emulated Azure, and
 // karve, which it starts as a user would, by its binary.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command karve provisions Kubernetes nodes.
 //
 // It is one binary: the controller that runs in a cluster, the agent that runs on

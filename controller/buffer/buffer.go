@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package buffer keeps room free for CapacityBuffers: each asks for a number of
 // chunks of room, which take part in decisions as virtual pods and are promised
 // nothing.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package catalog carries what a provider has on sale into the mirror, corrected
 // by NodeOverlays. It asks for every node class that a pool or a claim names, and
 // hands a snapshot on only when it changed.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package controllertest runs the real controllers against an in-memory API and
 // an in-memory cloud, step by step, for tests. Inside a testing/synctest bubble
 // its time is virtual.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package disruption carries out moves: it disrupts nodes that are empty, drifted, expired or
 // not worth their price. In order, it chooses a move, checks it again, marks and taints the nodes,
 // looks at them past the cache, launches replacements, waits until these are initialized, and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package drift marks NodeClaims whose machine is no longer what would be bought
 // for them: the condition Drifted, by which disruption replaces them in its own time.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package events publishes Kubernetes events, each at most once per window and
 // object. It writes them itself, several at a time, because the stock recorder
 // queues a thousand and silently drops the rest, and a burst of pending pods is

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package expiration ends NodeClaims that reached spec.expireAfter. Budgets do
 // not hold it up, as upstream promises; the drain that follows is the usual one.
 //

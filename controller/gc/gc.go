@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package gc finds what no other controller looks for: instances without a NodeClaim, which cost
 // money for ever, and NodeClaims without an instance, which promise capacity that does not exist.
 //

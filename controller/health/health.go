@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package health remembers how the last machines of each NodePool came up, which
 // is what its condition NodeRegistrationHealthy says.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package inplace has machines changed that run well as they are: when what they carry,
 // such as tags, is not what their node class says any more, the provider changes it, and
 // no node is replaced for that.

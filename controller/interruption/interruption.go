@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package interruption notices machines that go without being asked: a spot
 // machine that is about to be taken back, one that will be restarted, moved or
 // deleted from outside, or one that is gone already. It ends their claims in time, so

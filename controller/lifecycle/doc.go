@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lifecycle takes a NodeClaim from its creation to an initialized node: launched,
 // registered, initialized, or deleted in time.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lookup follows the ties between NodeClaims, Nodes and pods through the
 // indexes of kube.Indexes, the same way for every controller.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package manager wires karve's controllers into one process: one cache, one
 // mirror, one leader.
 //

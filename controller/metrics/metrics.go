@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package metrics names what karve counts. Names that begin with karpenter_ are
 // those existing dashboards read; karve_ ones are ours.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nodeclass keeps what an AKSNodeClass says about itself true: which
 // Kubernetes version and images new nodes get, whether their subnet can be
 // joined, which of its fields have an effect, and whether anything can be bought

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package nodeclass
 
 import "github.com/karve-dev/karve/api/v1beta1"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nodepool keeps what a NodePool says about itself true: whether it is
 // valid, whether its node class is ready, what it has provisioned, and the hash
 // that tells whether its nodes still match it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package observe tells the provider what nodes turned out to have, so that the next
 // machine of the same type is reckoned at what it really offers.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package overlay follows NodeOverlays: it reads them for the catalog and tells
 // each whether it holds.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package repair ends NodeClaims whose node is broken in a way that the provider
 // knows not to get well by itself, so that others take its place. Karpenter has the
 // same behind the feature gate NodeRepair.

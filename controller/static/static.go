@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package static keeps as many nodes as a NodePool with spec.replicas asks for.
 //
 // It refuses to exceed limits.nodes, to look at pods when it buys, and to leave

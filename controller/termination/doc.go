@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package termination takes nodes out of service: it keeps new pods away, drains
 // the old ones through the eviction API (or, where their Deployment asks for it, by
 // a rolling restart), waits for their volumes, gives the machine back and only then

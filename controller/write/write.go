@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package write is how controllers write what others may be writing too: only when
 // something changed, and only over the version that they read.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bitset holds sets of small non-negative integers as words of bits, such as the
 // offerings of a catalog or the values of a label. The zero Set is empty.
 //

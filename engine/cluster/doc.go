@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cluster is the snapshot that every decision reads: pools, offerings, nodes and
 // pods. A Builder groups like pods into pod classes and keeps the snapshot current.
 //

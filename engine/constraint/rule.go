@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package constraint
 
 // Operator relates a label to values, spelled as Kubernetes and Karpenter spell it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package disrupt decides which nodes to remove and what replaces them. A node goes because it
 // is empty, drifted or expired, or because the cluster is cheaper without it.
 //

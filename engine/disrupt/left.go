@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package disrupt
 
 import (
@@ -11,13 +13,13 @@ import (
 // Reasons why a node stays although the node itself may be disrupted. Values are part of karve's
 // API: never renamed, never reused.
 const (
-	ReceivesPods           reason.Reason = "ReceivesPods"      // pods of other nodes are to move there
+	ReceivesPods           reason.Reason = "ReceivesPods"           // pods of other nodes are to move there
 	NeededByOtherMove      reason.Reason = "NeededByOtherMove"      // placements of other moves hold only as long as its pods stay
-	PodsDoNotFit           reason.Reason = "PodsDoNotFit"      // some of its pods fit nowhere else
-	NotCheaper             reason.Reason = "NotCheaper"    // what could replace it costs as much
-	SpotToSpot             reason.Reason = "SpotToSpot"    // spot is not replaced by spot, or not with so few types
+	PodsDoNotFit           reason.Reason = "PodsDoNotFit"           // some of its pods fit nowhere else
+	NotCheaper             reason.Reason = "NotCheaper"             // what could replace it costs as much
+	SpotToSpot             reason.Reason = "SpotToSpot"             // spot is not replaced by spot, or not with so few types
 	ReplacementUnavailable reason.Reason = "ReplacementUnavailable" // its static pool can launch no node now
-	DecisionChanged        reason.Reason = "DecisionChanged"       // it would be decided otherwise now
+	DecisionChanged        reason.Reason = "DecisionChanged"        // it would be decided otherwise now
 )
 
 // explainRest gives a reason to the nodes that have none.

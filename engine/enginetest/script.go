@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package enginetest holds what the engine's tests share: a small language for snapshots and
 // plans, seeded random scripts, the invariants of every plan, and an oracle that tries all
 // placements.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package offering holds the instance types that can be launched, each with its offerings: a
 // zone, a capacity type such as spot or on-demand, and a price. A provider fills in
 // InstanceType and Offering. Catalog is the same, compiled into columns and bit sets, sorted

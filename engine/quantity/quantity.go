@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package quantity does exact arithmetic on the resources that a pod requests and a node
 // offers. A Vector is a plain value: it is comparable, is copied by assignment, and is never
 // shared by pointer. The zero Vector requests nothing.

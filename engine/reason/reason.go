@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package reason names why something was not done. A Reason is a result, not an error: it is
 // stable, is counted where it is decided, and reads the same in events, logs and the command
 // line.
@@ -30,9 +32,9 @@ const (
 
 // Why one offering was launched rather than another, besides the filters above.
 const (
-	HigherPrice Reason = "HigherPrice"     // it would fit, at a higher price
-	Weight      Reason = "Weight"     // its pool has a lower weight
-	Preference  Reason = "Preference" // it would fit, but not meet preferences of pods
+	HigherPrice Reason = "HigherPrice" // it would fit, at a higher price
+	Weight      Reason = "Weight"      // its pool has a lower weight
+	Preference  Reason = "Preference"  // it would fit, but not meet preferences of pods
 )
 
 // Why no node was planned for a pod, without looking at offerings.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package schedsim simulates what kube-scheduler does with the pods of nodes that are drained.
 // kube-scheduler does not know karve's plan: it puts each pod on the node that it scores highest.
 // So a consolidation is rehearsed here before it is made (Rule CONSOLIDATION-20).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package schedule decides on which nodes pending pods run, and which nodes to launch for
 // them. Solve is pure: the same cluster.Snapshot gives the same Plan.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command decisions writes down what the engine decides on recorded and seeded clusters, a
 // line each: the cluster's name and a digest of the decision. Two trees that print the same
 // decide the same, so a refactoring is checked by

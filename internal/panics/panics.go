@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package panics keeps a panic in one goroutine from ending the process. Every goroutine,
 // loop and handler of the product runs through it: the panic is logged with its stack and
 // counted, and the rest goes on.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package state keeps a cluster.Snapshot current from watch events. Mirror is the lock and the
 // methods that controllers call. Behind it, stores hold the objects that were shown (pods, nodes
 // and NodeClaims, catalogs, volumes), the promises of capacity, the replacements of evicted pods

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cluster runs a real Kubernetes control plane on this machine: etcd,
 // kube-apiserver, kube-scheduler, kube-controller-manager, and simulated kubelets for
 // nodes annotated kwok.x-k8s.io/node=fake. Each is a child process, listens on a free

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command karve-controlplane is a whole Kubernetes control plane in one file: etcd,
 // kube-apiserver, kube-scheduler, kube-controller-manager, a kwok that plays the
 // kubelets, and kubectl. The first argument says which of them this process is; the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package scenario is the story the demo tells: workloads arrive, karve buys
 // nodes for them, Azure evicts one, a workload is scaled to 0. Each step is
 // carried out on a running local.Environment, watched until it is true, and told.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package storage is the control plane's half of the Azure Disk CSI driver
 // (disk.csi.azure.com) for a cluster whose disks hold no data: it provisions a
 // zonal volume for a claim once the scheduler has chosen a node, marks volumes

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package azure is the provider for AKS. It reads the VM sizes, the quota and the images of a
 // region, and it creates, lists and deletes virtual machines through the Azure SDK. Either Azure
 // Compute or AKS creates the virtual machines; see backend.

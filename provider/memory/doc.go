@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package memory is a provider whose cloud is a value in the same process, with latency, quota,
 // stock-outs and spot reclaim, for tests and simulation.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package providertest tests the laws that every provider keeps. A provider's own test calls Run
 // with a Harness over its cloud.
 //

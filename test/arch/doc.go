@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package arch holds the rules of the house as tests that read source files:
 // which package may import which, that every package says what it is, that
 // nothing happens before main and nothing changes behind a caller's back, and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package arch
 
 import (
@@ -138,4 +140,20 @@ func longest(dir string, tops []string) (string, bool) {
 		}
 	}
 	return best, best != ""
+}
+
+// license is the first line of every source file that is not generated.
+const license = "// SPDX-License-Identifier: Apache-2.0\n\n"
+
+func TestSourcesNameTheirLicense(t *testing.T) {
+	top := root(t)
+	for _, f := range sources(t) {
+		text, err := os.ReadFile(filepath.Join(top, f.Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ast.IsGenerated(f.Tree) && !strings.HasPrefix(string(text), license) {
+			t.Errorf("%s does not begin with %q", f.Path, strings.TrimSpace(license))
+		}
+	}
 }

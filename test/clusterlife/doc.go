@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package clusterlife lives days of a cluster in virtual time: workloads that breathe, nodes
 // that fail, prices and stock that change, and karve's own decisions about all of it.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package clusterlife
 
 // schedule binds what waits and fits, oldest first, to the feasible machine that is left

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package e2e tests karve from outside: the built command on a real control
 // plane, buying from the Azure emulator through the real SDK. What is checked is
 // what a user or Azure's bill would show.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package evictions has Azure take back many spot VMs of a cluster at once, in virtual
 // time, and measures what their pods get and how soon replacements are launched for them.
 //

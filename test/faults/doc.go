@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package faults has karve's Azure provider launch many VMs and terminate them
 // while an emulated Azure is at fault, in virtual time, and looks afterwards at what that
 // Azure has: VMs, interfaces and disks left behind, two VMs of one claim, resources of

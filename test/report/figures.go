@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report gathers what the drills measure of karve's Azure provider into one
 // table and one file. Its test runs them, as virtual time needs a test around it:
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package scarcity has karve's Azure provider launch in emulated regions that are in
 // trouble, in virtual time, and counts how it fares: beside it, under the same
 // conditions, goes what Karpenter's provider for Azure would do.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package command runs one of karve's binaries from its first line to its exit code, so that all
 // of them end on the same signals and report a failure in the same form. It knows no command.
 package command

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package provisionmode names the values of --provision-mode, which karve reads and the demo
 // passes on. It does not say what they mean to the provider; there is no empty mode.
 package provisionmode

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package disrupttest lets plans about nodes come true: a Fleet is a cluster kept as
 // plain values beside the Builder that compiles it, so that a search can be followed by
 // what it asks for, and by the next search.

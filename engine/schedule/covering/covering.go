@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package covering solves the fractional covering problem: launch any fractions of node shapes
 // so that their capacities add up to a demand and the fractions to a number of nodes, at the
 // least cost. That cost is a lower bound for any plan with whole nodes, and the shadow prices

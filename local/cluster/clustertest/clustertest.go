@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package clustertest starts control planes for tests and waits for what they do.
 //
 // It refuses to skip: without the control plane's binary those tests mean nothing,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kubelets simulates the kubelets of nodes that exist only as API objects: those
 // annotated kwok.x-k8s.io/node=fake. It makes them Ready, renews their leases, and takes
 // their pods from bound to running to gone. The rules are in stages/, one file each.

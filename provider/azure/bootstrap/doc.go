@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bootstrap tells a machine made from an AKS image how to become a node:
 // one Node, written in either of the two contracts that those images read.
 //

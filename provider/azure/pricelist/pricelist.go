@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pricelist holds retail prices of VM sizes as of the day karve was made: what to
 // go by while Azure's own list cannot be read, and what to hold that list against when it
 // is read for the first time.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ratelimit keeps requests to Azure within its rate limits, so that Azure throttles
 // none: after a throttled request Azure demands a far longer wait than holding the request back
 // would have taken.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ratelimit
 
 // Class is a kind of request that Azure limits separately. Most requests fall under two: one of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vmsize reads what an Azure VM size says about itself in its name.
 //
 // Azure publishes the shape of a name, not a grammar: tier, family letters, a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package aksmachine speaks to the AKS machine API: it writes what an AKSNodeClass asks of a
 // machine in the API's types, sends several orders as one request, and reads from an error what
 // became of each. Which machines there are to be, and what is remembered of them, is the provider's

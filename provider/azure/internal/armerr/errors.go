@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package armerr says what an error of Azure means, and what karve does about it. ARM, Compute,
 // Network and AKS report the same condition under several codes, and different conditions under
 // one code: Classify reads the status, the code and the message, and returns a Refusal. What is

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package armtext reads the optional strings of Azure's SDK, writes them, and lists names in
 // messages.
 package armtext

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cached keeps the last good results of slow requests. A source keeps one value and its
 // version, and says since when it cannot be read; a table keeps facts by key, for a time to live.
 // In both, a failed or implausible result never replaces a good one, concurrent callers share one

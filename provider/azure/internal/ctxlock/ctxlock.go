@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ctxlock has mutexes that a caller stops waiting for when its context ends.
 package ctxlock
 

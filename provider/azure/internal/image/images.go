@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package image chooses what nodes start from: which images AKS has for a node class, in which
 // versions the galleries have them, and which version the class wants. It remembers images that
 // Azure said do not exist. When newer images count is the business of the class controller.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kubeversion reads the Kubernetes versions that node classes and nodes name.
 package kubeversion
 

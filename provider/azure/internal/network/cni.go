@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package network
 
 // A CNI is the cluster's network plugin, in AKS's spelling.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package network knows the virtual network that nodes join: the subnets and their addresses, and
 // what a network interface refers to. It reads that from Azure and caches it. How many addresses
 // launches have reserved is counted elsewhere (package quota).

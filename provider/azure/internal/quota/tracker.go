@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package quota knows what a subscription may still launch in a region, and how many addresses its
 // subnets have left. Azure reports both late: a tracker also counts what was launched and deleted
 // since Azure was last asked, so that concurrent launches do not exceed a quota. Which offering is

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sku reads the VM sizes of a region from the Resource SKUs API: what a size has, where it
 // is offered, and whether AKS can make a node of it. Prices, quota and what Azure has in stock are
 // elsewhere.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package stock remembers what Azure refuses to sell, and to whom. Stockouts blocks the offerings
 // that a refusal is about, or a whole node class; Probes keeps a burst of launches from requesting
 // an offering that may be out of stock; Evictions puts spot offerings last that Azure took back;

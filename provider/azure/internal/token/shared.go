@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package token requests the tokens that requests to Azure carry: it renews karve's own when Azure
 // refuses it, and caches the one for galleries that another tenant shares.
 package token
