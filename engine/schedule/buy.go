@@ -47,6 +47,7 @@ type buyer struct {
 	// brim is the most of each resource that is of use on one node. whole is the same for a
 	// node that none of the pods limited per node can go to.
 	brim, whole quantity.Vector
+	last        bool  // no tier comes after this one
 	asked       []int // resources that pods left to place ask for
 	purchases   int
 	shared      int // value of purchases when share was last called
@@ -58,11 +59,11 @@ type buyer struct {
 // buy launches nodes for as many pods of the allotments as the pools of the tier can. Each
 // round launches the candidate with the lowest price per value, and more of the same while it
 // stays about as good.
-func (s *solver) buy(tier []*poolState, parts []*allotment) {
-	if s.spending.over {
+func (s *solver) buy(tier []*poolState, last bool, parts []*allotment) {
+	if s.limits.over() {
 		return
 	}
-	b := &buyer{solver: s, tier: tier}
+	b := &buyer{solver: s, tier: tier, last: last}
 	b.groupByShape(parts)
 	if len(b.shapeGroups) == 0 {
 		return
@@ -70,7 +71,7 @@ func (s *solver) buy(tier []*poolState, parts []*allotment) {
 	b.scratch = filling{counts: make([]int, len(s.counters.all)), mounts: map[cluster.Mount]bool{}}
 	b.crowded = make([]apartness, len(s.counters.all))
 	b.gather()
-	for !b.spending.over {
+	for !b.limits.over() {
 		best := b.best()
 		if best == nil && !b.diluted() {
 			return

@@ -73,7 +73,7 @@ func (b *buyer) gather() {
 // tier only: a later tier may sell the rest for less.
 func (b *buyer) foresee(cost float64) {
 	if b.search.sketching && b.last {
-		b.spending.foresee(cost)
+		b.limits.price.foresee(cost)
 	}
 }
 

@@ -28,7 +28,7 @@ func (s *solver) plan() Plan {
 	}
 	p.Launches = s.descriptions.purchases()
 	p.Unplaced = s.leftOut()
-	p.Unimproved = s.unimproved
+	p.Unimproved = s.improved.unexamined
 	if !s.search.boundless {
 		p.LowerBound = s.lowerBound()
 	}

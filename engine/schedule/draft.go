@@ -71,7 +71,7 @@ func (d *Draft) Unplaced() int {
 
 // OverMaxPrice reports whether the plan would have cost more than the maximum price. The plan
 // is then of no use.
-func (d *Draft) OverMaxPrice() bool { return d.s != nil && d.s.spending.over }
+func (d *Draft) OverMaxPrice() bool { return d.s != nil && d.s.limits.over() }
 
 // Price is what the launches cost per hour as planned; the plan's first offerings cost at
 // most as much.
@@ -79,7 +79,7 @@ func (d *Draft) Price() offering.Price {
 	if d.s == nil {
 		return 0
 	}
-	return d.s.spending.spent
+	return d.s.limits.price.spent
 }
 
 // Launches are the nodes launched while no preference is honoured; without preferences they
@@ -110,20 +110,20 @@ const sketchPatience = 2
 // conclude honours the preferences that can be paid for on top of the plan that honours none.
 func (b *preferenceSearch) conclude(plain *solver) Plan {
 	b.sketching = false
-	if plain.spending.most < noMaxPrice {
+	if plain.limits.price.most < noMaxPrice {
 		b.patience, b.boundless = sketchPatience, true
 	}
-	if plain.spending.over {
+	if plain.limits.over() {
 		return plain.plan()
 	}
 	b.preferences()
 	if len(b.items) == 0 {
 		return plain.plan()
 	}
-	b.most = plain.spending.most
+	b.most = plain.limits.price.most
 	if slices.Contains(slices.Collect(maps.Values(b.minds)), true) {
 		// It must fill nodes by preference, as the plans do that it is compared with.
-		plain = b.attempt(nil, plain.spending.most)
+		plain = b.attempt(nil, plain.limits.price.most)
 	}
 	return b.choose(plain)
 }

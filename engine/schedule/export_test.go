@@ -13,5 +13,5 @@ func SolveWithin(w *cluster.Snapshot, steps int) (Plan, int) {
 	b := newPreferenceSearch(w)
 	b.steps = steps
 	s := b.attempt(nil, noMaxPrice)
-	return s.plan(), s.improving
+	return s.plan(), s.improved.steps
 }

@@ -39,8 +39,13 @@ type load struct {
 	n    int
 }
 
+// improvement is how far improve got: the steps that it took, and the nodes that it did not
+// examine because it reached its bounds.
+type improvement struct{ steps, unexamined int }
+
 // improver looks for nodes that a plan can do without.
 type improver struct {
+	improvement
 	launches      *launchList
 	limits        *limits
 	quota         *quota
@@ -51,10 +56,8 @@ type improver struct {
 	compatibility *compatibility
 	acceptable    *acceptable
 	most          int                        // steps
-	unimproved    int                        // nodes that are not examined
 	prices        map[*launch]offering.Price // see price
 	gone          map[*launch]bool
-	steps         int        // taken so far
 	rows          bitset.Set // scratch: see priceOf
 }
 
@@ -70,13 +73,13 @@ func (s *solver) improve() {
 		requirements: &s.requirements, compatibility: &s.compatibility, acceptable: &s.acceptable, most: s.search.steps,
 		prices: map[*launch]offering.Price{}, gone: map[*launch]bool{}}
 	loose := x.loose()
-	s.unimproved = x.unimproved
+	s.improved = x.improvement
 	if len(s.launches.all) < 2 || len(loose) == 0 {
 		return
 	}
 	x.drop(loose)
 	x.merge(loose)
-	s.improving, s.unimproved = x.steps, x.unimproved
+	s.improved = x.improvement
 	if len(x.gone) == 0 {
 		return
 	}
@@ -100,7 +103,7 @@ func (x *improver) loose() []*launch {
 	for _, f := range all[:min(len(all), mostImproved)] {
 		out = append(out, f.l)
 	}
-	x.unimproved = len(all) - len(out)
+	x.unexamined = len(all) - len(out)
 	return out
 }
 
@@ -297,7 +300,7 @@ func (x *improver) mergeWith(a *launch, partners []*launch) bool {
 func (x *improver) leave(loose []*launch) {
 	for _, l := range loose {
 		if !x.gone[l] {
-			x.unimproved++
+			x.unexamined++
 		}
 	}
 }

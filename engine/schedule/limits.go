@@ -16,16 +16,19 @@ import (
 type limits struct {
 	pools *poolList
 	quota *quota
-	price *spending
+	price spending
 	// changes counts the launches that were reserved and released.
 	changes int
 	scarce  map[*poolState]bitset.Set // see scarceIn
 	largest map[string]int64          // see largestUse
 }
 
-func newLimits(pools *poolList, q *quota, price *spending) limits {
-	return limits{pools: pools, quota: q, price: price, scarce: map[*poolState]bitset.Set{}, largest: map[string]int64{}}
+func newLimits(pools *poolList, q *quota, maxPrice offering.Price) limits {
+	return limits{pools: pools, quota: q, price: spending{most: maxPrice}, scarce: map[*poolState]bitset.Set{}, largest: map[string]int64{}}
 }
+
+// over reports whether the attempt would exceed its maximum price, and is to be dropped.
+func (l *limits) over() bool { return l.price.over }
 
 // affordable is how many more nodes of the offering may be launched.
 func (l *limits) affordable(m *poolState, row int) int {

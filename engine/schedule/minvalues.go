@@ -329,13 +329,13 @@ func lesser(a, b *quantity.Vector) *quantity.Vector {
 // buyFrom launches nodes for the allotments from one tier. Where the settings allow it, pods
 // that cannot be placed with the variety that minValues ask for are placed with less, before
 // the next tier is tried: heavier pools come first.
-func (s *solver) buyFrom(tier []*poolState, parts []*allotment) {
-	s.buy(tier, parts)
+func (s *solver) buyFrom(tier []*poolState, last bool, parts []*allotment) {
+	s.buy(tier, last, parts)
 	if !s.w.Settings.RelaxMinValues || !slices.ContainsFunc(tier, (*poolState).varied) {
 		return
 	}
 	s.variety.relaxing = true
-	s.buy(tier, parts)
+	s.buy(tier, last, parts)
 	s.variety.relaxing = false
 }
 

@@ -31,7 +31,7 @@ type shortage struct {
 // fewer nodes.
 func (l *learned) dilute(s *solver) bool {
 	again := false
-	if s.spending.over || s.w.Settings.RelaxMinValues {
+	if s.limits.over() || s.w.Settings.RelaxMinValues {
 		return false
 	}
 	for _, m := range s.pools.all {

@@ -204,7 +204,7 @@ func (s *solver) anywhere(k *podGroup, r *domainRule) bool {
 // less; nil when they hold none any more.
 func (s *solver) relax(k *podGroup) *podGroup {
 	n := k.left()
-	if n == 0 || !k.held.firm() || s.spending.over {
+	if n == 0 || !k.held.firm() || s.limits.over() {
 		return nil
 	}
 	next, ok := s.softer(k)

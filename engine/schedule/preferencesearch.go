@@ -151,7 +151,7 @@ func (b *preferenceSearch) attempt(d honoured, maxPrice offering.Price) *solver 
 // complete places all virtual pods, or all others. It reports false when it learned something
 // and the attempt must start again.
 func (s *solver) complete(virtual bool, round int) bool {
-	if s.spending.over || !s.run(virtual) || s.spending.over {
+	if s.limits.over() || !s.run(virtual) || s.limits.over() {
 		return true
 	}
 	if s.learned.learn(s, round) {
@@ -182,7 +182,7 @@ func (b *preferenceSearch) choose(plain *solver) Plan {
 // honours no preference.
 func (b *preferenceSearch) search(before offering.Price) {
 	b.limit = min(b.most, surplus(before, b.w.Settings.Surplus))
-	b.maxPrice = min(b.most, max(b.limit, surplus(b.best.spending.spent, b.w.Settings.Surplus)))
+	b.maxPrice = min(b.most, max(b.limit, surplus(b.best.limits.price.spent, b.w.Settings.Surplus)))
 	kept := []item{}
 	for rest := b.items; len(rest) > 0 && b.attempts < b.patience; {
 		n := b.longest(kept, rest)
@@ -241,7 +241,7 @@ func (b *preferenceSearch) longest(kept, rest []item) int {
 func (b *preferenceSearch) try(items []item) bool {
 	b.attempts++
 	s := b.attempt(b.honouredOf(items), b.maxPrice)
-	if s.spending.over {
+	if s.limits.over() {
 		return false
 	}
 	placed := s.placedBy()
@@ -250,7 +250,7 @@ func (b *preferenceSearch) try(items []item) bool {
 			return false
 		}
 	}
-	if s.spending.spent > b.limit && s.bill() > b.limit {
+	if s.limits.price.spent > b.limit && s.bill() > b.limit {
 		return false
 	}
 	b.best = s

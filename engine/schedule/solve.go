@@ -40,7 +40,6 @@ type solver struct {
 	allotments    []*allotment
 	pools         poolList
 	quota         quota
-	spending      spending
 	limits        limits
 	counters      counters
 	nodes         nodes
@@ -53,12 +52,8 @@ type solver struct {
 	acceptable    acceptable
 	descriptions  descriptions
 	requirements  requirementSets
-	last          bool // the tier is the last one: pods it does not place get no node
 	search        *preferenceSearch
-
-	// improving is how many steps improve took. unimproved is how many nodes improve did not
-	// examine because it reached its bounds.
-	improving, unimproved int
+	improved      improvement
 }
 
 // podGroup is a pod class with the pods still to be placed. Pods that have dropped a
@@ -94,9 +89,8 @@ func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) 
 
 func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
 	w := b.w
-	s := &solver{search: b, w: w, learned: l, quota: newQuota(w.QuotaLeft), spending: spending{most: maxPrice},
-		requirements: newRequirementSets()}
-	s.limits = newLimits(&s.pools, &s.quota, &s.spending)
+	s := &solver{search: b, w: w, learned: l, quota: newQuota(w.QuotaLeft), requirements: newRequirementSets()}
+	s.limits = newLimits(&s.pools, &s.quota, maxPrice)
 	s.counters = newCounters(w, termsOf(w))
 	s.placements = placements{wanted: len(b.items) > 0 || b.sketching}
 	s.launches = launchList{counters: &s.counters, placements: &s.placements}
@@ -187,8 +181,7 @@ func (s *solver) buyAll(parts []*allotment) {
 	s.fillLaunches(parts)
 	tiers := s.pools.tiers()
 	for i, tier := range tiers {
-		s.last = i == len(tiers)-1
-		s.buyFrom(tier, parts)
+		s.buyFrom(tier, i == len(tiers)-1, parts)
 	}
 }
 
