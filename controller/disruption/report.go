@@ -155,7 +155,7 @@ func (r *reporter) launched(m *move, x replacement) {
 	r.events.Publish(events.Event{About: x.claim, Reason: "DisruptionLaunching", Message: "Launching NodeClaim: " + string(m.Cause)})
 	first := l.Offerings[0]
 	r.log.Info("created nodeclaim", "nodepool", l.Pool, "nodeclaim", x.claim.Name, "move", m.id, "pods", len(l.Pods), "requests", l.Requests,
-		"choices", len(l.Offerings), "instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD())
+		"offerings", len(l.Offerings), "instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD())
 }
 
 func (r *reporter) deleted(m *move, claim kube.ManagedNode) {

@@ -192,7 +192,7 @@ func (p *Provisioner) create(ctx context.Context, l schedule.Launch) error {
 	p.Mirror.Launched(claim, l.Offerings, l.Pods)
 	p.Metrics.ClaimsCreated.WithLabelValues("provisioned", l.Pool, strconv.FormatBool(len(l.Relaxed) > 0)).Inc()
 	p.Log.Info("created nodeclaim", append([]any{"nodepool", l.Pool, "nodeclaim", claim.Name, "pods", len(l.Pods),
-		"requests", l.Requests, "choices", len(l.Offerings)}, offeringValues(l)...)...)
+		"requests", l.Requests, "offerings", len(l.Offerings)}, offeringValues(l)...)...)
 	p.publishNominated(l.Pods, claim.Name)
 	return nil
 }

@@ -145,7 +145,7 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedu
 	}
 	r.Mirror.Launched(claim, l.Offerings, nil)
 	r.Metrics.ClaimsCreated.WithLabelValues("provisioned", pool.Name, "false").Inc()
-	r.Log.Info("created nodeclaim", "nodepool", pool.Name, "nodeclaim", claim.Name, "choices", len(l.Offerings))
+	r.Log.Info("created nodeclaim", "nodepool", pool.Name, "nodeclaim", claim.Name, "offerings", len(l.Offerings))
 	return nil
 }
 

@@ -15,7 +15,7 @@ type decision struct {
 	Pool          string  `json:"nodepool"`
 	CapacityType  string  `json:"capacity-type"`
 	Pods          int     `json:"pods"`
-	Offerings     int     `json:"choices"`
+	Offerings     int     `json:"offerings"`
 	Type          string  `json:"instance-type"`
 	Price         float64 `json:"price"`
 	RunnerUp      string  `json:"runner-up"`

@@ -14,7 +14,7 @@ import (
 func TestDecisionsComeFromTheLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "karve.log")
 	log := `{"message":"found provisionable pod(s)","pods":3}
-{"message":"created nodeclaim","nodeclaim":"general-a","pods":3,"choices":12,"instance-type":"Standard_D4s_v5","price":0.192,"runner-up":"Standard_D4as_v5","runner-up-price":0.2}
+{"message":"created nodeclaim","nodeclaim":"general-a","pods":3,"offerings":12,"instance-type":"Standard_D4s_v5","price":0.192,"runner-up":"Standard_D4as_v5","runner-up-price":0.2}
 panic: not JSON
 {"message":"created nodeclaim","nodecl`
 	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
