@@ -120,9 +120,9 @@ func (a *Agent) logFailure(err error) {
 	case text == a.failure:
 		return
 	case err != nil:
-		a.Log.Error(err, "cannot follow the machine's scheduled events, trying again")
+		a.Log.Error(err, "cannot read the VM's scheduled events, trying again")
 	default:
-		a.Log.Info("following the machine's scheduled events again")
+		a.Log.Info("reading the VM's scheduled events again")
 	}
 	a.failure = text
 }

@@ -30,7 +30,7 @@ func (a *Agent) mark(ctx context.Context, e Event, coming bool) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("telling node %s of the machine's scheduled events: %w", a.Node, err)
+		return fmt.Errorf("writing the VM's scheduled events on node %s: %w", a.Node, err)
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func (a *Agent) markOnce(ctx context.Context, e Event, coming bool) error {
 	if err := a.Client.Patch(ctx, node, patch); err != nil {
 		return err
 	}
-	a.Log.Info("told the node of its machine's scheduled events", "node", a.Node, "coming", coming, "kind", e.Kind, "leaves", node.Annotations[kube.NotBeforeAnnotation])
+	a.Log.Info("wrote the VM's scheduled events on the node", "node", a.Node, "coming", coming, "kind", e.Kind, "leaves", node.Annotations[kube.NotBeforeAnnotation])
 	return nil
 }
 

@@ -96,7 +96,7 @@ func (m Metadata) VM(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if compute.Name == "" {
-		return "", fmt.Errorf("asking %s who this machine is: the answer names nobody", m.Endpoint)
+		return "", fmt.Errorf("asking %s for the VM's name: the answer has none", m.Endpoint)
 	}
 	return compute.Name, nil
 }

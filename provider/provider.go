@@ -56,7 +56,7 @@ type OrphanCollector interface {
 }
 
 // ErrNotFound reports that the instance does not exist (any more).
-var ErrNotFound = errors.New("machine not found")
+var ErrNotFound = errors.New("instance not found")
 
 // ErrForeign reports a provider ID that the cloud issues to no instance. It is an ErrNotFound:
 // there is nothing to look for, and nothing to terminate.
@@ -186,7 +186,7 @@ type CapacityError struct {
 
 func (e *CapacityError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "no capacity for %s: %d choices refused", e.Claim, len(e.Attempts))
+	fmt.Fprintf(&b, "no capacity for %s: %d offerings refused", e.Claim, len(e.Attempts))
 	for i, a := range e.Attempts {
 		if i == 3 {
 			fmt.Fprintf(&b, "; and %d more", len(e.Attempts)-i)

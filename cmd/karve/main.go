@@ -28,7 +28,7 @@ func rootCommand() *cobra.Command {
 		Use:   "karve",
 		Short: "karve carves Kubernetes nodes out of a cloud",
 		Long: "karve watches pods that do not fit, decides which instance types serve them best for the\n" +
-			"least money, and buys them. It speaks Karpenter's API.",
+			"least money, and launches them. It speaks Karpenter's API.",
 		Args: cobra.NoArgs,
 	}
 	root.AddCommand(controllerCommand(), demoCommand(), agentCommand(), crdsCommand(), rbacCommand(), versionCommand())

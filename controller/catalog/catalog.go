@@ -89,7 +89,7 @@ func (k *Keeper) fetch(ctx context.Context, class string) error {
 	defer cancel()
 	snapshot, err := k.provider.Catalog(ctx, class)
 	if err != nil {
-		return fmt.Errorf("reading what node class %q can buy: %w", class, err)
+		return fmt.Errorf("reading the offerings of node class %q: %w", class, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -421,7 +421,7 @@ func (e *Env) Join() {
 	p := memory.New(e.Cloud)
 	machines, err := p.List(context.Background())
 	if err != nil {
-		e.T.Fatalf("listing machines: %v", err)
+		e.T.Fatalf("listing instances: %v", err)
 	}
 	for _, m := range machines {
 		if m.State == provider.Running && !joined[m.ProviderID] {

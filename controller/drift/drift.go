@@ -134,7 +134,7 @@ func (r *Reconciler) providers(ctx context.Context, claim *karpv1.NodeClaim, cla
 	drift, err := r.Drifter.Drift(ctx, m)
 	if err != nil {
 		if notReady := new(provider.NotReadyError); !errors.As(err, &notReady) { // the class says that itself
-			r.Log.V(1).Info("cannot tell whether a machine has drifted", "nodeclaim", claim.Name, "error", err.Error())
+			r.Log.V(1).Info("cannot tell whether the instance has drifted", "nodeclaim", claim.Name, "error", err.Error())
 		}
 		return finding{open: true}
 	}

@@ -56,13 +56,13 @@ func (c *Collector) trust(ctx context.Context, missing []*karpv1.NodeClaim, know
 		case err != nil:
 			return err
 		case gone:
-			c.Log.Info("machines are gone as the list says, garbage collection goes on", "missing", len(missing), "known", known)
+			c.Log.Info("the instances missing from the cloud's list are gone, garbage collection continues", "missing", len(missing), "known", known)
 			return nil
 		}
 	}
 	c.Events.Publish(events.Event{About: missing[0], Warning: true, Reason: reasonHalted, Key: "halted",
-		Message: fmt.Sprintf("The cloud lists %d machines, but %d of %d known ones are missing: not trusting the list", listed, len(missing), known)})
-	return fmt.Errorf("%d of %d machines are missing from the cloud's list: %w", len(missing), known, errDoubted)
+		Message: fmt.Sprintf("The cloud lists %d instances, but %d of %d known ones are missing: the list is not trusted", listed, len(missing), known)})
+	return fmt.Errorf("%d of %d instances are missing from the cloud's list: %w", len(missing), known, errDoubted)
 }
 
 // allGone asks about one instance after the other and stops at the first that exists.
@@ -100,7 +100,7 @@ func (c *Collector) tellClaim(ctx context.Context, row provider.Unreadable) {
 	claim := &karpv1.NodeClaim{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: row.Claim}, claim); err != nil {
 		if !apierrors.IsNotFound(err) {
-			c.Log.Error(err, "cannot tell the nodeclaim of its machine", "nodeclaim", row.Claim)
+			c.Log.Error(err, "cannot publish an event about the instance on its nodeclaim", "nodeclaim", row.Claim)
 		}
 		return
 	}

@@ -40,8 +40,8 @@ func (c *Collector) tellForeign(ctx context.Context, claims []*karpv1.NodeClaim)
 
 func (c *Collector) tellForeignOne(ctx context.Context, claim *karpv1.NodeClaim) error {
 	stored := claim.DeepCopy()
-	text := fmt.Sprintf("Provider ID %q is none that provider %s issues: the machine can neither be found nor ended by it. "+
-		"Delete the NodeClaim, and whatever machine it stands for where that runs", claim.Status.ProviderID, c.Provider.Name())
+	text := fmt.Sprintf("Provider ID %q is none that provider %s issues: it can neither find nor terminate the instance. "+
+		"Delete the NodeClaim, and its instance where it runs", claim.Status.ProviderID, c.Provider.Name())
 	if claim.StatusConditions().Get(kube.ConditionProviderIDRecognized).IsFalse() {
 		return nil
 	}

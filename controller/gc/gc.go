@@ -85,7 +85,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 	machines, err := c.Provider.List(ctx)
 	if err != nil {
 		c.halt(true)
-		return fmt.Errorf("listing machines: %w", err)
+		return fmt.Errorf("listing instances: %w", err)
 	}
 	c.tellUnreadable(ctx)
 	claims, err := c.claims(ctx) // after the instances: each instance is younger than its claim
@@ -114,10 +114,10 @@ func (c *Collector) tidy(ctx context.Context, claims []*karpv1.NodeClaim) error 
 	live, named := uids(claims), names(claims)
 	names, err := c.OrphanCollector.CollectOrphans(ctx, func(name, uid string) bool { return live[uid] || uid == "" && named[name] })
 	for _, name := range names {
-		c.Log.Info("garbage collecting what a machine left behind", "resource", name)
+		c.Log.Info("garbage collecting a resource without its instance", "resource", name)
 	}
 	if err != nil {
-		return fmt.Errorf("giving back what machines left behind: %w", err)
+		return fmt.Errorf("deleting resources without their instance: %w", err)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (c *Collector) removeClaims(ctx context.Context, missing []*karpv1.NodeClai
 			continue
 		}
 		if err := c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("deleting nodeclaim %s, whose machine is gone: %w", claim.Name, err))
+			errs = append(errs, fmt.Errorf("deleting nodeclaim %s, whose instance is gone: %w", claim.Name, err))
 			continue
 		}
 		c.Metrics.Disrupted(claim, "garbage_collected")
@@ -224,7 +224,7 @@ func (c *Collector) stampLost(ctx context.Context, claim *karpv1.NodeClaim) erro
 	}
 	claim.Annotations[kube.InterruptedAnnotation] = "Lost"
 	if err := c.Client.Patch(ctx, claim, client.MergeFrom(stored)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("noting on nodeclaim %s that its machine is gone: %w", claim.Name, err)
+		return fmt.Errorf("noting on nodeclaim %s that its instance is gone: %w", claim.Name, err)
 	}
 	return nil
 }
@@ -235,7 +235,7 @@ func (c *Collector) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, er
 		return false, nil
 	}
 	if !errors.Is(err, provider.ErrNotFound) {
-		return false, fmt.Errorf("asking about the machine of nodeclaim %s: %w", claim.Name, err)
+		return false, fmt.Errorf("reading the instance of nodeclaim %s: %w", claim.Name, err)
 	}
 	nodes, err := lookup.NodesOf(ctx, c.Client, claim)
 	if err != nil {

@@ -50,10 +50,10 @@ func (c *Collector) trustClaims(ctx context.Context, orphans []orphan, machines 
 		c.confirm(open)
 	}
 	if yes || time.Since(c.lostSince) >= convincing && !slices.ContainsFunc(open, func(o orphan) bool { return !o.over() }) {
-		c.Log.Info("machines without a nodeclaim are given back", "machines", len(open), "confirmed", yes)
+		c.Log.Info("terminating instances without a nodeclaim", "machines", len(open), "confirmed", yes)
 		return orphans, errors.Join(err, c.tellPools(ctx, nil))
 	}
-	return confirmed, errors.Join(err, c.tellPools(ctx, &halt), fmt.Errorf("%d of %d machines have no nodeclaim: %w", len(open), machines, errClaimsLost))
+	return confirmed, errors.Join(err, c.tellPools(ctx, &halt), fmt.Errorf("%d of %d instances have no nodeclaim: %w", len(open), machines, errClaimsLost))
 }
 
 // byConfirmation separates the orphans that a user has confirmed from the others. A confirmation
@@ -116,7 +116,7 @@ func (c *Collector) confirmation(ctx context.Context, mark string) (yes bool, er
 }
 
 func (c *Collector) tellConfirmation(pool *karpv1.NodePool, value string, right bool) {
-	e := events.Event{About: pool, Reason: "OrphanedInstancesConfirmed", Message: "The machines without a NodeClaim are given back, as " + value + " confirms"}
+	e := events.Event{About: pool, Reason: "OrphanedInstancesConfirmed", Message: "The instances without a NodeClaim are terminated, because " + value + " confirms"}
 	if !right {
 		e.Warning, e.Reason = true, "ConfirmationIgnored"
 		e.Message = fmt.Sprintf("The annotation %s=%s confirms nothing that is held back now. What the condition %s says, if it is there, has the value to use",
@@ -143,8 +143,8 @@ func (h *halted) text(pool string) string {
 			working++
 		}
 	}
-	return fmt.Sprintf("%d of %d machines have no NodeClaim, and the Nodes of %d of them work (%s, …): NodeClaims may be lost, or another cluster has this one's name. "+
-		"These machines are kept. Restore the NodeClaims, or give all these machines back with: kubectl annotate nodepool %s %s=%s",
+	return fmt.Sprintf("%d of %d instances have no NodeClaim, and the Nodes of %d of them are ready (%s, …): NodeClaims may be lost, or another cluster has the same name. "+
+		"These instances are kept. Restore the NodeClaims, or terminate all these instances with: kubectl annotate nodepool %s %s=%s",
 		len(h.orphans), h.machines, working, strings.Join(names, ", "), pool, kube.AnnotationCollectOrphans, h.mark)
 }
 

@@ -116,7 +116,7 @@ func (c *Collector) nodeOf(ctx context.Context, m provider.Instance) (*corev1.No
 		if m.NodeName == "" || apierrors.IsNotFound(err) {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("looking for the node of machine %s: %w", m.Name, err)
+		return nil, fmt.Errorf("reading the node of instance %s: %w", m.Name, err)
 	}
 	return node, nil
 }
@@ -158,8 +158,8 @@ func (c *Collector) drain(ctx context.Context, o orphan) error {
 		c.busy[o.id()] = time.Now()
 	}
 	c.Events.Publish(events.Event{About: o.node, Warning: true, Reason: "NodeClaimMissing", Key: "drain", Every: convincing,
-		Message: fmt.Sprintf("The NodeClaim %s of this node's machine does not exist. Restore it to keep the node; "+
-			"otherwise the node is drained ten minutes after that was noticed, and its machine given back", o.machine.ClaimName)})
+		Message: fmt.Sprintf("The NodeClaim %s of this node does not exist. Restore it to keep the node; "+
+			"otherwise the node is drained ten minutes after its NodeClaim was first missed, and its instance terminated", o.machine.ClaimName)})
 	if time.Since(c.busy[o.id()]) < convincing || o.node.DeletionTimestamp != nil {
 		return nil
 	}
@@ -198,12 +198,12 @@ func (c *Collector) removeMachine(ctx context.Context, m provider.Instance) erro
 		return err
 	}
 	if err := c.Provider.Terminate(ctx, m.ProviderID); err != nil && !errors.Is(err, provider.ErrNotFound) {
-		return fmt.Errorf("terminating machine %s, which belongs to no nodeclaim: %w", m.Name, err)
+		return fmt.Errorf("terminating instance %s, which belongs to no nodeclaim: %w", m.Name, err)
 	}
 	if m.State == provider.Terminating {
 		return nil // logged when it was first terminated
 	}
-	c.Log.Info("garbage collecting machine without a nodeclaim", "machine", m.Name, "provider-id", m.ProviderID, "nodeclaim", m.ClaimName)
+	c.Log.Info("garbage collecting instance without a nodeclaim", "machine", m.Name, "provider-id", m.ProviderID, "nodeclaim", m.ClaimName)
 	return nil
 }
 
@@ -213,7 +213,7 @@ func (c *Collector) claimed(ctx context.Context, m provider.Instance) (bool, err
 	claim := &karpv1.NodeClaim{}
 	err := c.Live.Get(ctx, client.ObjectKey{Name: m.ClaimName}, claim)
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("making sure that machine %s is no nodeclaim's: %w", m.Name, err)
+		return false, fmt.Errorf("checking that instance %s belongs to no nodeclaim: %w", m.Name, err)
 	}
 	return err == nil && (m.ClaimUID == "" || string(claim.UID) == m.ClaimUID), nil
 }

@@ -96,7 +96,7 @@ func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 					t.Fatalf("%d machines and %d nodes of %d are left", got, len(e.Nodes()), n)
 				}
 				text, said := orphaned(e)
-				if !said || !strings.Contains(text, fmt.Sprintf("%d of %d machines", n, n)) || !strings.Contains(text, "karve.dev/collect-orphans=") {
+				if !said || !strings.Contains(text, fmt.Sprintf("%d of %d instances", n, n)) || !strings.Contains(text, "karve.dev/collect-orphans=") {
 					t.Errorf("the pool says %q", text)
 				}
 				if e.Counter("karve_garbage_collection_halted") != 1 || e.Counter("karve_orphaned_instances") != float64(n) {

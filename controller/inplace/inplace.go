@@ -79,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if update.Changed != "" {
 		r.outcome(claim, "changed")
-		r.Log.Info("changed a machine in place", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID, "what", update.Changed)
+		r.Log.Info("updated the instance in place", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID, "what", update.Changed)
 	}
 	return reconcile.Result{RequeueAfter: cmp.Or(update.RetryAfter, every)}, nil
 }
@@ -87,9 +87,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // failed tells of it where people look; the machine does its work all the same.
 func (r *Reconciler) failed(claim *karpv1.NodeClaim, err error) {
 	r.outcome(claim, "failed")
-	r.Log.Error(err, "cannot change a machine in place", "nodeclaim", claim.Name)
+	r.Log.Error(err, "cannot update the instance in place", "nodeclaim", claim.Name)
 	r.Events.Publish(events.Event{About: claim, Warning: true, Reason: "InPlaceUpdateFailed", Key: "update", Every: time.Hour,
-		Message: "The machine goes on as it is, and is tried again in ten minutes: " + err.Error()})
+		Message: "The instance stays as it is; karve tries again in ten minutes: " + err.Error()})
 }
 
 func (r *Reconciler) outcome(claim *karpv1.NodeClaim, outcome string) {

@@ -139,7 +139,7 @@ func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, n
 		return err
 	}
 	r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonOf(n.Kind), Key: "announced",
-		Message: fmt.Sprintf("The machine %s: draining, and buying a replacement", future(n.Kind))})
+		Message: fmt.Sprintf("The instance %s: draining it and launching a replacement", future(n.Kind))})
 	return r.end(ctx, claim, "interruption announced: "+string(n.Kind))
 }
 
@@ -153,10 +153,10 @@ func (r *Reconciler) forewarn(claim *karpv1.NodeClaim) {
 // ask marks the claim as due, for disruption to replace its node before it drains it.
 func (r *Reconciler) ask(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
 	stored := claim.DeepCopy()
-	text := fmt.Sprintf("The machine %s at %s", future(n.Kind), end.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("The instance %s at %s", future(n.Kind), end.UTC().Format(time.RFC3339))
 	if claim.StatusConditions().SetTrueWithReason(kube.ConditionMaintenance, string(n.Kind), text) {
 		r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonOf(n.Kind), Key: "asked", Message: text + ": replacing it before"})
-		r.Log.Info("machine goes soon, to be replaced first", "nodeclaim", claim.Name, "node", node.Name, "notice", n.Kind, "at", end)
+		r.Log.Info("instance will be interrupted, launching its replacement first", "nodeclaim", claim.Name, "node", node.Name, "notice", n.Kind, "at", end)
 	}
 	return write.Status(ctx, r.Client, claim, stored)
 }
@@ -175,7 +175,7 @@ func (r *Reconciler) calm(ctx context.Context, claim *karpv1.NodeClaim) error {
 // seconds keeps its pods.
 func (r *Reconciler) reportFreeze(node *corev1.Node, n kube.Notice) {
 	r.Events.Publish(events.Event{About: node, Reason: reasonOf(n.Kind), Key: n.EventID,
-		Message: "The machine will stand still for some seconds: nothing is done about it"})
+		Message: "The instance will pause for some seconds; the node is kept"})
 }
 
 // reasonOf is the reason of the event about a notice.
@@ -238,12 +238,12 @@ func (r *Reconciler) verify(ctx context.Context, claim *karpv1.NodeClaim, silent
 	machine, err := r.Provider.Get(ctx, claim.Status.ProviderID)
 	switch {
 	case errors.Is(err, provider.ErrNotFound):
-		return reconcile.Result{}, r.lost(ctx, claim, "machine is gone")
+		return reconcile.Result{}, r.lost(ctx, claim, "instance is gone")
 	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("asking about the machine of nodeclaim %s: %w", claim.Name, err)
+		return reconcile.Result{}, fmt.Errorf("reading the instance of nodeclaim %s: %w", claim.Name, err)
 	case machine.State == provider.Failed && silent < fallenAfter:
 	case machine.State.Lost():
-		return reconcile.Result{}, r.lost(ctx, claim, "machine is "+string(machine.State))
+		return reconcile.Result{}, r.lost(ctx, claim, "instance is "+string(machine.State))
 	}
 	return reconcile.Result{RequeueAfter: recheck}, nil
 }
@@ -270,7 +270,7 @@ func (r *Reconciler) end(ctx context.Context, claim *karpv1.NodeClaim, why strin
 	}
 	r.Metrics.Disrupted(claim, "interrupted")
 	r.Events.Publish(events.Event{About: claim, Warning: true, Reason: "Interrupted", Message: "Deleting NodeClaim: " + why})
-	r.Log.Info("lost machine, deleting nodeclaim", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID, "reason", why)
+	r.Log.Info("instance is lost, deleting nodeclaim", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID, "reason", why)
 	return nil
 }
 

@@ -38,7 +38,7 @@ func (s *step) seek(ctx context.Context) error {
 	switch {
 	case errors.Is(err, provider.ErrNotFound):
 	case err != nil:
-		s.Log.Error(err, "cannot ask about a machine that does not join", "nodeclaim", s.claim.Name)
+		s.Log.Error(err, "cannot read the instance of a node that did not join", "nodeclaim", s.claim.Name)
 		return nil
 	case !machine.State.Lost():
 		return nil
@@ -46,6 +46,6 @@ func (s *step) seek(ctx context.Context) error {
 	if s.EvictionObserver != nil && s.claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
 		s.EvictionObserver.EvictionAnnounced(kube.OfferingOf(s.claim)) // most likely taken back
 	}
-	s.Log.Info("lost machine that never joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", machine.State)
+	s.Log.Info("instance was lost before its node joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", machine.State)
 	return s.remove(ctx, "interrupted")
 }

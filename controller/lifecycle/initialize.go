@@ -110,7 +110,7 @@ func (s *step) lacking(ctx context.Context) error {
 		// Before a replacement is chosen.
 		s.FailureObserver.NodeUnusable(kube.ClassOf(s.claim.Spec.NodeClassRef), kube.OfferingOf(s.claim), c.Message)
 	}
-	s.say(c.Reason, errors.New(c.Message+": replacing the machine"))
+	s.say(c.Reason, errors.New(c.Message+": replacing the node"))
 	if err := s.remove(ctx, "initialization_timeout"); err != nil {
 		return err
 	}

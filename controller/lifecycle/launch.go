@@ -78,7 +78,7 @@ func (s *step) remember(ctx context.Context, memory map[string]string) error {
 	changed := s.stored.DeepCopy()
 	changed.Annotations = annotations
 	if err := s.Client.Patch(ctx, changed, client.MergeFrom(s.stored)); err != nil {
-		return fmt.Errorf("noting on nodeclaim %s how its machine is made: %w", s.claim.Name, err)
+		return fmt.Errorf("noting on nodeclaim %s how its instance is created: %w", s.claim.Name, err)
 	}
 	return s.adopt(changed)
 }
@@ -96,7 +96,7 @@ func (s *step) buy(ctx context.Context, choices []offering.Ref) (provider.Instan
 	if len(choices) > 0 {
 		return s.Provider.Launch(ctx, kube.LaunchClaim(s.claim, choices))
 	}
-	nothing := fmt.Errorf("nothing that it accepts can be bought now: %w", &provider.CapacityError{Claim: s.claim.Name})
+	nothing := fmt.Errorf("none of its offerings can be launched now: %w", &provider.CapacityError{Claim: s.claim.Name})
 	if s.claim.Status.ProviderID == "" {
 		return provider.Instance{}, nothing
 	}
@@ -117,10 +117,10 @@ func (s *step) choices(ctx context.Context) ([]offering.Ref, error) {
 }
 
 func (s *step) await(machine provider.Instance) {
-	message := fmt.Sprintf("machine %s is %s", machine.Name, machine.State)
+	message := fmt.Sprintf("instance %s is %s", machine.Name, machine.State)
 	if n := len(machine.Attempts); n > 0 && machine.ProviderID == "" {
 		last := machine.Attempts[n-1]
-		message = fmt.Sprintf("machine %s is not bought yet: %s was refused with %s: %s", machine.Name, last.Offering.Type, last.Code, last.Detail)
+		message = fmt.Sprintf("instance %s is not launched yet: %s was refused with %s: %s", machine.Name, last.Offering.Type, last.Code, last.Detail)
 	}
 	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, "Launching", shorten(message))
 	if machine.RetryAfter <= 0 {

@@ -140,7 +140,7 @@ func New(registry prometheus.Registerer) *Set {
 		ClaimsUpdated:     m.counter("karve_nodeclaims_updated_in_place_total", "Instances that were changed without being replaced (changed), or could not be (failed).", "nodepool", "outcome"),
 		LaunchRefusals:    m.counter("karve_launch_refusals_total", "Launch requests that the cloud refused.", "nodepool", "reason"),
 		LaunchSeconds:     m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
-		PlanPrice:         m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),
+		PlanPrice:         m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan, each node at its first offering.").WithLabelValues(),
 		PlanBound:         m.gauge("karve_plan_lower_bound_usd_per_hour", "Price below which no plan for the same pods is possible.").WithLabelValues(),
 		GCHalted:          m.gauge("karve_garbage_collection_halted", "1 while the list of instances, or that of NodeClaims, may be incomplete.").WithLabelValues(),
 		OrphanedInstances: m.gauge("karve_orphaned_instances", "Instances without a NodeClaim that are kept, because their NodeClaims may be lost.").WithLabelValues(),

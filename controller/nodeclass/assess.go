@@ -174,7 +174,7 @@ func scarcity(s *provider.Snapshot) (reason, message string) {
 	case overQuota == offers:
 		return ReasonQuotaExhausted, fmt.Sprintf("none of %d offers fits into what is left of its quota (%s): raise the subscription's quota or free some", offers, sample)
 	}
-	return ReasonNothingAvailable, fmt.Sprintf("none of %d offers can be bought now (%d of them for want of quota; %s)", offers, overQuota, sample)
+	return ReasonNothingAvailable, fmt.Sprintf("none of %d offerings can be launched now (%d of them lack quota; %s)", offers, overQuota, sample)
 }
 
 // shortOf is the budget that does not hold an offer; empty when all do.

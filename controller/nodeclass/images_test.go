@@ -226,7 +226,7 @@ func TestImagesThatAreLostReplaceNobody(t *testing.T) {
 				if kept := azure.ImagesKept(class)["gen2"]; kept != "1.0.0@1.36.3" || class.Status.Images[0].ID != gallery("2.0.0")[0].ID+"@1.36.3" {
 					t.Errorf("images %v, kept %q", class.Status.Images, kept)
 				}
-				s.wantCondition(ready, metav1.ConditionTrue, nodeclass.ReasonMaintenanceWindowClosed, "as Azure has no more 1.0.0")
+				s.wantCondition(ready, metav1.ConditionTrue, nodeclass.ReasonMaintenanceWindowClosed, "because Azure has no more 1.0.0")
 			}
 			now.Time = now.Add(14 * time.Hour)
 			s.reconcile()

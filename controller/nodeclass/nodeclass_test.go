@@ -242,7 +242,7 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 			s.cloud.snapshot.QuotaLeft = map[string]int64{"family:D": 40}
 			s.cloud.snapshot.QuotaPressure = map[string]provider.Exhaustion{"family:D": {Left: 40, In: 65 * time.Minute}}
 		},
-			kube.ConditionQuotaAvailable, metav1.ConditionTrue, nodeclass.ReasonQuotaRunsOut, "quota family:D has 40 left, for 1h5m if", true},
+			kube.ConditionQuotaAvailable, metav1.ConditionTrue, nodeclass.ReasonQuotaRunsOut, "quota family:D has 40 left, which last 1h5m", true},
 		{"quota known in part", func(s *stage) {
 			s.cloud.snapshot.QuotaLeft = map[string]int64{"regional": 40}
 		},

@@ -45,7 +45,7 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
 	offers, short := shortages(s)
 	switch {
 	case len(s.QuotaLeft) == 0:
-		set(metav1.ConditionUnknown, ReasonQuotaNotKnown, firstOf(s.Problem, "there is no reading yet")+": machines are bought until Azure refuses them")
+		set(metav1.ConditionUnknown, ReasonQuotaNotKnown, firstOf(s.Problem, "there is no reading yet")+": VMs are launched until Azure refuses them")
 	case offers > 0 && short.all == offers:
 		reason, step := ReasonQuotaExhausted, "raise the subscription's quota or free some"
 		if short.addresses == offers {
@@ -58,7 +58,7 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
 			return
 		}
 		if open := unbounded(s); len(open) > 0 {
-			set(metav1.ConditionTrue, ReasonQuotaInPart, "nothing is known of "+few(open)+": machines are bought until Azure refuses them")
+			set(metav1.ConditionTrue, ReasonQuotaInPart, "nothing is known of "+few(open)+": VMs are launched until Azure refuses them")
 			return
 		}
 		class.SetTrue(kube.ConditionQuotaAvailable)
@@ -123,7 +123,7 @@ func endings(pressure map[string]provider.Exhaustion) []string {
 	var words []string
 	for _, budget := range soon[:min(len(soon), budgetsTold)] {
 		e := pressure[budget]
-		words = append(words, fmt.Sprintf("%s has %d left, for %s if it goes on like this", budgetInWords(budget), e.Left, minutes(e.In)))
+		words = append(words, fmt.Sprintf("%s has %d left, which last %s at the current rate", budgetInWords(budget), e.Left, minutes(e.In)))
 	}
 	return words
 }

@@ -156,7 +156,7 @@ pod alone cpu=1 near=zone:app=nobody`)
 	const start = `: 0/1 nodepools can host it: pool "web": 3 offers → 2 after its own Requirements → 0 after `
 	want := []string{
 		"apart-3" + start + "Topology: unsatisfiable topology constraint for pod anti-affinity, key=topology.kubernetes.io/zone (counts = [1:1 2:1], podDomains = [1 2])",
-		"alone" + start + "Topology (pod affinity over topology.kubernetes.io/zone: nobody to join runs anywhere): unsatisfiable topology constraint for pod affinity, key=topology.kubernetes.io/zone (podDomains = [1 2])",
+		"alone" + start + "Topology (pod affinity over topology.kubernetes.io/zone: no pod that it must join runs anywhere): unsatisfiable topology constraint for pod affinity, key=topology.kubernetes.io/zone (podDomains = [1 2])",
 		"mistyped" + start + `Requirements (topology.kubernetes.io/zne In [1]): incompatible requirements, label "topology.kubernetes.io/zne" does not have known values (typo of "topology.kubernetes.io/zone"?)`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -121,7 +121,7 @@ func (r *Claims) returnMachine(ctx context.Context, claim *karpv1.NodeClaim) (go
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("terminating the machine of nodeclaim %s: %w", claim.Name, err)
+		return false, fmt.Errorf("terminating the instance of nodeclaim %s: %w", claim.Name, err)
 	}
 	return false, nil
 }

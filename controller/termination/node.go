@@ -127,7 +127,7 @@ func (r *Nodes) machineGone(ctx context.Context, node *corev1.Node) (bool, error
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("asking about the machine of node %s: %w", node.Name, err)
+		return false, fmt.Errorf("reading the instance of node %s: %w", node.Name, err)
 	}
 	return false, nil
 }
@@ -163,7 +163,7 @@ func (r *Nodes) bury(ctx context.Context, node *corev1.Node) error {
 		case code(err) != noCode:
 			r.Evictor.refuse(p, deletion, err)
 		default:
-			return fmt.Errorf("deleting pod %s/%s of a machine that is gone: %w", p.Namespace, p.Name, err)
+			return fmt.Errorf("deleting pod %s/%s of an instance that is gone: %w", p.Namespace, p.Name, err)
 		}
 	}
 	return r.letGo(ctx, node)
@@ -241,7 +241,7 @@ func (r *Nodes) lateArrivals(ctx context.Context, node *corev1.Node, deadline ti
 // goWithout says which pods the node does not wait for any more.
 func (r *Nodes) goWithout(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, pods []*corev1.Pod) error {
 	who, _ := r.Evictor.Waiting(pods)
-	text := fmt.Sprintf("The node goes without %d pods: %s", len(pods), who)
+	text := fmt.Sprintf("The node is terminated before %d pods have ended: %s", len(pods), who)
 	r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonElapsed, Key: "drain", Message: text})
 	return r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
 		c.StatusConditions().SetFalse(karpv1.ConditionTypeDrained, reasonElapsed, text)
@@ -363,7 +363,7 @@ func (r *Nodes) terminate(ctx context.Context, node *corev1.Node, claim *karpv1.
 		return 0, nil
 	}
 	if err != nil {
-		err = fmt.Errorf("terminating the machine of node %s: %w", node.Name, err)
+		err = fmt.Errorf("terminating the instance of node %s: %w", node.Name, err)
 		return 0, errors.Join(err, sayFailing(ctx, r.Client, r.Events, claim, err))
 	}
 	return poll, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {

@@ -101,7 +101,7 @@ func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
 		}
 	}
 	if most == 0 {
-		return "no machine meets the pod's requirements all together", map[string]any{"by": "pod"}
+		return "no instance type meets all of the pod's requirements together", map[string]any{"by": "pod"}
 	}
 	facts := map[string]any{"by": "pod", "requirement": worst.String(), "key": worst.Key.Name, "known": e.known(worst.Key), "requirements": first(alone)}
 	if values, ok := worst.Values(); ok {
@@ -324,7 +324,7 @@ func (s shortage) exceeds(o shortage) bool {
 
 // String renders the shortage for people.
 func (s shortage) String() string {
-	text := fmt.Sprintf("requests %s of %s, the largest machine has %s", quantity.Format(s.name, s.asked), s.name, quantity.Format(s.name, s.largest))
+	text := fmt.Sprintf("requests %s of %s, the largest instance type has %s", quantity.Format(s.name, s.asked), s.name, quantity.Format(s.name, s.largest))
 	if s.name == quantity.NameCPU && s.asked >= 1e9 {
 		text += " (CPU request >= 1 Million, m vs M typo?)"
 	}

@@ -171,7 +171,7 @@ func (o *Overlay) read(drafts []*draft) (constraint.Set, error) {
 	for _, name := range o.Capacity.Names() {
 		switch name {
 		case quantity.NameCPU, quantity.NameMemory, quantity.NameStorage, quantity.NamePods:
-			return nil, fmt.Errorf("capacity of %s cannot be changed: every machine has its own", name)
+			return nil, fmt.Errorf("capacity of %s cannot be changed: each node has its own", name)
 		}
 		if o.Capacity[name] < 0 {
 			return nil, fmt.Errorf("capacity of %s is negative", name)
@@ -185,7 +185,7 @@ func (o *Overlay) read(drafts []*draft) (constraint.Set, error) {
 	for _, q := range set {
 		known := slices.ContainsFunc(drafts, func(d *draft) bool { return carried(d.types, q.Key.Name) })
 		if !known && !q.AdmitsAbsent() && onSale {
-			return nil, fmt.Errorf("a requirement on %s is not served: no machine on sale has that label, and overlays for single NodePools or their labels are not supported", q.Key.Name)
+			return nil, fmt.Errorf("a requirement on %s is not supported: no offering has that label, and overlays for single NodePools or their labels are not supported", q.Key.Name)
 		}
 	}
 	return set, nil

@@ -52,7 +52,7 @@ func (e *explainer) unplaced(k *podGroup) Unplaced {
 		return u
 	}
 	if len(e.pools.all) == 0 {
-		u.Because, u.Detail = reason.NoNodePools, "there is no NodePool to buy from"
+		u.Because, u.Detail = reason.NoNodePools, "there is no NodePool to launch nodes from"
 		return u
 	}
 	best := -1
@@ -174,7 +174,7 @@ func (m *poolState) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string,
 	limit, left := m.Pool.Limits[name], m.left[worst]
 	detail := fmt.Sprintf("limits.%s is %s, %s of it left", name, quantity.Format(name, limit), quantity.Format(name, max(0, left)))
 	if left > 0 {
-		detail += fmt.Sprintf(", the smallest machine has %s", quantity.Format(name, needed))
+		detail += fmt.Sprintf(", the smallest instance type has %s", quantity.Format(name, needed))
 	}
 	return detail, map[string]any{"limit": name, "value": limit, "used": limit - left, "left": max(0, left), "needed": needed}
 }
@@ -226,7 +226,7 @@ func (s *quota) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason)
 		detail = fmt.Sprintf("subnet %s has %d addresses left", subnet, left)
 	}
 	if left > 0 {
-		detail += fmt.Sprintf(", the smallest machine takes %d", needed[worst])
+		detail += fmt.Sprintf(", the smallest instance type takes %d", needed[worst])
 	}
 	return detail, map[string]any{"budget": worst, "left": left, "needed": needed[worst]}
 }

@@ -187,7 +187,7 @@ func (c *comparison) lose(row int) {
 		c.note(&c.lost, m, row, kind, why)
 	case !c.topology.known(m).Has(row):
 		c.note(&c.ruledOut, m, row, reason.Topology, func() (string, map[string]any) {
-			return "spread pods do not reckon with a machine there", map[string]any{"zone": r.Zone}
+			return "the pods' spread does not count a node there", map[string]any{"zone": r.Zone}
 		})
 	default:
 		c.note(&c.lost, m, row, reason.Limits, func() (string, map[string]any) { return c.beyond(row) })

@@ -72,7 +72,7 @@ func (r *domainRule) explain(domains []int) (string, map[string]any) {
 		detail += fmt.Sprintf(", maxSkew %d", r.skew)
 	}
 	if r.kind == joins && t.total == 0 {
-		return detail + ": nobody to join runs anywhere", facts
+		return detail + ": no pod that it must join runs anywhere", facts
 	}
 	return detail + ": " + reason.FactsOf(map[string]any{"counts": counts}).Text("counts"), facts
 }
@@ -91,7 +91,7 @@ func named(k *constraint.Key, values []int) []string {
 func explainNeed(total int) (string, map[string]any) {
 	facts := map[string]any{"type": joins.String(), "key": cluster.LabelHostname, "matching": total}
 	if total == 0 {
-		return "pod affinity over " + cluster.LabelHostname + ": nobody to join runs anywhere", facts
+		return "pod affinity over " + cluster.LabelHostname + ": no pod that it must join runs anywhere", facts
 	}
 	return "pod affinity over " + cluster.LabelHostname + ": no room beside those to join", facts
 }
@@ -103,7 +103,7 @@ func (k *podGroup) explainRest() (string, map[string]any) {
 		return fmt.Sprintf("%s over %s: the places that the other pods need are not to be had", r.kind, r.count.key.Name),
 			map[string]any{"type": r.kind.String(), "key": r.count.key.Name}
 	}
-	return "host ports, hostname spread or anti-affinity leave no machine for it", map[string]any{"type": "neighbours on one machine", "key": cluster.LabelHostname}
+	return "host ports, hostname spread or anti-affinity leave no node for it", map[string]any{"type": "pods on one node", "key": cluster.LabelHostname}
 }
 
 // String names the kind as Karpenter's messages do.

@@ -158,7 +158,7 @@ func TestResourceIsOfferedLater(t *testing.T) {
 		{"the catalog does", func() { m.SetCatalog("default", gpuTypes(quantity.Amounts{fpga: 2}), nil) }, "nc4"},
 		{"not any more", func() { m.SetCatalog("default", gpuTypes(nil), nil) }, waits},
 		{"a node does", func() { m.SetNode(has) }, "fpga-1"},
-		{"its device plugin is down", func() { m.SetNode(idle) }, "Resources: requests 1 of example.com/fpga, the largest machine has 0"},
+		{"its device plugin is down", func() { m.SetNode(idle) }, "Resources: requests 1 of example.com/fpga, the largest instance type has 0"},
 		{"and up again", func() { m.SetNode(has) }, "fpga-1"},
 		{"the node has lost its device", func() { m.SetNode(bare) }, waits},
 		{"and has it again", func() { m.SetNode(has) }, "fpga-1"},
@@ -180,7 +180,7 @@ func TestAttachLimitIsReportedLater(t *testing.T) {
 	m.SetNode(device("n1"))
 	expectOutcomes(t, m, "no limit is known", map[string]string{"database": "n1"})
 	m.SetCSINode(reporting("n1", new(int32(0))))
-	expectOutcomes(t, m, "the node attaches nothing", map[string]string{"database": "NoNodePools: there is no NodePool to buy from"})
+	expectOutcomes(t, m, "the node attaches nothing", map[string]string{"database": "NoNodePools: there is no NodePool to launch nodes from"})
 	m.SetCSINode(reporting("n1", new(int32(1))))
 	expectOutcomes(t, m, "the node attaches one", map[string]string{"database": "n1"})
 	m.SetCSINode(reporting("n1", nil))

@@ -61,7 +61,7 @@ func newByAKS(p *Provider) (*byAKS, error) {
 	}
 	a := &byAKS{p: p, machines: factory.NewMachinesClient(), pools: factory.NewAgentPoolsClient()}
 	a.shelf = armlist.Resource{
-		What: "machines of agent pool " + o.AKSMachines.Pool, Version: "2026-04-02-preview",
+		What: "VMs of agent pool " + o.AKSMachines.Pool, Version: "2026-04-02-preview",
 		Provider: "Microsoft.ContainerService/managedClusters/" + url.PathEscape(o.ClusterName) + "/agentPools/" + url.PathEscape(o.AKSMachines.Pool) + "/machines",
 	}
 	a.virtual = regexp.MustCompile(`(?i)^aks-` + regexp.QuoteMeta(o.AKSMachines.Pool) + `-(.+)-\d{8}-vm$`)
@@ -108,7 +108,7 @@ func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice off
 	}
 	template, err := json.Marshal(body)
 	if err != nil {
-		return nil, prepare(fmt.Errorf("writing machine %s: %w", l.name, err))
+		return nil, prepare(fmt.Errorf("writing AKS machine %s: %w", l.name, err))
 	}
 	one := newMachine{name: l.name, tags: armtext.Pointers(a.tags(l)), body: body}
 	if zone := a.p.zones.number(choice.Zone); zone != "" {
@@ -256,11 +256,11 @@ func (a *byAKS) ask(ctx context.Context, handle string) (*machine, error) {
 		return nil, provider.ErrNotFound
 	}
 	if err != nil {
-		return nil, armerr.Wrap(err, "reading machine %s", handle)
+		return nil, armerr.Wrap(err, "reading AKS machine %s", handle)
 	}
 	m, err := a.understand(&resp.Machine)
 	if err != nil {
-		return nil, fmt.Errorf("reading machine %s: %w", handle, err)
+		return nil, fmt.Errorf("reading AKS machine %s: %w", handle, err)
 	}
 	return m, nil
 }
@@ -283,7 +283,7 @@ func (a *byAKS) end(ctx context.Context, vm *machine) error {
 	case armerr.Classify(err).Kind == armerr.NotFound:
 		return byCompute{a.p}.end(ctx, vm)
 	case err != nil:
-		return armerr.Wrap(err, "deleting machine %s", vm.handle)
+		return armerr.Wrap(err, "deleting AKS machine %s", vm.handle)
 	}
 	return nil
 }

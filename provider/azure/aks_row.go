@@ -81,7 +81,7 @@ func (m *machine) hear(s *aks.MachineStatus) {
 		m.Properties.InstanceView = &armcompute.VirtualMachineInstanceView{Statuses: []*armcompute.InstanceViewStatus{{Code: to.Ptr("PowerState/deallocated")}}}
 	}
 	if s.DriftAction != nil && *s.DriftAction == aks.DriftActionRecreate {
-		m.said.drift = "AKS would make the machine anew: " + armtext.Of(s.DriftReason)
+		m.said.drift = "AKS would create the machine anew: " + armtext.Of(s.DriftReason)
 	}
 	if e := s.ProvisioningError; e != nil {
 		m.said.failure = provisioningFailure(e)

@@ -38,7 +38,7 @@ func (a *byAKS) update(ctx context.Context, vm *machine, u updates) (provider.Up
 	case armerr.Classify(err).Kind == armerr.Exists: // changed or deleted meanwhile
 		return provider.Update{RetryAfter: updateSight}, nil
 	}
-	return provider.Update{}, armerr.Wrap(err, "updating tags of machine %s", vm.handle)
+	return provider.Update{}, armerr.Wrap(err, "updating tags of AKS machine %s", vm.handle)
 }
 
 // updatable reports whether AKS is not working on the machine, has an ETag for it, and does not

@@ -106,7 +106,7 @@ func (c byCompute) read(ctx context.Context, handle string) (*machine, error) {
 		if armerr.Classify(err).Kind == armerr.NotFound {
 			return nil, provider.ErrNotFound
 		}
-		return nil, armerr.Wrap(err, "reading machine %s", handle)
+		return nil, armerr.Wrap(err, "reading AKS machine %s", handle)
 	}
 	if vm.Properties == nil {
 		vm.Properties = &armcompute.VirtualMachineProperties{}
@@ -152,7 +152,7 @@ func (c byCompute) end(ctx context.Context, vm *machine) error {
 	_, err := c.p.clients.vms.BeginDelete(ctx, c.p.opts.NodeResourceGroup, armtext.Of(vm.Name),
 		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
 	if err != nil && armerr.Classify(err).Kind != armerr.NotFound {
-		return armerr.Wrap(err, "deleting machine %s", armtext.Of(vm.Name))
+		return armerr.Wrap(err, "deleting AKS machine %s", armtext.Of(vm.Name))
 	}
 	return nil
 }

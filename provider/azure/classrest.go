@@ -56,7 +56,7 @@ func (l *launch) blame(r armerr.Refusal) bool {
 		if !alike {
 			return false
 		}
-		r.Advice = cmp.Or(r.Advice, fmt.Sprintf("machines of %d sizes were refused alike: correct what the AKSNodeClass asks for, or what the subscription allows", sizes))
+		r.Advice = cmp.Or(r.Advice, fmt.Sprintf("VMs of %d sizes were refused for the same reason: correct what the AKSNodeClass asks for, or what the subscription allows", sizes))
 		l.p.stockouts.PauseClass(l.class.Name, ClassRefused, r, stock.RefusedTTL)
 	default:
 		return false

@@ -75,7 +75,7 @@ func versionDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provide
 	if !kubeversion.Older(had, want) {
 		return provider.Drift{}, nil
 	}
-	return provider.Drift{Reason: K8sVersionDrift, Detail: "made for Kubernetes " + strings.TrimPrefix(had, "v") + ", new machines run " + want}, nil
+	return provider.Drift{Reason: K8sVersionDrift, Detail: "made for Kubernetes " + strings.TrimPrefix(had, "v") + ", new VMs run " + want}, nil
 }
 
 // imageDrift finds nodes whose image has a newer version in the node class. A definition that
@@ -96,7 +96,7 @@ func imageDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.
 		}
 		named := class.Annotations[image.AnnotationVersion] == version
 		if older := image.CompareVersions(had, image.OldestAllowed(kept, name, version)); older < 0 || named && image.CompareVersions(had, version) != 0 {
-			return provider.Drift{Reason: ImageDrift, Detail: "made from version " + had + " of image " + name + ", new machines from " + version}, nil
+			return provider.Drift{Reason: ImageDrift, Detail: "made from version " + had + " of image " + name + ", new VMs start from " + version}, nil
 		}
 	}
 	return provider.Drift{}, nil
@@ -129,7 +129,7 @@ func (p *Provider) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (
 		return provider.Drift{}, nil
 	}
 	if has := p.choiceOf(vm).Type; has != "" && m.Type != "" && !strings.EqualFold(has, m.Type) {
-		return provider.Drift{Reason: SizeDrift, Detail: "bought as " + m.Type + ", and somebody made it a " + has}, nil
+		return provider.Drift{Reason: SizeDrift, Detail: "launched as " + m.Type + ", and was resized to " + has}, nil
 	}
 	return provider.Drift{}, nil
 }

@@ -42,7 +42,7 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 		return l.vanished(ctx)
 	}
 	if vm != nil && tag(vm.Tags, tagClaimUID) != l.claim.UID && !l.p.owner.inherited(vm) {
-		return nil, false, fmt.Errorf("launching %s: a machine named %s exists and belongs to claim UID %q, not %q: delete it or the claim", l.claim.Name, l.name, tag(vm.Tags, tagClaimUID), l.claim.UID)
+		return nil, false, fmt.Errorf("launching %s: a VM named %s exists and belongs to claim UID %q, not %q: delete it or the claim", l.claim.Name, l.name, tag(vm.Tags, tagClaimUID), l.claim.UID)
 	}
 	return vm, true, nil
 }
@@ -170,7 +170,7 @@ func (l *launch) giveBack(ctx context.Context, vm *machine, r armerr.Refusal) (p
 	l.heed(r, vm, choice)
 	l.p.stockProbes.Lost(l.name)
 	l.refused(choice, r.Code, r.Reason(), r.Detail)
-	l.p.opts.Log.Info("machine failed", slog.String("claim", l.claim.Name), slog.String("machine", l.name),
+	l.p.opts.Log.Info("VM failed", slog.String("claim", l.claim.Name), slog.String("machine", l.name),
 		slog.String("size", choice.Type), slog.String("zone", choice.Zone), slog.String("code", r.Code))
 	if err := l.p.remove(ctx, vm); err != nil {
 		return provider.Instance{}, err

@@ -34,7 +34,7 @@ func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error
 	}
 	if !p.owner.ours(vm) {
 		// Not ErrNotFound: the virtual machine exists, and the caller would give up its claim.
-		return provider.Instance{}, fmt.Errorf("machine %s exists and does not carry the tags of cluster %s: restore them (%s, %s), or delete its NodeClaim and the machine", name, p.opts.ClusterName, tagCluster, tagClaimUID)
+		return provider.Instance{}, fmt.Errorf("VM %s exists and does not carry the tags of cluster %s: restore them (%s, %s), or delete its NodeClaim and the VM", name, p.opts.ClusterName, tagCluster, tagClaimUID)
 	}
 	return p.instance(ctx, vm), nil
 }

@@ -90,7 +90,7 @@ func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Inst
 	case errors.Is(err, provider.ErrNotFound):
 		return l.waiting(), nil
 	case err != nil:
-		l.p.opts.Log.Warn("cannot look at a machine that is late", slog.String("machine", l.name), slog.Any("err", err))
+		l.p.opts.Log.Warn("cannot read a VM that is late", slog.String("machine", l.name), slog.Any("err", err))
 		return in, nil
 	case power(vm) == "running":
 		in.State, in.RetryAfter = provider.Running, 0
@@ -107,7 +107,7 @@ func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Inst
 
 // stuck is the refusal recorded for a virtual machine that was given up during its creation.
 func stuck() armerr.Refusal {
-	return armerr.Refusal{Kind: armerr.OtherRefusal, Code: "StillCreating", Detail: "the machine took so long to be made that it was given up"}
+	return armerr.Refusal{Kind: armerr.OtherRefusal, Code: "StillCreating", Detail: "the VM was not created in time"}
 }
 
 // learnStuck blocks the offering of a virtual machine for a while if it was late and is deleted

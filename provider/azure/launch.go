@@ -88,7 +88,7 @@ func checkClaim(c provider.Claim) error {
 	case c.UID == "":
 		return fmt.Errorf("launching %s: the claim has no UID", c.Name)
 	case len(c.Offerings) == 0:
-		return fmt.Errorf("launching %s: the claim has no choices", c.Name)
+		return fmt.Errorf("launching %s: the claim has no offerings", c.Name)
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (l *launch) probes(choice offering.Ref) bool {
 // eligible reports whether no remembered fact rules out the offering.
 func (l *launch) eligible(m *machineType, o *offering.Offering, choice offering.Ref) bool {
 	if o == nil {
-		l.refused(choice, "NotOffered", armerr.ReasonRestricted, "the node class cannot be bought this way")
+		l.refused(choice, "NotOffered", armerr.ReasonRestricted, "the node class cannot be launched in this mode")
 		return false
 	}
 	attempt, refused := l.remembered(m.sku, o, choice)
@@ -332,7 +332,7 @@ func (l *launch) answer(r armerr.Refusal, m *machineType, choice offering.Ref) (
 	}
 	l.p.stockProbes.Lost(l.name)
 	l.p.stockouts.Learn(r, m.sku, choice.Zone, choice.CapacityType, l.buyer())
-	l.p.opts.Log.Info("machine refused", slog.String("claim", l.claim.Name), slog.String("size", choice.Type),
+	l.p.opts.Log.Info("VM refused", slog.String("claim", l.claim.Name), slog.String("size", choice.Type),
 		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.String("code", r.Code))
 	return l.further(r)
 }
@@ -364,7 +364,7 @@ func (l *launch) further(r armerr.Refusal) (provider.Instance, bool, error) {
 	if l.strange++; !l.blame(r) && l.strange < 3 {
 		return provider.Instance{}, false, nil
 	}
-	return provider.Instance{}, false, armerr.Wrap(r.Err, "launching %s: three choices were refused alike", l.claim.Name)
+	return provider.Instance{}, false, armerr.Wrap(r.Err, "launching %s: three offerings were refused for the same reason", l.claim.Name)
 }
 
 // bought describes a virtual machine whose creation Azure has just accepted.
@@ -377,7 +377,7 @@ func (l *launch) bought(m *machineType, choice offering.Ref) provider.Instance {
 	in.Created, in.LaunchState = l.p.opts.Now(), l.accepted
 	in.ImageID = l.imageID
 	l.types.describe(&in)
-	l.p.opts.Log.Info("machine bought", slog.String("claim", l.claim.Name), slog.String("machine", l.name), slog.String("size", choice.Type),
+	l.p.opts.Log.Info("VM launched", slog.String("claim", l.claim.Name), slog.String("machine", l.name), slog.String("size", choice.Type),
 		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.Int("refused", len(l.attempts)))
 	return in
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // errBeforeRequest marks errors before a virtual machine was requested.
-var errBeforeRequest = errors.New("preparing the machine")
+var errBeforeRequest = errors.New("preparing the VM")
 
 // prepare marks an error that happened before a virtual machine was requested.
 func prepare(err error) error { return fmt.Errorf("%w: %w", errBeforeRequest, err) }

@@ -36,7 +36,7 @@ func (r *vmRequest) customData(ctx context.Context) (string, error) {
 	n.Token, n.ImageVersion = token, image.Version(r.image)
 	data, err := r.boots.CustomData(n, o.BootstrapContract.For(n.ImageVersion))
 	if err != nil {
-		return "", fmt.Errorf("writing what the machine boots with: %w", err)
+		return "", fmt.Errorf("writing the VM's boot configuration: %w", err)
 	}
 	return data, nil
 }

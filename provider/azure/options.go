@@ -157,7 +157,7 @@ func (m AKSMachines) malformed() error {
 	b := m.Batching
 	switch {
 	case m.Buy && m.Pool == "":
-		return errors.New("option AKSMachines.Pool is required for AKS to make machines")
+		return errors.New("option AKSMachines.Pool is required for AKS to create VMs")
 	case m.Pool != "" && m.ResourceGroup == "":
 		return errors.New("option AKSMachines.ResourceGroup is required with a pool")
 	case b.Size < 1 || b.Size > MostInBatch:
@@ -270,7 +270,7 @@ func (o *Options) malformed() error {
 	if o.DiskEncryptionSetID != "" {
 		set, err := parseEncryptionSetID(o.DiskEncryptionSetID)
 		refuse(err != nil, "option DiskEncryptionSetID: %v", err)
-		refuse(err == nil && !strings.EqualFold(set.subscription, o.SubscriptionID), "option DiskEncryptionSetID: subscription %s is not the one that machines are in", set.subscription)
+		refuse(err == nil && !strings.EqualFold(set.subscription, o.SubscriptionID), "option DiskEncryptionSetID: subscription %s is not the one that VMs are in", set.subscription)
 	}
 	return errors.Join(errs...)
 }

@@ -135,10 +135,10 @@ func (p *Provider) leaves(vm *machine) bool {
 // endable returns an error for virtual machines that karve must not delete.
 func (p *Provider) endable(vm *machine) error {
 	if !p.owner.ours(vm) {
-		return fmt.Errorf("terminating %s: the machine does not carry the tags of cluster %s, so it is not ours to delete", vm.handle, p.opts.ClusterName)
+		return fmt.Errorf("terminating %s: the VM does not carry the tags of cluster %s, so karve does not delete it", vm.handle, p.opts.ClusterName)
 	}
 	if _, plain := vm.maker.(byCompute); plain && madeByAKS(vm) {
-		return fmt.Errorf("terminating %s: it belongs to a machine pool of AKS that karve does not know: name the pool with --aks-machines-pool-name, or delete the machine with az aks nodepool delete-machines", vm.handle)
+		return fmt.Errorf("terminating %s: it belongs to an AKS pool of mode Machines that karve does not know: name the pool with --aks-machines-pool-name, or delete the machine with az aks nodepool delete-machines", vm.handle)
 	}
 	return nil
 }

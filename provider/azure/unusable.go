@@ -25,17 +25,17 @@ func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
 	}
 	r := armerr.Refusal{Kind: armerr.WithoutResource, Code: stock.NotRegistered, Detail: armerr.Shorten(lacks)}
 	p.stockouts.Learn(r, s, c.Zone, c.CapacityType, stock.Requester{Class: class})
-	p.opts.Log.Warn("machine joined without what it was bought for", slog.String("size", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
+	p.opts.Log.Warn("VM joined without its GPUs", slog.String("size", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
 	if s.GPUs == 0 || !p.stockouts.GPUsMissing(class, sizes) {
 		return
 	}
-	r.Advice = "machines of several GPU models came without: check that the cluster has a device plugin for them, and that it runs on the class's nodes"
+	r.Advice = "VMs of several GPU models joined without GPUs: check that the cluster has a device plugin for them, and that it runs on the class's nodes"
 	for _, other := range sizes {
 		if other.GPUs > 0 {
 			p.stockouts.Learn(r, other, c.Zone, c.CapacityType, stock.Requester{Class: class})
 		}
 	}
-	p.opts.Log.Warn("machines of several GPU models joined without their GPUs: sizes with GPUs rest", slog.String("class", class), slog.String("lacks", lacks))
+	p.opts.Log.Warn("VMs of several GPU models joined without their GPUs: sizes with GPUs are not launched for now", slog.String("class", class), slog.String("lacks", lacks))
 }
 
 var _ provider.EvictionObserver = (*Provider)(nil)

@@ -238,7 +238,7 @@ func (x *updater) patch(ctx context.Context, name string, vm *machine, u updates
 		if armerr.Classify(err).Kind == armerr.Exists { // changed meanwhile
 			return provider.Update{RetryAfter: updateSight}, nil
 		}
-		return provider.Update{}, armerr.Wrap(err, "updating %s of machine %s", changed, name)
+		return provider.Update{}, armerr.Wrap(err, "updating %s of VM %s", changed, name)
 	}
 	return provider.Update{Changed: changed, RetryAfter: updateSight}, nil
 }

@@ -127,7 +127,7 @@ func key(c offering.Ref) offering.Ref {
 // that exists already.
 func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
 	if claim.UID == "" || len(claim.Offerings) == 0 {
-		return provider.Instance{}, fmt.Errorf("launching %s: the claim needs a UID and choices", claim.Name)
+		return provider.Instance{}, fmt.Errorf("launching %s: the claim needs a UID and offerings", claim.Name)
 	}
 	if err := p.call(ctx, "launch"); err != nil {
 		return provider.Instance{}, err
@@ -200,7 +200,7 @@ func (p *Provider) follow(name string, m *machine) provider.Instance {
 		p.failed[key(m.choice)] = true
 		p.mu.Unlock()
 		m.deleted = time.Now()
-		in.Attempts = []provider.Attempt{{Offering: m.choice, Code: "AllocationFailed", Reason: "OutOfStock", Detail: "the machine never came up"}}
+		in.Attempts = []provider.Attempt{{Offering: m.choice, Code: "AllocationFailed", Reason: "OutOfStock", Detail: "the instance never started"}}
 		fallthrough
 	case provider.Terminating:
 		in.State, in.ProviderID, in.RetryAfter = provider.Creating, "", p.cloud.opts.RetryAfter

@@ -26,7 +26,7 @@ func (p *Provider) Drift(ctx context.Context, m provider.LaunchedNode) (provider
 	if m.ImageID == "" || m.ImageID == image {
 		return provider.Drift{}, nil
 	}
-	return provider.Drift{Reason: "ImageDrift", Detail: "runs " + m.ImageID + ", new machines run " + image}, nil
+	return provider.Drift{Reason: "ImageDrift", Detail: "runs " + m.ImageID + ", new VMs run " + image}, nil
 }
 
 // RepairPolicies returns the cloud's.

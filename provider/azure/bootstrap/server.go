@@ -16,7 +16,7 @@ func ServerName(endpoint string) (string, error) {
 		return "", fmt.Errorf("must be an absolute URL such as https://name.hcp.eastus.azmk8s.io:443, got %q", endpoint)
 	}
 	if port := u.Port(); port != "" && port != "443" {
-		return "", fmt.Errorf("must have port 443 or none, got %q: nodes of AKS images use port 443, whatever they are told", endpoint)
+		return "", fmt.Errorf("must have port 443 or none, got %q: nodes of AKS images use port 443 regardless", endpoint)
 	}
 	if !serverForm.MatchString(u.Hostname()) {
 		return "", fmt.Errorf("must name a host or an IPv4 address, got %q: the scripts of AKS images cannot look up others", endpoint)

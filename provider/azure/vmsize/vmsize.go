@@ -185,7 +185,7 @@ func cutNumber(s string) (int, string, error) {
 		return 0, s, fmt.Errorf("want a number, have %q", s)
 	}
 	if len(digits) > 4 {
-		return 0, s, fmt.Errorf("%s is more vCPUs than any machine has", digits)
+		return 0, s, fmt.Errorf("%s is more vCPUs than any VM has", digits)
 	}
 	n, err := strconv.Atoi(digits)
 	return n, rest, err

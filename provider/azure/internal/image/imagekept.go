@@ -55,7 +55,7 @@ func KeptInWords(class *v1beta1.AKSNodeClass) string {
 	for _, image := range class.Status.Images {
 		name, version := Parts(image.ID)
 		if lost := kept[strings.ToLower(name)]; lost != "" && lost != version {
-			words += fmt.Sprintf("; new machines start from %s of image %s, as Azure has no more %s (machines that run it do not drift until then)", version, name, lost)
+			words += fmt.Sprintf("; new VMs start from %s of image %s, because Azure has no more %s (VMs that run it do not drift until then)", version, name, lost)
 		}
 	}
 	return words

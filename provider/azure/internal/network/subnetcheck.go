@@ -48,7 +48,7 @@ func (n *Reader) CheckSubnet(ctx context.Context, id string, maxPods int64) erro
 		return err
 	}
 	if !strings.EqualFold(subnet.subscription, n.config.Subscription) {
-		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in subscription %s, machines are made in %s: Azure joins their interfaces to networks of their own subscription only", subnet.Name, subnet.subscription, n.config.Subscription)}
+		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in subscription %s, VMs are created in %s: Azure joins their interfaces to networks of their own subscription only", subnet.Name, subnet.subscription, n.config.Subscription)}
 	}
 	resp, err := n.clients.Subnets.Get(ctx, subnet.Group, subnet.VNet, subnet.Name, nil)
 	if err == nil {
@@ -75,7 +75,7 @@ func (n *Reader) holdsNodes(s SubnetID, properties *armnetwork.SubnetPropertiesF
 	}
 	size, needs := addressesIn(properties), n.config.CNI.AddressesPerNode(maxPods)
 	if size > 0 && size < needs {
-		return &SubnetError{SubnetTooSmall, fmt.Sprintf("subnet %s has %d addresses for machines and a node takes %d: name a larger subnet, lower maxPods, or use the overlay", s.Name, size, needs)}
+		return &SubnetError{SubnetTooSmall, fmt.Sprintf("subnet %s has %d addresses for VMs and a node takes %d: name a larger subnet, lower maxPods, or use the overlay", s.Name, size, needs)}
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (n *Reader) checkJoin(ctx context.Context, s SubnetID) error {
 		return nil //nolint:nilerr // see above
 	}
 	advice := armerr.Permission{Action: joinAction, Scope: id}.Advice()
-	return &SubnetError{SubnetJoinDenied, fmt.Sprintf("karve may not put machines into subnet %s: %s", s.Name, advice)}
+	return &SubnetError{SubnetJoinDenied, fmt.Sprintf("karve may not put VMs into subnet %s: %s", s.Name, advice)}
 }
 
 // joinAction is the permission to join virtual machines to a subnet.

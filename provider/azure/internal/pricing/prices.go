@@ -61,7 +61,7 @@ func (r *Reader) Read(ctx context.Context) (Table, error) {
 			return r.Judge.accept(meters)
 		}
 		if !sameHost(first, page.NextPageLink) {
-			return nil, fmt.Errorf("the price list goes on at another host: %s", armerr.Shorten(page.NextPageLink))
+			return nil, fmt.Errorf("the price list continues at another host: %s", armerr.Shorten(page.NextPageLink))
 		}
 		next = page.NextPageLink
 	}

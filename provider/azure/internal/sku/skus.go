@@ -56,7 +56,7 @@ func (r *Reader) Read(ctx context.Context) (Set, error) {
 		}
 	}
 	if len(set.List) == 0 {
-		return Set{}, errors.New("the region sells no VM size that a node could be")
+		return Set{}, errors.New("the region offers no VM size that can be a node")
 	}
 	return set, nil
 }
