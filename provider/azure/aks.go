@@ -44,8 +44,8 @@ type byAKS struct {
 	pages atomic.Int64
 }
 
-// A newMachine is a machine for AKS to create. body is the template that it shares with other
-// machines.
+// A newMachine is a machine for AKS to create. body is the template that it shares with the other
+// machines of the request.
 type newMachine struct {
 	name  string
 	zones []*string
@@ -233,8 +233,8 @@ func (a *byAKS) forgotten(ctx context.Context, handle string) (*machine, error) 
 	return nil, provider.ErrNotFound
 }
 
-// isGone reports whether a machine whose deletion was requested is known to be gone: a list
-// started since then lacks it, and so does Compute. Asking AKS about each would take a minute
+// isGone reports whether a machine whose deletion was requested does not exist any more: a list
+// started since then lacks it, and so does Compute. Reading each one from AKS would take a minute
 // for thirty machines.
 func (a *byAKS) isGone(ctx context.Context, handle string) (bool, error) {
 	f, v := a.p.inFlight.get(handle), a.p.machines.Last()

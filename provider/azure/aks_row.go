@@ -20,7 +20,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/image"
 )
 
-// said is AKS's description of a machine: what Compute does not know.
+// said is the description of a machine that AKS has and Compute does not.
 type said struct {
 	state   string // provisioning state in AKS
 	tags    map[string]*string
@@ -74,7 +74,7 @@ func (a *byAKS) understand(m *aks.Machine) (*machine, error) {
 }
 
 // hear applies the status that AKS reports for a machine. A machine whose virtual machine was
-// deleted counts as deallocated: neither comes back by itself.
+// deleted counts as deallocated: neither restarts by itself.
 func (m *machine) hear(s *aks.MachineStatus) {
 	m.Properties.TimeCreated = s.CreationTimestamp
 	if s.VMState != nil && *s.VMState == aks.VMStateDeleted {

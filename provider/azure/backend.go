@@ -16,7 +16,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
-// A backend creates and deletes virtual machines. The choice of the offering, the remembered
+// A backend creates and deletes virtual machines. The selection of the offering, the remembered
 // refusals and the quota ledger are the same for all backends.
 type backend interface {
 	// handle returns the backend's name for the virtual machine of a claim, in lower case. All
@@ -40,7 +40,7 @@ type backend interface {
 	// why returns why a virtual machine failed.
 	why(ctx context.Context, l *launch, vm *machine) armerr.Refusal
 	// end requests a deletion and does not wait for it. It returns nil when the virtual machine
-	// is gone.
+	// does not exist any more.
 	end(ctx context.Context, vm *machine) error
 }
 

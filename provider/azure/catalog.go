@@ -249,8 +249,8 @@ func (c *catalogs) availableOffers(m *machineType, blocks stock.Blocks, quota qu
 	return offers
 }
 
-// unavailable describes why an offering cannot be launched: it is not sold to this subscription,
-// the quota limit is below its use, or Azure refused it recently.
+// unavailable describes why an offering cannot be launched: it is not available to this
+// subscription, the quota limit is below its use, or Azure refused it recently.
 func (c *catalogs) unavailable(s *sku.SKU, o *offering.Offering, blocks stock.Blocks, quota quota.Usages, by stock.Requester) string {
 	if s.Barred.Region != "" {
 		return s.Barred.Region

@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/stock"
 )
 
-// Why no node of a node class can be launched. These are reasons of an AKSNodeClass's
+// Reasons why no node of a node class can be launched. They are reasons of an AKSNodeClass's
 // ValidationSucceeded condition.
 const (
 	// ClassRefused: Azure refused several sizes with the same unknown code.

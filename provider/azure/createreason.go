@@ -28,8 +28,8 @@ var createReasons = map[armerr.Kind]string{
 	armerr.SpotTerms:            "SKUNotAvailable",
 }
 
-// named sets the reason of a launch's error. When several offerings were refused, the first
-// counts, which was preferred.
+// named sets the reason of a launch's error. When several offerings were refused, the reason of
+// the first counts, because it was preferred.
 func named(err error) error {
 	var capacity *provider.CapacityError
 	switch {

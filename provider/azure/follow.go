@@ -16,9 +16,9 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
-// standing finds the claim's virtual machine in the shared list. It reports false while no list
-// is new enough to tell: after this process has just requested the virtual machine, and while
-// another caller reads the list.
+// standing finds the claim's virtual machine in the shared list. known is false while no list is
+// new enough: after this process has just requested the virtual machine, and while another caller
+// reads the list.
 func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err error) {
 	now := l.p.opts.Now()
 	v, err := l.look(ctx, now)

@@ -56,7 +56,7 @@ func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 }
 
 // instance converts a virtual machine to a provider.Instance. Fields that depend on the node
-// class (capacity, labels) are empty when the class or the size is gone.
+// class (capacity, labels) are empty when the class or the size does not exist any more.
 func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance {
 	name := strings.ToLower(cmp.Or(armtext.Of(vm.Name), p.nameToBe(vm)))
 	choice := p.choiceOf(vm)

@@ -77,7 +77,7 @@ func (p *Provider) late(name string, vm *machine) bool {
 }
 
 // chase reads a virtual machine that is late: its operation may have ended, which the list does
-// not show. If chase cannot tell, the virtual machine stays.
+// not show. While the outcome is unknown, chase keeps the virtual machine.
 func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Instance, error) {
 	f, now := l.p.inFlight.get(l.name), l.p.opts.Now()
 	if now.Sub(f.looked) < lookAgain || !l.p.tickets.mayReadLate(l.name) {
@@ -111,7 +111,7 @@ func stuck() armerr.Refusal {
 }
 
 // learnStuck blocks the offering of a virtual machine for a while if it was late and is deleted
-// before it came up: the next claim had better try another.
+// before it came up, so that the next claim tries another offering.
 func (p *Provider) learnStuck(vm *machine) {
 	if state(vm) == provider.Creating && p.late(vm.handle, vm) {
 		p.learnOf(vm, stuck(), stock.Requester{})

@@ -233,8 +233,8 @@ func (l *launch) purchase(ctx context.Context, m *machineType, o *offering.Offer
 	return in, false, done, err
 }
 
-// offer returns the offering that a reference names; nil when the instance type is not sold that
-// way.
+// offer returns the offering that a reference names; nil when the instance type has no such
+// offering.
 func (m *machineType) offer(c offering.Ref) *offering.Offering {
 	if m == nil {
 		return nil
@@ -310,7 +310,8 @@ func (l *launch) granted(image string) {
 func (l *launch) answer(r armerr.Refusal, m *machineType, choice offering.Ref) (provider.Instance, bool, error) {
 	l.attempts = append(l.attempts, provider.Attempt{Offering: choice, Code: r.Code, Reason: r.Reason(), Detail: r.Detail})
 	if r.Kind == armerr.Transient {
-		// The virtual machine may exist. Only a list that is started from now on can tell.
+		// The virtual machine may exist. Only a list that starts from now on shows whether it
+		// does.
 		l.p.quota.Settle(l.holder(), l.p.opts.Now())
 		l.p.inFlight.put(l.name, inFlight{asked: l.p.opts.Now()})
 		return provider.Instance{}, false, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, choice.Type)

@@ -54,7 +54,7 @@ type vmRequest struct {
 	boots   *bootstrap.Encoder
 }
 
-// request returns what writes the request for an offering.
+// request returns the vmRequest for an offering.
 func (l *launch) request(ctx context.Context, m *machineType, o offering.Ref) (*vmRequest, error) {
 	imageID, err := l.image(ctx, m.sku)
 	if err != nil {

@@ -73,8 +73,8 @@ type Options struct {
 	// is called at every launch, so that a rotated token is used. Required.
 	BootstrapToken func(context.Context) (string, error)
 
-	// BootstrapContract selects how a virtual machine is told to become a node; empty means
-	// bootstrap.Auto: the contract that suits the image.
+	// BootstrapContract selects the form in which a virtual machine gets the settings of its
+	// node; empty means bootstrap.Auto: the contract that suits the image.
 	BootstrapContract bootstrap.Contract
 	// CustomCloud describes a cloud that is neither public nor sovereign to the nodes. The zero
 	// value passes nothing to them.

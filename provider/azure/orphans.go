@@ -26,7 +26,7 @@ import (
 type Orphan struct {
 	Kind  string // NIC or Disk
 	Name  string
-	Claim string // NodeClaim it was created for; empty when its tags do not say
+	Claim string // NodeClaim it was created for; empty when its tags name none
 	// ClaimUID distinguishes claims of one name.
 	ClaimUID string
 }
@@ -219,9 +219,9 @@ func (s *orphanCollector) refused(o Orphan, now time.Time) {
 	s.busy[o.Kind+o.Name] = now.Add(refusedFor)
 }
 
-// leftovers returns the interfaces and disks of a virtual machine that is gone. Disks do not
-// always carry the tags of their virtual machine; those without tags are found by the name that
-// karve gives them. The lists are started at since or later.
+// leftovers returns the interfaces and disks of a virtual machine that does not exist any more.
+// Disks do not always carry the tags of their virtual machine; those without tags are found by
+// the name that karve gives them. The lists are started at since or later.
 func (s *orphanCollector) leftovers(ctx context.Context, machine string, since time.Time) ([]Orphan, error) {
 	parts, err := s.looseParts(ctx, since)
 	if err != nil {
@@ -244,7 +244,7 @@ func (p *Provider) Reclaim(ctx context.Context, o Orphan) error {
 	return err
 }
 
-// reclaim reports whether the orphan is gone or its deletion was requested.
+// reclaim reports whether the orphan does not exist any more or its deletion was requested.
 func (s *orphanCollector) reclaim(ctx context.Context, o Orphan) (asked bool, err error) {
 	if s.keptBack(o, s.now()) || !s.tickets.mayDeletePart(o.Name) {
 		return false, nil

@@ -37,8 +37,8 @@ func (l *priceList) stop() { l.source.Stop() }
 // builtIn returns the list that built-in prices are of.
 func (l *priceList) builtIn() pricelist.List { return l.judge.Source }
 
-// DoubtedPrices returns the prices of the last list that were not used, for sizes that the
-// region sells for nodes, sorted by name.
+// DoubtedPrices returns the prices of the last list that were not used, for sizes of the region
+// that nodes can have, sorted by name.
 func (p *Provider) DoubtedPrices() []pricing.DoubtedPrice {
 	sold := p.catalogs.sizes()
 	return slices.DeleteFunc(p.prices.judge.Rejected(), func(d pricing.DoubtedPrice) bool { return sold[d.Size] == nil })

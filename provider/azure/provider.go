@@ -177,7 +177,7 @@ func (p *Provider) connect() error {
 	return nil
 }
 
-// openBackends sets the backends. A backend that may have created nodes in the past stays,
+// openBackends sets the backends. A backend that may have created nodes in the past is kept,
 // because it also deletes them.
 func (p *Provider) openBackends() (err error) {
 	p.backends = []backend{byCompute{p}}

@@ -33,8 +33,8 @@ const (
 	billingLinux  = "linux"
 )
 
-// An ownership tells by tags and names which resources belong to the cluster, and writes those
-// tags.
+// An ownership determines by tags and names which resources belong to the cluster, and writes
+// those tags.
 type ownership struct {
 	cluster    string
 	additional map[string]string // tags that users want on every resource

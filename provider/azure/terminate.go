@@ -16,8 +16,8 @@ import (
 )
 
 // Terminate deletes a node's virtual machine, one step per call: it deletes the virtual machine
-// and, once that is gone, an interface or disk that is left. ErrNotFound means that nothing is
-// left.
+// and, once that does not exist any more, an interface or disk that is left. ErrNotFound means
+// that nothing is left.
 func (p *Provider) Terminate(ctx context.Context, id string) error {
 	name, err := p.ids.vmOf(id)
 	if err != nil {
@@ -144,7 +144,7 @@ func (p *Provider) endable(vm *machine) error {
 }
 
 // remove requests a deletion. When the rate limits do not allow it now, remove does nothing:
-// callers repeat it until the virtual machine is gone.
+// callers repeat it until the virtual machine is deleted.
 func (p *Provider) remove(ctx context.Context, vm *machine) error {
 	if !vm.maker.mayEnd(vm.handle) {
 		return nil
@@ -157,8 +157,8 @@ func (p *Provider) remove(ctx context.Context, vm *machine) error {
 	return nil
 }
 
-// clear finishes a termination: the virtual machine is gone, and its interface and disk must go
-// too.
+// clear finishes a termination: the virtual machine does not exist any more, and clear deletes
+// its interface and disk.
 func (p *Provider) clear(ctx context.Context, name string) error {
 	if flight := p.inFlight.get(name); !flight.gone {
 		if flight.leaving {

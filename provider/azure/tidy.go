@@ -18,8 +18,8 @@ const (
 	flightKept = 2 * time.Hour
 )
 
-// tidy forgets the state of node classes, subnets and virtual machines that are gone. All of it
-// is learned again when it is needed again.
+// tidy forgets the state of node classes, subnets and virtual machines that do not exist any
+// more. All of it is learned again when it is needed again.
 func (p *Provider) tidy() {
 	now := p.opts.Now()
 	p.tidying.Lock()

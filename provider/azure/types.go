@@ -109,7 +109,8 @@ func (sh shape) accepts(s *sku.SKU) bool {
 	return s.GPUs == 0 || sh.acceptsGPU(s.GPU)
 }
 
-// The DNS cache needs nodes of at least so many cores and so much memory (MiB).
+// localDNSCPUs and localDNSMiB are the number of cores and the memory (MiB) that a node must have
+// at least to run the DNS cache.
 const localDNSCPUs, localDNSMiB = 4, 244
 
 // acceptsGPU: AKS installs NVIDIA drivers only, and those for virtualised A10 and RTX PRO cards
@@ -161,7 +162,7 @@ func (b *typeBuilder) capacity(s *sku.SKU, sh shape) quantity.Amounts {
 }
 
 // offers lists every zone of the size and, last, the region without a zone, each on demand and,
-// if Azure sells it so, as spot.
+// if Azure offers it, as spot.
 func (b *typeBuilder) offers(s *sku.SKU, price pricing.Price, limit pricing.SpotLimit, labels *labelCache) []offering.Offering {
 	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.OnDemand, QuotaUses: quota.Uses(s, offering.OnDemand)}}
 	if s.Can.Spot {

@@ -51,7 +51,7 @@ var _ provider.Updater = (*Provider)(nil)
 func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provider.Update, error) {
 	name, err := p.ids.vmOf(m.ProviderID)
 	if errors.Is(err, provider.ErrForeign) {
-		return provider.Update{}, nil // same as for one that is gone
+		return provider.Update{}, nil // same as for one that does not exist
 	}
 	if err != nil {
 		return provider.Update{}, err
@@ -131,8 +131,8 @@ func (u updates) fit(vm *machine) bool {
 	return sameTags(vm.Tags, u.over(vm.Tags)) && len(u.missing(vm)) == 0
 }
 
-// over returns the tags after the update: tags of other users stay, with the spelling of their
-// keys.
+// over returns the tags after the update: tags of other users are kept, with the spelling of
+// their keys.
 func (u updates) over(tags map[string]*string) map[string]*string {
 	out := maps.Clone(tags)
 	if out == nil {
