@@ -88,7 +88,8 @@ func (p *Provider) TagKeys(class *v1beta1.AKSNodeClass) []string {
 	return slices.Compact(keys)
 }
 
-// An updater changes the tags and identities of virtual machines, and the tags of their interfaces.
+// An updater changes the tags and identities of virtual machines, and the tags of their
+// interfaces.
 type updater struct {
 	owner      ownership
 	identities []string // that nodes must have

@@ -34,8 +34,8 @@ const (
 	regain = 10 * time.Minute
 	// leastCut is the lower bound of cut.
 	leastCut = 1.0 / 64
-	// askAgain is the longest wait for tokens that a caller is told: requests ahead of it may
-	// have gone, or other clients may use less.
+	// askAgain is the longest wait for tokens that is returned to a caller: requests ahead of it
+	// may have been dropped, or other clients may use less.
 	askAgain = time.Minute
 	// hair tolerates the rounding of sums of fractions.
 	hair = 1e-6

@@ -14,10 +14,10 @@ import (
 // Priority orders requests that wait for the same tokens.
 type Priority int
 
-// The higher goes first. Deleting resources that cost money and are not wanted comes before
-// anything that would cost more.
+// The higher priority is served first. Deleting resources that cost money and are not wanted
+// comes before all requests that would cost more.
 const (
-	Upkeep   Priority = iota // of what works as it is: tags, identities
+	Upkeep   Priority = iota // changes to running nodes: tags, identities
 	Read                     // reads: drift, prices, sizes
 	Create                   // a node for pending pods
 	Replace                  // a node that replaces one about to be interrupted
@@ -107,9 +107,9 @@ func New(o Options) *Buckets {
 }
 
 // Ticket asks for one request of the classes cs, the most specific last, on the resource named
-// key. Zero means go: the tokens are taken, and the policy lets the next such request through.
-// Otherwise call again after the wait; the place in the queue is kept meanwhile. Calling again
-// changes nothing but the priority, which only rises.
+// key. Zero means that the request may be sent: its tokens are taken, and the policy lets the
+// next such request through. Otherwise call again after the wait; the place in the queue is kept
+// meanwhile. Calling again changes nothing but the priority, which only rises.
 func (b *Buckets) Ticket(key string, p Priority, cs ...Class) (wait time.Duration) {
 	if len(cs) == 0 {
 		return 0

@@ -15,7 +15,7 @@ type place struct {
 	priority Priority
 	serial   uint64
 	since    time.Time
-	due      time.Time // when the caller was told to return
+	due      time.Time // when the caller is expected to return
 	// blocked is until when the resource's own limits hold the request back.
 	blocked time.Time
 	line    *line // the line it is in; nil outside of the queue
@@ -83,8 +83,8 @@ func (l *line) find(pl *place) (int, bool) {
 }
 
 // ahead counts, for each class of a place, the requests before it that will take a token first.
-// Requests that cannot go for a reason that does not apply to the place, such as a class that is
-// closed, do not count.
+// Requests that cannot be sent for a reason that does not apply to the place, such as a class
+// that is closed, do not count.
 func (q *queue) ahead(pl *place, shut []Class, now time.Time) []float64 {
 	n := make([]float64, len(pl.classes))
 	for _, l := range *q {
@@ -101,7 +101,8 @@ func (q *queue) ahead(pl *place, shut []Class, now time.Time) []float64 {
 	return n
 }
 
-// before returns how many of the line go before a place of the same or lower priority.
+// before returns how many requests of the line are sent before a place of the same or lower
+// priority.
 func (l *line) before(pl *place, now time.Time) int {
 	n := len(l.places)
 	if l.priority == pl.priority {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package aksmachine speaks to the AKS machine API: it writes what an AKSNodeClass asks of a
-// machine in the API's types, sends several orders as one request, and reads from an error what
-// became of each. Which machines there are to be, and what is remembered of them, is the provider's
-// business.
+// Package aksmachine speaks to the AKS machine API: it writes what an AKSNodeClass requires of a
+// machine in the API's types, sends several orders as one request, and reads the result of each
+// from the error. The provider decides which machines to create and what to remember of them.
 package aksmachine
 
 import (
@@ -26,8 +25,8 @@ type Batching struct {
 	Size int
 }
 
-// A Batcher combines orders that Azure accepts as one request: orders with the same key that
-// come within idle of each other, for at most most, and up to size of them.
+// A Batcher combines orders that Azure accepts as one request: orders with the same key that come
+// within Idle of each other, for at most Most, and up to Size of them.
 type Batcher[T any] struct {
 	Batching
 	// send sends orders of one key. It returns the result of each.
@@ -44,11 +43,11 @@ var ErrNotSent = errors.New("the request was not sent")
 // sendTimeout is the timeout of one request, retries included.
 const sendTimeout = 2 * time.Minute
 
-// A batch is a set of orders that wait for each other. batcher.mu guards it.
+// A batch is a set of orders that wait for each other. Batcher.mu guards it.
 type batch[T any] struct {
 	orders []*order[T]
 	joined chan struct{} // signals a new order
-	full   chan struct{} // closed when the batch has size orders
+	full   chan struct{} // closed when the batch has Size orders
 }
 
 type order[T any] struct {

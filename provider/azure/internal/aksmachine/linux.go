@@ -86,7 +86,7 @@ func sysctls(s *v1beta1.SysctlConfiguration) *aks.SysctlConfig {
 }
 
 // LocalDNSProfile converts the node class's DNS cache to AKS's API. karve decides whether nodes
-// run one, as sizes and labels depend on it; it never leaves the choice to AKS's default or to
+// run one, as sizes and labels depend on it; it never leaves that decision to AKS's default or to
 // mode Preferred.
 func LocalDNSProfile(class *v1beta1.AKSNodeClass) *aks.LocalDNSProfile {
 	dns := class.Spec.LocalDNS

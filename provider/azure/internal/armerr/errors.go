@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package armerr says what an error of Azure means, and what karve does about it. ARM, Compute,
-// Network and AKS report the same condition under several codes, and different conditions under
-// one code: Classify reads the status, the code and the message, and returns a Refusal. What is
-// remembered of refusals, and where, is not decided here. The zero Refusal means no error.
+// Package armerr determines what an error of Azure means, and what karve does about it. ARM,
+// Compute, Network and AKS report the same condition under several codes, and different
+// conditions under one code: Classify reads the status, the code and the message, and returns a
+// Refusal. Other packages decide which refusals are remembered, and where. The zero Refusal means
+// no error.
 package armerr
 
 import (
@@ -145,7 +146,7 @@ func (r *Refusal) setMeaning(code, text string) {
 	r.RetryAfter = max(r.RetryAfter, m.wait)
 }
 
-// FromCode is classify for a code and message from another source, such as the status of a
+// FromCode is like Classify for a code and message from another source, such as the status of a
 // failed virtual machine.
 func FromCode(code, text string) Refusal {
 	r := Refusal{Code: code, Detail: Shorten(text), Err: fmt.Errorf("%s: %s", code, text)}

@@ -24,7 +24,7 @@ const (
 	Overconstrained      Kind = "overconstrained"
 	SizeNotSupported     Kind = "sizeNotSupported"
 	SpotPrice            Kind = "spotPrice"    // the spot price is above the class's maximum
-	SpotTerms            Kind = "spotTerms"    // the size is not sold as spot on these terms
+	SpotTerms            Kind = "spotTerms"    // the size is not available as spot on these terms
 	Disallowed           Kind = "disallowed"   // by a policy of the subscription
 	SubnetFull           Kind = "subnetFull"   // no free address
 	BootFailed           Kind = "bootFailed"   // created, but its operating system never reported
@@ -33,7 +33,7 @@ const (
 	OtherRefusal         Kind = "otherRefusal" // a 4xx with an unknown code
 
 	// These are not about the offering: another one would get the same error.
-	StaleReference  Kind = "staleReference" // a referenced resource is gone, mostly a load balancer pool
+	StaleReference  Kind = "staleReference" // a referenced resource does not exist any more, mostly a load balancer pool
 	ImageMissing    Kind = "imageMissing"
 	extensionFailed Kind = "extensionFailed" // the virtual machine may well run
 	Exists          Kind = "exists"          // a resource of that name exists
@@ -155,15 +155,15 @@ const (
 	reasonOther      = "Other"
 )
 
-// A Conduct is how karve reacts to a refusal of some kind.
+// A conduct is how karve reacts to a refusal of some kind.
 type conduct struct {
 	reason string // of the provider.Attempt
-	// Avoid are the offerings that are blocked, rest for how long; empty blocks none, as another
-	// offering would get the same error.
+	// Avoid are the offerings that are blocked, For how long; an empty Avoid blocks none, as
+	// another offering would get the same error.
 	Avoid  Extent
 	For    time.Duration
-	atNone time.Duration // For if the quota limit is zero; zero: rest
-	spot   time.Duration // For if the offering was spot; zero: rest
+	atNone time.Duration // replaces For if the quota limit is zero; zero: For
+	spot   time.Duration // replaces For if the offering was spot; zero: For
 	// Larger means that only sizes of at least as many vCPUs are blocked.
 	Larger bool
 	// OfClass means that the node class may be the cause: offerings are blocked for that class

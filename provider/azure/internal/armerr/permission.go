@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A permission is what karve's identity lacks, by Azure's error.
+// A Permission is a permission that karve's identity lacks, as Azure's error describes it.
 type Permission struct{ Action, Scope, principal string }
 
 // Phrases of AuthorizationFailed and LinkedAuthorizationFailed. The latter first names what is

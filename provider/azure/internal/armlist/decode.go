@@ -20,9 +20,9 @@ import (
 // A Decoder decodes JSON into the SDK's types in one pass. The UnmarshalJSON methods of the SDK
 // read an object once more at each level of nesting, and the lists of a large cluster are long.
 //
-// Members are matched to fields by name, ignoring letter case, as the SDK names its fields.
-// Types that need more than that are decoded by their methods. The zero decoder works, and is
-// safe for concurrent use.
+// Members are matched to fields by name, ignoring letter case, as the SDK names its fields. Types
+// that need more than that are decoded by their methods. The zero Decoder works, and is safe for
+// concurrent use.
 type Decoder struct {
 	plans sync.Map // by reflect.Type; see planOf
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/ctxlock"
 )
 
-// A List is the cached list of one kind of resource in the node resource group. All
-// callers that wait for such a resource share it: a hundred launches cost one list per interval
-// (see pace), not a hundred reads.
+// A List is the cached list of one kind of resource in the node resource group. All callers that
+// wait for such a resource share it: a hundred launches cost one list per interval, not a hundred
+// reads.
 type List[T any] struct {
 	what    string
 	Rows    RowsFunc
@@ -32,7 +32,7 @@ type List[T any] struct {
 	now   func() time.Time
 
 	reading ctxlock.Mutex
-	decoded map[string]decodedRow[T] // of the last list, by the row's JSON; guarded by asking
+	decoded map[string]decodedRow[T] // of the last list, by the row's JSON; guarded by reading
 	mu      sync.Mutex
 	last    View[T]
 	begun   time.Time     // start of the list being read, or of the last one
@@ -65,7 +65,7 @@ func (r *List[T]) Since(ctx context.Context, t time.Time) (View[T], error) {
 	return r.read(ctx)
 }
 
-// TrySince is like since, but never waits for another caller: while another caller reads the
+// TrySince is like Since, but never waits for another caller: while another caller reads the
 // list, it returns the duration after which to try again, and no view. It reads the list itself
 // when no other caller does, and waits only for the very first list. A list counts as new while
 // its end is not before t: otherwise callers that return for a list that took longer than the
@@ -176,7 +176,7 @@ func (r *List[T]) decodeChanged(row json.RawMessage) (decodedRow[T], error) {
 	return decodedRow[T]{string(row), item}, err
 }
 
-// Unreadable describes a row that cannot be decoded, as far as possible.
+// unreadable describes a row that cannot be decoded, as far as possible.
 func (r *List[T]) unreadable(row json.RawMessage, why error) provider.Unreadable {
 	var name struct{ Name string }
 	_ = json.Unmarshal(row, &name) // best effort

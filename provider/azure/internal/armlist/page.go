@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package armlist reads lists of Azure Resource Manager, page by page. Rows are decoded one by
-// one, into the SDK's types: a malformed row is reported, and hides no other. A List is cached and
-// shared by all callers that wait for news of one kind of resource. The package knows nothing of
-// what the resources are for.
+// one, into the SDK's types: a malformed row is reported, and the rest of the list counts. A List
+// is cached and shared by all callers that wait for news of one kind of resource. Nothing in the
+// package depends on the purpose of the resources.
 package armlist
 
 import (

@@ -18,7 +18,7 @@ type Request struct {
 	err     error // safe for concurrent reads, once done
 }
 
-// NewRequest returns a request, and a context for its request that outlives ctx.
+// NewRequest returns a request, and a context for sending it that outlives ctx.
 func NewRequest(ctx context.Context, now time.Time) (*Request, context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestRequest)
 	return &Request{started: now, cancel: cancel, done: make(chan struct{})}, ctx

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cached keeps the last good results of slow requests. A source keeps one value and its
-// version, and says since when it cannot be read; a table keeps facts by key, for a time to live.
-// In both, a failed or implausible result never replaces a good one, concurrent callers share one
-// request, and a caller that gives up does not cancel it. What is requested, and from where, is
-// the caller's business.
+// Package cached keeps the last good results of slow requests. A Source keeps one value and its
+// version, and reports since when it cannot be read; a Table keeps facts by key, for a time to
+// live. In both, a failed or implausible result never replaces a good one, concurrent callers
+// share one request, and a caller that gives up does not cancel it. The caller decides what is
+// requested, and from where.
 package cached
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
-// An Env is what reading in the background takes.
+// An Env holds what reading in the background needs.
 type Env struct {
 	Now func() time.Time
 	// Patience is how long callers wait for data that they can do without.

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// A Table caches facts by key. Concurrent callers share one read: the first of a thousand
-// launches come together. When a read fails, the cached value stays and is read again after a
-// minute. A slow read blocks no caller for longer than the patience: the caller then gets the
-// cached value, or an error.
+// A Table caches facts by key. Concurrent callers share one read: in a burst of a thousand
+// launches the first ones ask at the same time. When a read fails, the cached value is kept and
+// is read again after a minute. A slow read blocks no caller for longer than the patience: the
+// caller then gets the cached value, or an error.
 type Table[V any] struct {
 	Name string // of the facts, for errors; the key follows
 	// MaybeEmpty reports whether a value may be empty by mistake. Such a value is read again after a
@@ -103,7 +103,7 @@ func (t *Table[V]) Put(key string, value V) {
 	t.store(key, fact[V]{value, t.Now()})
 }
 
-// Forget makes the next get of every key read.
+// Forget makes the next Get of every key read.
 func (t *Table[V]) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -50,7 +50,7 @@ type named struct {
 	users int
 }
 
-// named waits for the name and returns a function that releases it.
+// Lock waits for the name and returns a function that releases it.
 func (l *ByName) Lock(ctx context.Context, name string) (release func(), err error) {
 	l.mu.Lock()
 	k := l.held[name]

@@ -59,7 +59,7 @@ type Images struct {
 	gallery
 	every time.Duration // how long a list is cached
 	now   func() time.Time
-	// Location is the region, for messages; hasFIPS says that the gallery has FIPS images.
+	// location is the region, for messages; hasFIPS says that the gallery has FIPS images.
 	location string
 	hasFIPS  bool
 
@@ -120,7 +120,7 @@ type versionList struct {
 	read   time.Time
 }
 
-// A Doubt is when Azure refused launches because one image does not exist, first and last.
+// A doubt is when Azure refused launches because one image does not exist, first and last.
 type doubt struct{ first, last time.Time }
 
 // doubtedFor is how long a doubted image counts only if a list contains it; it is doubted once

@@ -17,7 +17,7 @@ const (
 	osAzureLinux = "AKSAzureLinux"
 )
 
-// An definition is a series of image versions: an operating system for one architecture and
+// A definition is a series of image versions: an operating system for one architecture and
 // generation.
 type definition struct{ os, name string }
 

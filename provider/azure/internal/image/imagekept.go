@@ -26,7 +26,7 @@ func Kept(class *v1beta1.AKSNodeClass) map[string]string {
 }
 
 // Keep records in the annotation the versions of images that next lacks, or has in another
-// version. An entry that exists for a definition stays: nodes may still run it.
+// version. An existing entry for a definition is kept: nodes may still run it.
 func Keep(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
 	kept := Kept(class)
 	for _, image := range class.Status.Images {

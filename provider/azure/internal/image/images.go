@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image chooses what nodes start from: which images AKS has for a node class, in which
-// versions the galleries have them, and which version the class wants. It remembers images that
-// Azure said do not exist. When newer images count is the business of the class controller.
+// Package image selects the images that nodes start from: which images AKS has for a node class,
+// in which versions the galleries have them, and which version the class wants. It remembers
+// images that Azure reported as missing. The class controller decides when newer images are used.
 package image
 
 import (
@@ -25,8 +25,8 @@ var ErrFIPSNeedsSharedGallery = errors.New("FIPS images are published in AKS's s
 var ErrNone = errors.New("no images found")
 
 // Pick returns one image of every definition that the node class can use, in the version it
-// wants, preferred definitions first. Definitions without such a version are left out;
-// ErrNoImages means that none is left.
+// wants, preferred definitions first. Definitions without such a version are left out; ErrNone
+// means that none is left.
 func (s *Images) Pick(ctx context.Context, wish Wish) ([]v1beta1.NodeImage, error) {
 	if wish.Spec.FIPS() && !s.hasFIPS {
 		return nil, ErrFIPSNeedsSharedGallery
@@ -78,7 +78,7 @@ func (s *Images) version(ctx context.Context, d definition, wish Wish) (string, 
 	case len(known) == 0:
 		return "", nil
 	case wish.Version != "" && !s.listsAll() && !s.Doubtful(d.name, wish.Version):
-		return wish.Version, nil // the list may lack it; a launch will tell
+		return wish.Version, nil // the list may lack it; a launch shows whether it exists
 	case wish.MinAge > 0 && wish.Version == "" && !gone:
 		return had, nil
 	}

@@ -20,8 +20,8 @@ const (
 	// AnnotationVersion is the only image version that nodes of the class use, such as
 	// 202510.19.0: newer ones are not used, and nodes with any other version are replaced.
 	AnnotationVersion = "karve.dev/image-version"
-	// AnnotationMinAge is how long a version must have been published before nodes use it:
-	// 7d, or a duration such as 36h. It is ignored beside AnnotationImageVersion.
+	// AnnotationMinAge is how long a version must have been published before nodes use it: 7d, or
+	// a duration such as 36h. It is ignored beside AnnotationVersion.
 	AnnotationMinAge = "karve.dev/image-min-age"
 )
 
@@ -35,7 +35,7 @@ type Wish struct {
 	Version string
 	// MinAge is how long a version must have been published.
 	MinAge time.Duration
-	// Have are the images that the node class has now. A version stays when no other is old
+	// Have are the images that the node class has now. A version is kept when no other is old
 	// enough. Hold keeps all that still match, unless Version asks for another.
 	Have []v1beta1.NodeImage
 	Hold bool
@@ -151,7 +151,7 @@ func tooOld(b build, now time.Time) bool {
 	return !built.IsZero() && now.Sub(built) > oldestMinAge
 }
 
-// later orders builds by date of publication, then by version, so that the choice is stable for
+// later orders builds by date of publication, then by version, so that the result is stable for
 // equal dates.
 func later(a, b build) bool {
 	return cmp.Or(a.published.Compare(b.published), CompareVersions(a.version, b.version), strings.Compare(a.version, b.version)) > 0

@@ -53,7 +53,7 @@ func (g SharedGallery) Malformed(compute bool) error {
 type sharedGallery struct {
 	arm                    *arm.Client
 	subscription, location string
-	owner                  string // Subscription of the galleries
+	owner                  string // subscription of the galleries
 	now                    func() time.Time
 
 	mu   sync.Mutex

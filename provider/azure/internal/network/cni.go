@@ -7,10 +7,10 @@ type CNI struct {
 	Plugin    string // azure or none
 	Mode      string // Overlay, or empty for node subnet
 	Dataplane string // azure, cilium or empty
-	Policy    string // Reader policy engine
+	Policy    string // network policy engine
 }
 
-// Values of a cni.
+// Values of a CNI's fields.
 const (
 	PluginAzure     = "azure"
 	PluginNone      = "none"

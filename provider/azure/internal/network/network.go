@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network knows the virtual network that nodes join: the subnets and their addresses, and
-// what a network interface refers to. It reads that from Azure and caches it. How many addresses
-// launches have reserved is counted elsewhere (package quota).
+// Package network reads from Azure, and caches, the virtual network that nodes join: the subnets
+// and their addresses, and the resources that a network interface refers to. Package quota counts
+// the addresses that launches have reserved.
 package network
 
 import (
@@ -30,12 +30,12 @@ type Config struct {
 	Subscription string // of the nodes
 	Group        string // node resource group
 	Own          SubnetID
-	// VNetGUID is the GUID of the virtual network of own; empty means that it is read.
+	// VNetGUID is the GUID of the virtual network of Own; empty means that it is read.
 	VNetGUID string
 	// SecurityGroup is the ID of the network security group of nodes in networks that AKS does
-	// not manage; empty means the one in group that has the name AKS gives.
+	// not manage; empty means the one in Group that has the name AKS gives.
 	SecurityGroup string
-	// LoadBalancers are the names of those in group that nodes join.
+	// LoadBalancers are the names of the load balancers in Group that nodes join.
 	LoadBalancers []string
 	CNI           CNI
 }
@@ -49,8 +49,8 @@ type Clients struct {
 	SecurityGroups *armnetwork.SecurityGroupsClient
 }
 
-// How long facts about the network are cached. A resource that was deleted is noticed at once by
-// the launch that refers to it; see forget.
+// How long facts about the network are cached. A launch that refers to a deleted resource notices
+// that at once; see Reader.Forget.
 const (
 	poolsTTL = 2 * time.Hour
 	nsgTTL   = 12 * time.Hour
@@ -66,12 +66,12 @@ type Reader struct {
 	now     func() time.Time
 
 	pools  cached.Table[BackendPools] // of the load balancers
-	groups cached.Table[string]       // Reader security group of the agent pools
+	groups cached.Table[string]       // network security group of the agent pools
 	guids  cached.Table[string]       // of virtual networks, by lower-case group/name
-	dual   cached.Table[bool]         // whether subnets have IPv6 ranges too, by SubnetID.key
+	dual   cached.Table[bool]         // whether subnets have IPv6 ranges too, by SubnetID.Key
 
 	mu sync.Mutex
-	// denied is why virtual machines could not join a subnet, by SubnetID.key.
+	// denied is why virtual machines could not join a subnet, by SubnetID.Key.
 	denied map[string]joinDenial
 }
 
@@ -120,7 +120,8 @@ func (b BackendPools) none() bool { return len(b.IPv4)+len(b.IPv6) == 0 }
 // loadBalancers has the API version of the SDK's client.
 var loadBalancers = armlist.Resource{What: "load balancers", Provider: "Microsoft.Network/loadBalancers", Version: "2025-03-01"}
 
-// BackendPools returns the pools that nodes join. Azure refuses deleted pools by name; see forget.
+// BackendPools returns the pools that nodes join. Azure refuses deleted pools by name; see
+// Forget.
 func (n *Reader) BackendPools(ctx context.Context) (BackendPools, error) {
 	return n.pools.Get(ctx, "", n.readPools)
 }

@@ -80,8 +80,8 @@ func (n *Reader) holdsNodes(s SubnetID, properties *armnetwork.SubnetPropertiesF
 	return nil
 }
 
-// joinable applies AKS's rules: nodes stay in the cluster's network, and a network that AKS
-// manages has one subnet for nodes.
+// joinable applies AKS's rules: nodes join the cluster's virtual network only, and a network that
+// AKS manages has one subnet for nodes.
 func (s SubnetID) joinable(own SubnetID, nodeGroup string) error {
 	if !s.sameVNet(own) {
 		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in virtual network %s of group %s, the cluster is in %s of %s: nodes must join the cluster's network", s.Name, s.VNet, s.Group, own.VNet, own.Group)}

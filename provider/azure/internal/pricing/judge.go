@@ -81,7 +81,7 @@ func (j *Judge) accept(list *meters) (Table, error) {
 	case j.absent:
 		// No price of this region is known: sovereign and private clouds are not in the public
 		// list, and reading every minute would not change that. The list may also be incomplete
-		// by mistake, so it is read again before its next turn.
+		// by mistake, so it is read again before the usual interval ends.
 		j.accepted, j.doubted = next, nil
 		return next, nil
 	case len(next) == 0:

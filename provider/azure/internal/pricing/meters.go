@@ -29,7 +29,7 @@ type priceItem struct {
 	EffectiveEndDate     time.Time `json:"effectiveEndDate"`
 }
 
-// priced is what has a price: a size on demand, or as spot.
+// priced identifies a price: that of a size on demand, or as spot.
 type priced struct {
 	size string // in lower case while rows are collected: their spelling differs
 	spot bool
@@ -133,7 +133,7 @@ func (m *meters) table() Table {
 	return table
 }
 
-// named returns what with the list's spelling of the size.
+// named returns its argument with the list's spelling of the size.
 func (m *meters) named(what priced) priced { return priced{m.spelled[what.size], what.spot} }
 
 func (t Table) set(what priced, p offering.Price) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pricing knows what VM sizes cost. It reads Azure's retail price list, rejects prices that
-// cannot be true, and prices what the list lacks by the built-in list or by an estimate. It also
-// reads how much a spot node of a class may cost. Which size is launched is decided elsewhere.
+// Package pricing determines what VM sizes cost. It reads Azure's retail price list, rejects
+// prices that cannot be true, and prices what the list lacks by the built-in list or by an
+// estimate. It also reads how much a spot node of a class may cost. The caller decides which size
+// to launch.
 package pricing
 
 import (

@@ -33,14 +33,14 @@ type subnetAddresses struct {
 // subnets holds the subnets by subnet ID in lower case.
 type subnets struct {
 	cached.Env
-	// Read returns how many addresses a subnet has, and how many are in use.
+	// read returns how many addresses a subnet has, and how many are in use.
 	read func(context.Context, network.SubnetID) (size, used int64, err error)
 
 	mu   sync.Mutex
 	byID map[string]*subnetAddresses
 }
 
-// Of returns the book of a subnet; nil when the ID is malformed.
+// of returns the free addresses of a subnet; nil when the ID is malformed.
 func (b *subnets) of(id string) *subnetAddresses {
 	id = strings.ToLower(id)
 	b.mu.Lock()
@@ -76,7 +76,7 @@ func (b *subnets) all() []*subnetAddresses {
 	return all
 }
 
-// Left returns what remains of the subnet; nil while that is not known.
+// left returns what remains of the subnet; nil while that is not known.
 func (b *subnetAddresses) left() map[string]int64 {
 	if b == nil {
 		return nil
@@ -100,8 +100,7 @@ func (b *subnetAddresses) problem() string {
 // subnetKept is how long a subnet is tracked that no node class uses any more.
 const subnetKept = time.Hour
 
-// Tidy stops tracking subnets that no node class uses: their launches have long been counted by
-// Azure.
+// tidy stops tracking subnets that no node class uses: Azure has long counted their launches.
 func (b *subnets) tidy(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -33,7 +33,7 @@ type entry struct {
 
 func newLedger() *ledger { return &ledger{entries: map[string]entry{}} }
 
-// Reserve takes the quota use out of what is left, or returns the name of the quota that is too
+// reserve takes the quota use out of what is left, or returns the name of the quota that is too
 // small.
 func (l *ledger) reserve(machine string, draws []offering.QuotaUse, quota Usages, taken time.Time) (short string, ok bool) {
 	l.mu.Lock()
@@ -50,7 +50,7 @@ func (l *ledger) reserve(machine string, draws []offering.QuotaUse, quota Usages
 	return "", true
 }
 
-// Settle records that Azure accepted the creation at the given time.
+// settle records that Azure accepted the creation at the given time.
 func (l *ledger) settle(machine string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,14 +60,14 @@ func (l *ledger) settle(machine string, at time.Time) {
 	}
 }
 
-// Cancel removes the entry of a creation that was refused.
+// cancel removes the entry of a creation that was refused.
 func (l *ledger) cancel(machine string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(machine)
 }
 
-// Credit frees the quota of a virtual machine at the time it was found gone.
+// credit frees the quota of a virtual machine at the time it was found to be deleted.
 func (l *ledger) credit(machine string, draws []offering.QuotaUse, at time.Time) {
 	if len(draws) == 0 {
 		return
@@ -81,7 +81,7 @@ func (l *ledger) credit(machine string, draws []offering.QuotaUse, at time.Time)
 	l.enter(machine, entry{draws: draws, settled: at, credit: true})
 }
 
-// Left returns what remains of each quota.
+// left returns what remains of each quota.
 func (l *ledger) left(budgets []string, quota Usages, taken time.Time) map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -74,7 +74,7 @@ func (p pace) lasts(left int64) (time.Duration, bool) {
 	return time.Duration(seconds * float64(time.Second)).Truncate(time.Minute), true
 }
 
-// Tidy forgets the paces of quotas that no node class uses: after so long an old measurement
+// tidy forgets the paces of quotas that no node class uses: after so long an old measurement
 // hardly matters.
 func (p *pressure) tidy(now time.Time) {
 	p.mu.Lock()

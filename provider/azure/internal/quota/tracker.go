@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quota knows what a subscription may still launch in a region, and how many addresses its
-// subnets have left. Azure reports both late: a tracker also counts what was launched and deleted
-// since Azure was last asked, so that concurrent launches do not exceed a quota. Which offering is
-// launched is decided elsewhere.
+// Package quota tracks how much quota a subscription has left in a region, and how many addresses
+// its subnets have left. Azure reports both late: a Tracker also counts what was launched and
+// deleted since the last reading, so that concurrent launches do not exceed a quota. The caller
+// decides which offering to launch.
 package quota
 
 import (
@@ -23,7 +23,7 @@ import (
 type Tracker struct {
 	now      func() time.Time
 	region   *cached.Source[Usages]
-	ledger   *ledger // Of the region
+	ledger   *ledger // of the region
 	subnets  *subnets
 	pressure pressure
 }
@@ -105,7 +105,7 @@ func (t *Tracker) Cancel(h Holder) {
 	}
 }
 
-// Credit frees the quota of a virtual machine at the time it was found gone.
+// Credit frees the quota of a virtual machine at the time it was found to be deleted.
 func (t *Tracker) Credit(vm string, uses []offering.QuotaUse, at time.Time) {
 	t.ledger.credit(vm, uses, at)
 	for _, book := range t.subnets.all() {

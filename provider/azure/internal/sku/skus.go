@@ -151,8 +151,8 @@ func knownGPU(model string) bool {
 	return strings.HasPrefix(model, "RTXPRO6000")
 }
 
-// Doubt returns an error for an answer that lost more than half of the region's sizes: that
-// has never been true, and acting on it would drift nodes.
+// Doubt returns an error for an answer that lost more than half of the region's sizes: no region
+// has ever lost so many, and acting on it would drift nodes.
 func Doubt(last, next Set) error {
 	if len(next.List)*2 < len(last.List) {
 		return fmt.Errorf("the region's VM sizes shrank from %d to %d at once: keeping the earlier list", len(last.List), len(next.List))

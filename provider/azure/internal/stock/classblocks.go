@@ -81,7 +81,7 @@ func (m *Stockouts) RefusedAlike(class, code string) (sizes int, rests bool) {
 	case sizes >= s.at:
 		s.at, s.step, rests = sizes+s.step, min(2*s.step, mostTried), true
 	case s.at > alikeSizes:
-		m.blockSizes(class, code) // it has paused before: other sizes tell more than the same size in another zone
+		m.blockSizes(class, code) // it has paused before: refusals of other sizes are better evidence than of the same size in another zone
 	}
 	m.suspicions[class] = s
 	return sizes, rests

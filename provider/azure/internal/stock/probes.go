@@ -35,14 +35,14 @@ type window struct {
 	unproven map[string]bool // by virtual machine name
 	asked    time.Time
 	// turnedAway are the virtual machines that found no place in the window since that time;
-	// crowd is how many did in the period before.
+	// turnedAwayBefore is how many did in the period before.
 	turnedAway       map[string]bool
 	since            time.Time
 	turnedAwayBefore int
 }
 
-// room returns how many virtual machines may be unproven at a time. It grows with the demand:
-// the unproven ones stay a small part of those that want the offering.
+// room returns how many virtual machines may be unproven at a time. It grows with the demand: the
+// unproven ones remain a small share of the launches that want the offering.
 func (w *window) room() int {
 	if w.doubted {
 		return w.wide
@@ -50,7 +50,7 @@ func (w *window) room() int {
 	return max(w.wide, max(w.turnedAwayBefore, len(w.turnedAway))/oneIn)
 }
 
-// turn records a virtual machine that found no place. It starts a new period every proof.
+// turn records a virtual machine that found no place. A new period starts every provenAfter.
 func (w *window) turn(machine string, now time.Time) {
 	if now.Sub(w.since) >= provenAfter {
 		w.turnedAwayBefore, w.since, w.turnedAway = len(w.turnedAway), now, map[string]bool{}
@@ -58,7 +58,7 @@ func (w *window) turn(machine string, now time.Time) {
 	w.turnedAway[machine] = true
 }
 
-// A unprovenVM is one virtual machine that is not proven yet.
+// An unprovenVM is one virtual machine that is not proven yet.
 type unprovenVM struct {
 	on    Key
 	taken time.Time
@@ -69,8 +69,8 @@ const (
 	// Doubling from eight, a thousand virtual machines take seven rounds on one offering; claims
 	// name several.
 	firstWindow = 8
-	// oneIn is how many virtual machines must want an offering for one more to be requested: if
-	// none is in stock, 95 of 100 have lost nothing.
+	// oneIn is how many launches must want an offering for one more virtual machine to be
+	// requested: if none is in stock, 95 of 100 have lost nothing.
 	oneIn = 20
 	// provenAfter is how long a virtual machine is in creation before it counts as proven: Azure
 	// refuses for lack of stock long before the creation ends.
@@ -154,8 +154,8 @@ func (p *Probes) fade(now time.Time) {
 	}
 }
 
-// proveOld counts virtual machines that are in creation for longer than proof as proven, even if no
-// call follows them any more.
+// proveOld counts virtual machines that are in creation for longer than provenAfter as proven,
+// even if no call follows them any more.
 func (p *Probes) proveOld(w *window, now time.Time) {
 	for machine := range w.unproven {
 		if now.Sub(p.unproven[machine].taken) >= provenAfter {

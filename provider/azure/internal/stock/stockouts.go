@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stock remembers what Azure refuses to sell, and to whom. Stockouts blocks the offerings
-// that a refusal is about, or a whole node class; Probes keeps a burst of launches from requesting
-// an offering that may be out of stock; Evictions puts spot offerings last that Azure took back;
-// Policies keeps refusals by policies. All of it lives in memory: after a restart the first launch
-// learns it again. What a refusal means is said in package armerr.
+// Package stock remembers what Azure refuses to launch, and for which node classes. Stockouts
+// blocks the offerings that a refusal is about, or a whole node class; Probes keeps a burst of
+// launches from requesting an offering that may be out of stock; Evictions puts offerings last
+// whose spot instances Azure evicted; Policies keeps refusals by policies. All of it lives in
+// memory: after a restart the first launch learns it again. Package armerr determines what a
+// refusal means.
 package stock
 
 import (
@@ -18,9 +19,9 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
-// Stockouts remembers what Azure refused to sell, how widely the refusal applies and for how
-// long. It lives in memory: after a restart the first launch learns it again. The version
-// changes when a block is added or ends.
+// Stockouts remembers what Azure refused to launch, how widely the refusal applies and for how
+// long. It lives in memory: after a restart the first launch learns it again. The version changes
+// when a block is added or ends.
 type Stockouts struct {
 	now func() time.Time
 
@@ -28,7 +29,7 @@ type Stockouts struct {
 	blocks   map[blockKey]block
 	version  uint64
 	next     time.Time            // when the first block ends; zero when there is none
-	launched map[string]time.Time // Last launch, by node class
+	launched map[string]time.Time // last launch, by node class
 	// suspicions are node classes of which several sizes were refused alike.
 	suspicions map[string]suspicion
 	// preparationErrors are the last errors of preparing a launch, by node class.
@@ -91,7 +92,7 @@ func (m *Stockouts) Learn(r armerr.Refusal, s *sku.SKU, zone, capacityType strin
 	for _, key := range keys {
 		b := block{until: until, minVCPUs: floor, Reason: r.Reason(), Code: r.Code, Words: words}
 		if old, ok := m.blocks[key]; ok && old.until.After(m.now()) {
-			b.minVCPUs = min(b.minVCPUs, old.minVCPUs) // the wider of the two stays
+			b.minVCPUs = min(b.minVCPUs, old.minVCPUs) // the wider of the two counts
 			if old.until.After(until) {
 				b.until, b.Words = old.until, old.Words
 			}
@@ -240,7 +241,7 @@ func blockKeys(e armerr.Extent, s *sku.SKU, zone, sold, subnetID string) []block
 	return nil
 }
 
-// Tidy drops expired entries. Blocks are removed by fade.
+// Tidy drops expired entries. expire removes the blocks.
 func (m *Stockouts) Tidy(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
