@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// A Cloud describes an Azure that is neither public nor sovereign to nodes. The zero
+// A Cloud describes, for nodes, an Azure cloud that is neither public nor sovereign. The zero
 // value describes none.
 type Cloud struct {
-	// Environment is the cloud's description in JSON, as Azure Stack writes it. Nodes
-	// know only clouds called akscustom in it.
+	// Environment is the cloud's description in JSON, in Azure Stack's format. Nodes accept only
+	// the cloud name akscustom in it.
 	Environment []byte
 	// RegistrySuffix is the DNS suffix of its container registries, RepoDepot the
 	// endpoint of its packages. Both may be empty.
 	RegistrySuffix, RepoDepot string
 }
 
-// customCloud is the one name of custom clouds that images know.
+// customCloud is the only name of custom clouds that images accept.
 const customCloud = "akscustom"
 
 // Custom reports whether c describes a cloud.
@@ -43,7 +43,7 @@ func (c Cloud) check() error {
 	return nil
 }
 
-// manager is the endpoint of the resource manager in the description.
+// manager returns the endpoint of the resource manager in the description.
 func (c Cloud) manager() string {
 	var e struct {
 		ResourceManagerEndpoint string `json:"resourceManagerEndpoint"`
@@ -54,16 +54,16 @@ func (c Cloud) manager() string {
 	return e.ResourceManagerEndpoint
 }
 
-// cloudNames are what scripts call a cloud.
+// cloudNames are the names and endpoints that scripts use for a cloud.
 type cloudNames struct {
-	prefixes            []string // of its locations; none for the rest of the world
+	prefixes            []string // of its locations; the public cloud has an empty one, which matches all others
 	target, environment string
 	manager             string // endpoint of the resource manager
-	registry            string // where Kubernetes' own images are
+	registry            string // of Kubernetes' own images
 }
 
-// clouds in the order in which a location is looked for. Images tell the cloud by
-// its location too (aks-node-controller/parser/helper.go).
+// clouds returns the clouds in the order in which a location is matched. Images determine the
+// cloud by its location too (aks-node-controller/parser/helper.go).
 func clouds() []cloudNames {
 	named := func(name, manager, registry string, prefixes ...string) cloudNames {
 		return cloudNames{prefixes, name, name, manager, registry}

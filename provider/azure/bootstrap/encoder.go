@@ -10,30 +10,30 @@ import (
 	"sync"
 )
 
-// An Encoder remembers what it wrote last: machines that are bought together differ in little
-// that they must know, and writing it is most of the work of asking for one. The zero Encoder
-// works, and many may use it at a time.
+// An Encoder caches what it wrote last: nodes that are launched together differ in few settings,
+// and encoding them is most of the work of a launch request. The zero Encoder works, and is safe
+// for concurrent use.
 type Encoder struct {
 	mu      sync.Mutex
 	written map[kind]letter
 }
 
-// kind is a hint at nodes that are the same. One letter is kept for each.
+// A kind is a hint that nodes may be equal. The cache holds one letter for each.
 type kind struct {
 	contract              Contract
 	size, version, labels string
 }
 
-// A letter is a node and what was written for it.
+// A letter is a node and its encoded custom data.
 type letter struct {
 	node Node
 	data string
 }
 
-// keptLetters bounds what is remembered: some 20 KB each.
+// keptLetters limits the cache: a letter takes about 20 KB.
 const keptLetters = 256
 
-// CustomData is Encode in base64, as Azure takes it.
+// CustomData is like Encode, with the result in base64, as Azure's API requires.
 func (e *Encoder) CustomData(n Node, c Contract) (string, error) {
 	k := kind{c, n.Size, n.ImageVersion, pairs(n.Labels, "", ",")}
 	e.mu.Lock()
@@ -56,7 +56,7 @@ func (e *Encoder) CustomData(n Node, c Contract) (string, error) {
 	return data, nil
 }
 
-// clone shares nothing with n that somebody may change.
+// clone returns a copy that shares nothing with n that a caller may change.
 func (n Node) clone() Node {
 	n.CA, n.Labels, n.Taints = slices.Clone(n.CA), maps.Clone(n.Labels), slices.Clone(n.Taints)
 	n.Kubelet, n.OS, n.LocalDNS = n.Kubelet.DeepCopy(), n.OS.DeepCopy(), n.LocalDNS.DeepCopy()

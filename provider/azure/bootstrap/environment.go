@@ -12,12 +12,12 @@ import (
 	"sync"
 )
 
-// contractNames are the variables of the environment contract; see its head.
+// contractNames are the variables of the environment contract; see the head of the file.
 //
 //go:embed names.txt
 var contractNames string
 
-// names are all variables of the contract.
+// names returns all variables of the contract.
 var names = sync.OnceValue(func() []string {
 	var all []string
 	for line := range strings.Lines(contractNames) {
@@ -28,8 +28,8 @@ var names = sync.OnceValue(func() []string {
 	return all
 })
 
-// environment is the machine's first script: the variables that the provisioning
-// scripts on AKS images read, then those scripts.
+// environment returns the first script that the VM runs: it sets the variables that the
+// provisioning scripts of AKS images read, and runs those scripts.
 func (n *Node) environment() ([]byte, error) {
 	given, err := n.variables()
 	if err != nil {
@@ -38,18 +38,17 @@ func (n *Node) environment() ([]byte, error) {
 	all := names()
 	vars := make(map[string]string, len(all)+len(given))
 	for _, name := range all {
-		vars[name] = "" // scripts must not see what the machine happened to have
+		vars[name] = "" // scripts must not see values that the VM's environment happens to have
 	}
 	maps.Copy(vars, given)
 	return []byte(script(vars)), nil
 }
 
-// script writes the variables as exported assignments in the order of their
-// names, then starts provisioning. Every value is one single-quoted shell word:
-// nothing in it can end the word.
+// script writes the variables as exported assignments sorted by name, then starts provisioning.
+// Every value is one single-quoted shell word, which nothing in it can end.
 func script(vars map[string]string) string {
 	var b strings.Builder
-	b.Grow(16 << 10) // most are shorter
+	b.Grow(16 << 10) // most scripts are shorter
 	b.WriteString("#!/bin/bash\nset -o allexport\n")
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		b.WriteString(name + "=" + shellQuote(vars[name]) + "\n")
@@ -58,8 +57,8 @@ func script(vars map[string]string) string {
 	return b.String()
 }
 
-// provision waits for the scripts of the image to be complete, and runs them. Images
-// of custom clouds have one that must come first.
+// provision waits until the scripts of the image are complete, and runs them. Images of custom
+// clouds have a script that must run first.
 const provision = `
 echo '#EOF' >> /opt/azure/manifest.json
 mkdir -p /var/log/azure/Microsoft.Azure.Extensions.CustomScript/events
@@ -75,7 +74,7 @@ fi
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// variables are all that are not empty.
+// variables returns all variables that are not empty.
 func (n *Node) variables() (map[string]string, error) {
 	flags, err := n.kubeletFlags()
 	if err != nil {
@@ -103,7 +102,7 @@ func (n *Node) variables() (map[string]string, error) {
 	return vars, nil
 }
 
-// clusterVariables say which cluster, network and cloud the node is in.
+// clusterVariables describe the cluster, network and cloud of the node.
 func (n *Node) clusterVariables() map[string]string {
 	cloud := n.cloud()
 	vars := map[string]string{
@@ -143,7 +142,7 @@ func (n *Node) clusterVariables() map[string]string {
 	return vars
 }
 
-// systemVariables are about the machine itself.
+// systemVariables describe the VM and its operating system.
 func (n *Node) systemVariables() map[string]string {
 	enabled, defrag := n.hugePages()
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -172,7 +171,7 @@ func (n *Node) cacheVariables() map[string]string {
 	}
 }
 
-// usualVariables are choices that all AKS nodes share, and where the image has its scripts.
+// usualVariables are the settings that all AKS nodes share, and the paths of the image's scripts.
 func usualVariables() map[string]string {
 	const scripts = "/opt/azure/containers/"
 	vars := map[string]string{
@@ -217,7 +216,7 @@ func usualVariables() map[string]string {
 	return vars
 }
 
-// switchedOff are parts of AKS that nodes of ours do without.
+// switchedOff lists the features of AKS that karve's nodes do not use.
 func switchedOff() []string {
 	return []string{
 		"DISABLE_PUBKEY_AUTH", "DISABLE_SSH", "ENABLE_GPU_DEVICE_PLUGIN_IF_NEEDED", "ENABLE_HOSTS_CONFIG_AGENT", "ENABLE_IMDS_RESTRICTION",
@@ -236,11 +235,11 @@ const (
 	managedIdentity  = "msi"
 )
 
-// legacyUntil is the build date of the first images that lost the last readers of
-// legacyVariables (Azure/AgentBaker, pull requests 5886 and 7173).
+// legacyUntil is the build date of the first images in which no script reads legacyVariables any
+// more (Azure/AgentBaker, pull requests 5886 and 7173).
 const legacyUntil = 20251101
 
-// legacyVariables are what older images read besides.
+// legacyVariables are additional variables that older images read.
 func legacyVariables() map[string]string {
 	return map[string]string{
 		"CONTAINER_RUNTIME": "containerd", "ENABLE_TLS_BOOTSTRAPPING": "true", "NEEDS_CONTAINERD": "true", "NEEDS_DOCKER_LOGIN": "false",

@@ -10,34 +10,35 @@ import (
 	"sync"
 )
 
-// GPUKind is which of the drivers that AKS builds a card wants.
+// A GPUKind is one of the drivers that AKS builds, by the GPUs that need it.
 type GPUKind string
 
-// Compute is for cards whole machines have; Grid and GridV20 are for virtual ones.
+// Compute is for GPUs that are assigned to a VM as a whole; Grid and GridV20 are for virtual
+// ones.
 const (
 	Compute GPUKind = ""
 	Grid    GPUKind = "grid"
 	GridV20 GPUKind = "grid-v20"
 )
 
-// A driver is what an image installs.
+// A driver is a GPU driver that an image installs.
 type driver struct {
 	since                int // build date of the first image that has it, YYYYMMDD
 	kind, version, build string
 }
 
-// gpuData are facts about drivers and sizes; see its head.
+// gpuData holds facts about drivers and sizes; see the head of the file.
 //
 //go:embed gpu.txt
 var gpuData string
 
-// gpuTable is gpuData, read.
+// gpuTable is gpuData, parsed.
 type gpuTable struct {
 	drivers []driver // in order of since
 	fabric  map[string]bool
 }
 
-// gpus reads the table once. It is part of the program: a fault in it is ours.
+// gpus parses the table once. It panics on an error, because the table is part of the program.
 var gpus = sync.OnceValue(func() gpuTable {
 	t, err := readGPUs(gpuData)
 	if err != nil {
@@ -67,8 +68,8 @@ func readGPUs(text string) (gpuTable, error) {
 	return t, nil
 }
 
-// driver is the newest of the card's kind that the node's image has. The image holds
-// it ready: another version would be fetched at boot, or not be there at all.
+// driver returns the newest driver of the GPU's kind in the node's image. The image contains it:
+// another version would be fetched at boot, or not exist at all.
 func (n *Node) driver() (driver, error) {
 	if !n.GPU.Install {
 		return driver{}, nil
@@ -91,7 +92,7 @@ func (n *Node) driver() (driver, error) {
 	return driver{}, &DriverError{Image: n.ImageVersion, Size: n.Size, Driver: n.GPU.Kind}
 }
 
-// A DriverError says that a size needs a GPU driver which its image does not have.
+// A DriverError reports that a size needs a GPU driver which its image does not have.
 type DriverError struct {
 	Image, Size string
 	Driver      GPUKind
@@ -101,5 +102,5 @@ func (e *DriverError) Error() string {
 	return fmt.Sprintf("image %s has no GPU driver %s, which %s needs: use a newer image, or another size", e.Image, e.Driver, e.Size)
 }
 
-// fabricManager reports whether the GPUs of the size are joined by a switch of their own.
+// fabricManager reports whether the GPUs of the size are connected by a switch of their own.
 func (n *Node) fabricManager() bool { return gpus().fabric[strings.ToLower(n.Size)] }

@@ -17,11 +17,11 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// flagValue is what a kubelet's flag may hold: the image writes all flags into one
-// line of a unit's environment, and splits it at white space.
+// flagValue matches valid values of kubelet flags: the image writes all flags into one line of a
+// unit's environment, and splits it at white space.
 var flagValue = regexp.MustCompile(`^[A-Za-z0-9_.,:=/<%*+\[\]-]*$`)
 
-// kubeletFlags are the kubelet's flags by name, without dashes.
+// kubeletFlags returns the kubelet's flags by name, without dashes.
 func (n *Node) kubeletFlags() (map[string]string, error) {
 	flags := n.baseFlags()
 	taints, err := registerTaints(n.Taints)
@@ -41,7 +41,8 @@ func (n *Node) kubeletFlags() (map[string]string, error) {
 	return flags, nil
 }
 
-// checkLabels refuses labels that a kubelet would choke on, where somebody sees it.
+// checkLabels returns an error for labels that the kubelet would reject at boot, where the error
+// is hard to find.
 func checkLabels(labels map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if errs := validation.IsQualifiedName(key); len(errs) > 0 {
@@ -54,7 +55,7 @@ func checkLabels(labels map[string]string) error {
 	return nil
 }
 
-// pairs writes a map as name=value, in order of the names.
+// pairs writes a map as name=value, sorted by name.
 func pairs(m map[string]string, prefix, separator string) string {
 	words := make([]string, 0, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -109,8 +110,8 @@ func cipherSuites() []string {
 	}
 }
 
-// evictionHard keeps the disk thresholds of AKS beside that of memory: giving
-// the flag replaces all of the kubelet's own.
+// evictionHard sets AKS's disk thresholds together with that of memory: the flag replaces all of
+// the kubelet's defaults.
 func (r Reserved) evictionHard() string {
 	return fmt.Sprintf("memory.available<%dMi,nodefs.available<10%%,nodefs.inodesFree<5%%,pid.available<2000", r.EvictionMiB)
 }
@@ -119,8 +120,8 @@ func (r Reserved) kubeReserved() string {
 	return fmt.Sprintf("cpu=%dm,memory=%dMi,pid=1000", r.MilliCPU, r.MemoryMiB)
 }
 
-// versionFlags adds flags that only some kubelets know: one that meets an
-// unknown flag exits.
+// versionFlags adds flags that only some kubelet versions know: a kubelet exits on an unknown
+// flag.
 func (n *Node) versionFlags(flags map[string]string) {
 	minor := n.minor()
 	if minor < 31 {
@@ -141,16 +142,16 @@ func (n *Node) versionFlags(flags map[string]string) {
 	flags["image-credential-provider-config"] = "/var/lib/kubelet/credential-provider-config.yaml"
 }
 
-// usualQuotaPeriod is the kubelet's default.
+// usualQuotaPeriod is the kubelet's default CFS quota period.
 const usualQuotaPeriod = 100 * time.Millisecond
 
-// userFlags applies the kubelet section of a class, all of it.
+// userFlags applies all settings of a class's kubelet section.
 func userFlags(flags map[string]string, k *v1beta1.KubeletConfiguration) {
 	set(flags, "cpu-manager-policy", k.CPUManagerPolicy)
 	set(flags, "cpu-cfs-quota", k.CPUCFSQuota)
 	if period := k.CPUCFSQuotaPeriod; period != nil && period.Duration != usualQuotaPeriod {
 		flags["cpu-cfs-quota-period"] = period.Duration.String()
-		flags["feature-gates"] = "CustomCPUCFSQuotaPeriod=true" // or the kubelet refuses to start
+		flags["feature-gates"] = "CustomCPUCFSQuotaPeriod=true" // without the gate the kubelet does not start
 	}
 	high, low := ImageGC(k)
 	set(flags, "image-gc-high-threshold", high)
@@ -165,12 +166,13 @@ func userFlags(flags map[string]string, k *v1beta1.KubeletConfiguration) {
 	set(flags, "fail-swap-on", k.FailSwapOn)
 }
 
-// The thresholds of nodes whose class sets none, in percent of the disk.
+// usualGCHigh and usualGCLow are the image collection thresholds of nodes whose class sets none,
+// in percent of the disk.
 const usualGCHigh, usualGCLow = 85, 80
 
-// ImageGC returns the class's thresholds of image collection, in percent of the disk; nil is
-// one that the class leaves alone. Of a class that sets one beyond the other's usual value
-// the other goes along, five below or above: a kubelet whose low threshold is not below
+// ImageGC returns the class's thresholds of image collection, in percent of the disk; nil for one
+// that the class does not set. When a class sets only one and sets it beyond the default of the
+// other, the other moves too, to five below or above: a kubelet whose low threshold is not below
 // the high one does not start.
 func ImageGC(k *v1beta1.KubeletConfiguration) (high, low *int32) {
 	high, low = k.ImageGCHighThresholdPercent, k.ImageGCLowThresholdPercent
@@ -185,15 +187,15 @@ func ImageGC(k *v1beta1.KubeletConfiguration) (high, low *int32) {
 	return high, low
 }
 
-// set writes a flag that the user has given.
+// set writes a flag that the user has set.
 func set[T any](flags map[string]string, name string, value *T) {
 	if value != nil {
 		flags[name] = fmt.Sprint(*value)
 	}
 }
 
-// registerTaints writes taints as the kubelet reads them, without duplicates, in
-// order of key and effect.
+// registerTaints writes taints in the kubelet's format, without duplicates, sorted by key and
+// effect.
 func registerTaints(taints []provider.Taint) (string, error) {
 	var words []string
 	for _, t := range taints {

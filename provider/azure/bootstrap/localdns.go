@@ -14,11 +14,11 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// Addresses of the cache on every node, and of Azure's own DNS
+// Addresses of the DNS cache on every node, and of Azure's own DNS
 // (aks-node-controller/parser/consts.go).
 const (
-	cacheForNode = "169.254.10.10" // asked by the kubelet and pods with dnsPolicy Default
-	cacheForPods = "169.254.10.11" // asked by pods with dnsPolicy ClusterFirst
+	cacheForNode = "169.254.10.10" // used by the kubelet and pods with dnsPolicy Default
+	cacheForPods = "169.254.10.11" // used by pods with dnsPolicy ClusterFirst
 	azureDNS     = "168.63.129.16"
 )
 
@@ -28,8 +28,8 @@ const (
 	cacheMemoryMB = 128
 )
 
-// podDNS is whom pods with dnsPolicy ClusterFirst ask: the node's cache where there is one. Whoever
-// writes the kubelet's flags has to say so; the image starts the cache and no more.
+// podDNS returns the DNS server of pods with dnsPolicy ClusterFirst: the node's cache if it runs
+// one. karve must set it in the kubelet's flags, as the image only starts the cache.
 func (n *Node) podDNS() string {
 	if n.LocalDNS != nil {
 		return cacheForPods
@@ -37,10 +37,11 @@ func (n *Node) podDNS() string {
 	return n.DNS
 }
 
-// zoneForm is that of the API: a zone becomes a word of the cache's configuration.
+// zoneForm is the API's pattern: a zone becomes a word of the cache's configuration.
 var zoneForm = regexp.MustCompile(`^(\.|[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)*\.?)$`)
 
-// checkLocalDNS refuses what the API server would have, had the class come through it.
+// checkLocalDNS returns an error for settings that the API server rejects: the class may not have
+// passed its validation.
 func checkLocalDNS(d *v1beta1.LocalDNS) error {
 	if d == nil {
 		return nil
@@ -83,7 +84,7 @@ func wholeSeconds(d v1beta1.NillableDuration) bool {
 
 func seconds(d v1beta1.NillableDuration) int32 { return int32(d.Duration.Seconds()) }
 
-// corefile configures the cache, a CoreDNS, for images that are given the file.
+// corefile configures the cache, a CoreDNS, for images that expect the file.
 func (n *Node) corefile() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "health-check.localdns.local:53 {\n    bind %s %s\n    whoami\n}\n", cacheForNode, cacheForPods)
@@ -100,8 +101,8 @@ func sorted(zones []v1beta1.LocalDNSZoneOverride) []v1beta1.LocalDNSZoneOverride
 	return slices.SortedFunc(slices.Values(zones), func(a, b v1beta1.LocalDNSZoneOverride) int { return cmp.Compare(a.Zone, b.Zone) })
 }
 
-// writeZone writes the server block of a zone. The root of the node's own queries
-// never goes to the cluster, whose DNS would ask the node again.
+// writeZone writes the server block of a zone. Queries of the node itself for the root zone are
+// never forwarded to the cluster's DNS, which would forward them to the node again.
 func (n *Node) writeZone(b *strings.Builder, z *v1beta1.LocalDNSZoneOverride, address, id string, mayAskCluster bool) {
 	line := func(indent int, format string, args ...any) {
 		fmt.Fprintf(b, strings.Repeat("    ", indent)+format+"\n", args...)
@@ -131,7 +132,7 @@ func (n *Node) writeZone(b *strings.Builder, z *v1beta1.LocalDNSZoneOverride, ad
 	line(1, "nsid %s", id)
 	line(1, "prometheus :9253")
 	if z.Zone == "." {
-		// Search domains of Azure that no server knows: they are not asked for.
+		// No server knows these search domains of Azure, so queries for them are not forwarded.
 		line(1, "template ANY ANY internal.cloudapp.net {")
 		line(2, `match "^(?:[^.]+\.){4,}internal\.cloudapp\.net\.$"`)
 		line(2, "rcode NXDOMAIN")

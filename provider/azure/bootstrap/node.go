@@ -15,35 +15,34 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// A Node is everything a machine must know to become a node. Fields are required
-// unless they say otherwise.
+// A Node holds all settings with which a VM becomes a node. Fields are required unless their
+// comment says otherwise.
 type Node struct {
-	Server  string // host of the API server as nodes reach it; images add port 443
+	Server  string // host of the API server for nodes; images add port 443
 	CA      []byte // of the API server, PEM
 	Token   string // bootstrap token; a secret
 	Version string // of Kubernetes, without "v"
 
-	// Labels are those the kubelet may give itself; Taints it registers with, beside
-	// which the node may be empty. Both may be nil.
+	// Labels are those that the kubelet may set on its own node. Taints are those that it
+	// registers with. Both may be nil.
 	Labels  map[string]string
 	Taints  []provider.Taint
 	MaxPods int64
-	// Reserved is kept from pods.
+	// Reserved is the part of the node that pods cannot use.
 	Reserved Reserved
-	// Kubelet and OS are what users set; nil leaves everything as AKS has it.
+	// Kubelet and OS are the settings of users; nil keeps AKS's.
 	Kubelet *v1beta1.KubeletConfiguration
 	OS      *v1beta1.LinuxOSConfiguration
-	// LocalDNS runs a DNS cache on the node; nil runs none. Its mode is not looked at.
+	// LocalDNS runs a DNS cache on the node; nil runs none. Its mode is ignored.
 	LocalDNS *v1beta1.LocalDNS
 	DNS      string // address of the cluster's DNS service
 
-	Size string // of the machine, for example Standard_D4s_v5
+	Size string // VM size, for example Standard_D4s_v5
 	Arch string // amd64 or arm64
 	GPU  GPU
-	// ImageVersion is the version of the image, such as 202607.06.0; empty means a
-	// new one.
+	// ImageVersion is the version of the image, such as 202607.06.0; empty counts as a new image.
 	ImageVersion string
-	// StreamArtifacts has images start before they are pulled whole.
+	// StreamArtifacts lets container images start before they are pulled completely.
 	StreamArtifacts bool
 
 	Subscription, Tenant string // Tenant may be empty
@@ -52,44 +51,44 @@ type Node struct {
 	// Cloud is a custom cloud; the zero value is the public or sovereign one of Location.
 	Cloud   Cloud
 	Network Network
-	// Identity is the client id of the kubelet's identity; it may be empty.
+	// Identity is the client ID of the kubelet's identity; it may be empty.
 	Identity string
 	Admin    string // name of the administrator
 }
 
-// Reserved is what a node keeps from its pods.
+// Reserved is the part of a node that its pods cannot use.
 type Reserved struct {
 	MilliCPU    int64
 	MemoryMiB   int64
-	EvictionMiB int64 // of memory: below it the kubelet evicts
+	EvictionMiB int64 // of memory: the kubelet evicts pods when less is free
 }
 
-// GPU is what the image is told about NVIDIA GPUs. The zero value has it leave alone any that
-// are there: images install AKS's driver wherever they are told of a GPU.
+// GPU holds the settings for NVIDIA GPUs. With the zero value the image ignores any GPU: images
+// install AKS's driver whenever GPUs are enabled.
 type GPU struct {
 	Install bool // install AKS's driver
-	// Kind is which driver the card wants.
+	// Kind is the driver that the GPU needs.
 	Kind GPUKind
 }
 
-// Network says where a node is. SecurityGroup and RouteTable may be empty: only
-// cloud providers of old, inside the kubelet, changed them.
+// Network is the network of a node. SecurityGroup and RouteTable may be empty: only old cloud
+// providers inside the kubelet changed them.
 type Network struct {
 	VNet, VNetResourceGroup, Subnet string
 	SecurityGroup, RouteTable       string
-	Plugin                          string // none where a DaemonSet brings it, or azure
+	Plugin                          string // azure, or none if a DaemonSet installs it
 	Policy                          string // the cluster's policy engine; may be empty
-	DualStack                       bool   // the node has an address of IPv6 too
+	DualStack                       bool   // the node has an IPv6 address too
 }
 
-// MaxSize is the most bytes of customData that Azure takes, decoded.
+// MaxSize is the maximum size in bytes of the custom data that Azure accepts, before base64.
 const MaxSize = 64<<10 - 1
 
 // ErrTooLarge reports a Node that does not fit into MaxSize.
 var ErrTooLarge = errors.New("the bootstrap payload is larger than Azure takes")
 
-// Encode writes the node for one of the contracts (not Auto). An error names what
-// is wrong with the node; it holds no secret.
+// Encode writes the node for one of the contracts (not Auto). An error names the invalid setting
+// of the node; it contains no secret.
 func Encode(n Node, c Contract) ([]byte, error) {
 	if err := n.check(); err != nil {
 		return nil, err
@@ -113,8 +112,8 @@ func Encode(n Node, c Contract) ([]byte, error) {
 	return data, nil
 }
 
-// The scripts of the image put values into YAML, JSON and unit files without
-// quoting them. So nothing goes in that is more than a name.
+// The scripts of the image put values into YAML, JSON and unit files without quoting them. So
+// values must be plain names.
 var (
 	plainName   = regexp.MustCompile(`^[\pL\pN_][\pL\pN_.()-]*$`)
 	serverForm  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`)
@@ -145,7 +144,7 @@ func (n *Node) check() error {
 	return errors.Join(append(errs, n.Cloud.check(), checkOS(n.OS), checkLocalDNS(n.LocalDNS))...)
 }
 
-// field is a value that must be a name.
+// A field is a value that must be a plain name.
 type field struct {
 	what, value string
 	optional    bool
@@ -161,13 +160,13 @@ func (n *Node) names() []field {
 	}
 }
 
-// minor is the minor version of Kubernetes 1.
+// minor returns the minor version of Kubernetes 1.
 func (n *Node) minor() int {
 	minor, _ := strconv.Atoi(strings.Split(n.Version, ".")[1]) // checked
 	return minor
 }
 
-// policy is the policy engine as images know it: others bring their own agents.
+// policy returns the policy engine if images know it: other engines install their own agents.
 func (n *Node) policy() string {
 	switch n.Network.Policy {
 	case "azure", "calico", "none":

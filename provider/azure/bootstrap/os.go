@@ -15,14 +15,14 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// A sysctl is a kernel setting that users may make.
+// A sysctl is a kernel setting that users may set.
 type sysctl struct {
 	kernel string // name in the kernel
 	field  string // name in the structured contract
 	value  any    // int32, bool or string
 }
 
-// sysctls are the settings of s that are made, in no order.
+// sysctls returns the settings of s that are set, in no order.
 func sysctls(s *v1beta1.SysctlConfiguration) []sysctl {
 	if s == nil {
 		return nil
@@ -68,7 +68,7 @@ func sysctls(s *v1beta1.SysctlConfiguration) []sysctl {
 	return made
 }
 
-// usualSysctls is the kernel baseline of AKS nodes, which users' settings replace.
+// usualSysctls returns the kernel baseline of AKS nodes, which users' settings override.
 func usualSysctls() map[string]string {
 	return map[string]string{
 		"net.core.message_burst": "80", "net.core.message_cost": "40", "net.core.somaxconn": "16384",
@@ -77,10 +77,10 @@ func usualSysctls() map[string]string {
 	}
 }
 
-// healthPort is a port of the node that must not be given out to connections.
+// healthPort is a port of the node that must not be assigned to connections.
 const healthPort = 65330
 
-// sysctlFile is what the environment contract wants: the file itself.
+// sysctlFile returns the sysctl file, which the environment contract passes as a whole.
 func (n *Node) sysctlFile() string {
 	values := usualSysctls()
 	for _, s := range sysctls(n.sysctlConfiguration()) {
@@ -113,7 +113,7 @@ func (n *Node) sysctlConfiguration() *v1beta1.SysctlConfiguration {
 	return n.OS.Sysctls
 }
 
-// portRange reads "first last".
+// portRange parses "first last".
 func portRange(text string) (first, last int, err error) {
 	a, b, found := strings.Cut(text, " ")
 	first, err1 := strconv.Atoi(a)
@@ -124,7 +124,7 @@ func portRange(text string) (first, last int, err error) {
 	return first, last, nil
 }
 
-// swapMB is the size of the swap file in MiB; zero means none.
+// swapMB returns the size of the swap file in MiB; zero means none.
 func (n *Node) swapMB() int64 {
 	if n.OS == nil || n.OS.SwapFileSize == nil {
 		return 0
@@ -133,7 +133,7 @@ func (n *Node) swapMB() int64 {
 	return size
 }
 
-// mostSwapMB keeps the size within what the structured contract can say.
+// mostSwapMB limits the size to what the structured contract can express.
 const mostSwapMB = 1 << 30
 
 func swapSize(text string) (int64, error) {
@@ -148,7 +148,7 @@ func swapSize(text string) (int64, error) {
 	return size, nil
 }
 
-// hugePages are the settings of transparent huge pages; empty leaves the image's.
+// hugePages returns the settings of transparent huge pages; an empty one keeps the image's.
 func (n *Node) hugePages() (enabled, defrag string) {
 	if n.OS == nil {
 		return "", ""
@@ -162,7 +162,8 @@ func (n *Node) hugePages() (enabled, defrag string) {
 	return enabled, defrag
 }
 
-// checkOS refuses what the API server would have, had the class come through it.
+// checkOS returns an error for settings that the API server rejects: the class may not have
+// passed its validation.
 func checkOS(os *v1beta1.LinuxOSConfiguration) error {
 	if os == nil {
 		return nil

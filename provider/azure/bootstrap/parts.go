@@ -4,11 +4,11 @@ package bootstrap
 
 import "fmt"
 
-// packages is where AKS keeps what images may lack.
+// packages is the URL at which AKS publishes files that images may lack.
 const packages = "https://packages.aks.azure.com"
 
-// kubeBinaries is where images fetch a kubelet they do not hold; from 1.34 on they
-// have package repositories for that.
+// kubeBinaries returns the URL from which images fetch a kubelet that they do not contain. From
+// 1.34 on it is empty: images use package repositories.
 func (n *Node) kubeBinaries() string {
 	if n.minor() >= 34 {
 		return ""
@@ -16,9 +16,9 @@ func (n *Node) kubeBinaries() string {
 	return fmt.Sprintf("%s/kubernetes/v%s/binaries/kubernetes-node-linux-%s.tar.gz", packages, n.Version, n.Arch)
 }
 
-// credentialProvider is where images fetch what lets kubelets pull from Azure's
-// registries; from 1.34 on they have package repositories for that. The versions
-// are those of parts/common/components.json.
+// credentialProvider returns the URL from which images fetch the program that lets kubelets pull
+// from Azure's registries. From 1.34 on it is empty: images use package repositories. The
+// versions are those of parts/common/components.json.
 func (n *Node) credentialProvider() string {
 	version := map[int]string{30: "1.30.15", 31: "1.31.12", 32: "1.32.11", 33: "1.33.7"}[n.minor()]
 	if version == "" {
@@ -27,11 +27,11 @@ func (n *Node) credentialProvider() string {
 	return fmt.Sprintf("%s/cloud-provider-azure/v%s/binaries/azure-acr-credential-provider-linux-%s-v%[2]s.tar.gz", packages, version, n.Arch)
 }
 
-// pauseImage holds the namespaces of a pod.
+// pauseImage returns the image of the container that holds the namespaces of a pod.
 func (n *Node) pauseImage() string { return n.cloud().registry + "/oss/kubernetes/pause:3.6" }
 
-// containerd configures the runtime: runc or, where we have the GPU driver
-// installed, NVIDIA's wrapper of it.
+// containerd returns the configuration of the runtime: runc or, where karve has the image install
+// the GPU driver, NVIDIA's wrapper of it.
 func (n *Node) containerd(gpu bool) string {
 	runtime, binary := "runc", "/usr/bin/runc"
 	if gpu {

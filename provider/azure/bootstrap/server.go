@@ -7,9 +7,9 @@ import (
 	"net/url"
 )
 
-// ServerName is the host of the API server at endpoint, a URL. The scripts of AKS images append
-// :443 to it wherever they use it (cse_main.sh, cse_config.sh): a name that has a port already
-// is none they can look up, and with another port they would ask the wrong one.
+// ServerName returns the host of the API server at endpoint, a URL. The scripts of AKS images
+// append :443 to it wherever they use it (cse_main.sh, cse_config.sh): a name that already has a
+// port could not be resolved, and a server on another port would not be reached.
 func ServerName(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme == "" || u.Hostname() == "" {

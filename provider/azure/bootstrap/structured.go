@@ -15,9 +15,9 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// configuration is the document that the node controller of an image reads, as far
-// as we fill it: aksnodeconfig.v1.Configuration in protobuf's JSON, with the names
-// of the .proto files. Fields that an image does not know it passes over.
+// configuration is the document that the node controller of an image reads, as far as karve fills
+// it: aksnodeconfig.v1.Configuration in protobuf's JSON, with the names of the .proto files.
+// Images ignore fields that they do not know.
 type configuration struct {
 	Version         string        `json:"version"`
 	KubeBinaries    object        `json:"kube_binary_config"`
@@ -43,7 +43,7 @@ type configuration struct {
 	Timeout         int32         `json:"cse_timeout"` // seconds
 }
 
-// object is a message of the contract. Its fields are written in order of their names.
+// object is a message of the contract. Its fields are written sorted by name.
 type object map[string]any
 
 // cacheProfile is message LocalDnsProfile.
@@ -55,7 +55,7 @@ type cacheProfile struct {
 	KubeZones map[string]cacheZone `json:"kube_dns_overrides"`
 }
 
-// cacheZone is message LocalDnsOverrides; its words are those of our API.
+// cacheZone is message LocalDnsOverrides; its enum values are those of karve's API.
 type cacheZone struct {
 	QueryLogging       v1beta1.LocalDNSQueryLogging       `json:"query_logging"`
 	Protocol           v1beta1.LocalDNSProtocol           `json:"protocol"`
@@ -67,7 +67,7 @@ type cacheZone struct {
 	ServeStale         v1beta1.LocalDNSServeStale         `json:"serve_stale"`
 }
 
-// structured is the document, and what puts it in its place.
+// structured returns the document together with the script that writes it to its file.
 func (n *Node) structured() ([]byte, error) {
 	c, err := n.configuration()
 	if err != nil {
@@ -132,7 +132,7 @@ func (n *Node) configuration() (configuration, error) {
 	return c, nil
 }
 
-// filled leaves out what is empty, as protobuf's own writers do.
+// filled removes empty values, as protobuf's own encoders do.
 func filled(o object) object {
 	maps.DeleteFunc(o, func(_ string, value any) bool {
 		switch v := value.(type) {
@@ -171,7 +171,8 @@ func (n *Node) network() object {
 	return o
 }
 
-// linuxOS is nil when nothing is set: the image has the same baseline as we do.
+// linuxOS returns the settings of the operating system; nil when none is set: the image has the
+// same baseline as karve.
 func (n *Node) linuxOS() object {
 	enabled, defrag := n.hugePages()
 	o := filled(object{"transparent_hugepage_support": enabled, "transparent_defrag": defrag})
@@ -208,12 +209,12 @@ func (n *Node) cache() *cacheProfile {
 	return &cacheProfile{true, cacheCPUMilli, cacheMemoryMB, zones(n.LocalDNS.VnetDNSOverrides), zones(n.LocalDNS.KubeDNSOverrides)}
 }
 
-// configFile is where the node controller looks.
+// configFile is the file that the node controller reads.
 const configFile = "/opt/azure/containers/aks-node-controller-config.json"
 
-// bootHook writes the document, which as base64 can hold nothing that a shell
-// understands, and starts the node controller. Newer images start it by a launcher,
-// and their unit is disabled; the hook runs before either could miss the document.
+// bootHook writes the document in base64, which contains nothing that a shell interprets, and
+// starts the node controller. Newer images start it through a launcher, and their unit is
+// disabled. The hook runs before either reads the document.
 func bootHook(document []byte) string {
 	return `#cloud-boothook
 #!/bin/bash
@@ -230,7 +231,7 @@ fi
 `
 }
 
-// wrapped breaks base64 into lines of the length that mail allows.
+// wrapped breaks base64 into lines of 76 characters, as in mail.
 func wrapped(text string) string {
 	var b strings.Builder
 	for line := range slices.Chunk([]byte(text), 76) {
@@ -240,14 +241,14 @@ func wrapped(text string) string {
 	return b.String()
 }
 
-// cloudConfig is the part that images wait for before they call cloud-init done.
+// cloudConfig is the part that images wait for before they report cloud-init as done.
 const cloudConfig = "#cloud-config\nruncmd:\n- echo \"AKS Node Controller cloud-init completed at $(date)\"\n"
 
 type part struct{ kind, text string }
 
-// multipart writes parts as cloud-init reads them. The boundary is fixed, so that
-// the same node gives the same bytes: no part can hold it, as base64 and our own
-// text have no such line.
+// multipart writes parts in cloud-init's format. The boundary is fixed, so that the same node
+// gives the same bytes. No part can contain it: neither base64 nor karve's own text has such a
+// line.
 func multipart(parts ...part) []byte {
 	const boundary = "==karve=bootstrap=="
 	var b bytes.Buffer

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pricelist holds retail prices of VM sizes as of the day karve was made: what to
-// go by while Azure's own list cannot be read, and what to hold that list against when it
-// is read for the first time.
+// Package pricelist holds retail prices of VM sizes as of the day karve was built. They are used
+// while Azure's own list cannot be read, and to check that list when it is read for the first
+// time.
 //
-// It refuses to be current; whoever uses it says so. The table is data, written by this
-// package's test from the catalogue of sizes and prices (`go test -rewrite`). The zero
-// Price is of a size that has none.
+// The prices are never current, and callers that use them must say so. The table is data, written
+// by this package's test from the catalogue of sizes and prices (`go test -rewrite`). The zero
+// Price means that a size has none.
 package pricelist
 
 import (
@@ -16,12 +16,13 @@ import (
 	"strings"
 )
 
-// Price is what a size costs in US dollars per hour. Spot is zero where it is not sold so.
+// Price is the price of a size in US dollars per hour. Spot is zero when the size is not
+// available as spot.
 type Price struct{ OnDemand, Spot float64 }
 
 // A List is the prices of one region.
 type List struct {
-	// Region is the one asked for or, where the table lacks that, the one that stands in.
+	// Region is the requested region or, when the table lacks it, the one used instead.
 	Region string
 	// Of is the month of the prices, such as 2026-08.
 	Of     string
@@ -31,11 +32,11 @@ type List struct {
 //go:embed prices.txt
 var table string
 
-// In returns the list of a region; that of the table's first region when it has none of it.
-// The error is a bug of the table.
+// In returns the list of a region, or of the table's first region when the table lacks it. An
+// error is a bug in the table.
 func In(region string) (List, error) { return read(table, region) }
 
-// read takes one column of a table: a line of regions, then one for each size.
+// read parses one column of a table: a line of regions, then one for each size.
 func read(table, region string) (List, error) {
 	list := List{Prices: map[string]Price{}}
 	column := -1
@@ -71,7 +72,7 @@ func columnOf(regions []string, region string) (int, string) {
 	return 0, regions[0]
 }
 
-// cell reads "0.192/21": dollars on demand, and spot in hundredths of that.
+// cell parses "0.192/21": dollars on demand, and spot in hundredths of that.
 func cell(first, text string) (Price, error) {
 	if text == "=" {
 		text = first

@@ -4,8 +4,8 @@ package vmsize
 
 import "strings"
 
-// Manufacturer is who made a GPU, spelled as the sku-gpu-manufacturer label
-// spells it. Empty means that nobody did: the size has no GPU we know of.
+// Manufacturer is the manufacturer of a GPU, in the spelling of the sku-gpu-manufacturer label.
+// It is empty for a size without a known GPU.
 type Manufacturer string
 
 const (
@@ -13,16 +13,15 @@ const (
 	AMD    Manufacturer = "amd"
 )
 
-// GPU is the accelerator model of an N size and its maker. The zero GPU is none.
+// GPU is the accelerator model of an N size and its manufacturer. The zero GPU means none.
 type GPU struct {
 	Name         string // A100, MI300X: the sku-gpu-name label
 	Manufacturer Manufacturer
 }
 
-// GPU tells which GPU a size has, from the accelerator in its name or, for the
-// older series whose names leave it out, from the series pages of Azure's
-// documentation. Sizes outside the N family have none, and neither have the FPGA
-// sizes (NP). An N size whose series is unknown here answers with no GPU.
+// GPU returns the GPU of a size, by the accelerator in its name or, for the older series whose
+// names leave it out, by the series pages of Azure's documentation. Sizes outside the N family
+// have none, and neither have the FPGA sizes (NP). An N size of an unknown series has no GPU.
 func (s Size) GPU() GPU {
 	if s.Family != "N" {
 		return GPU{}
@@ -34,7 +33,7 @@ func (s Size) GPU() GPU {
 	return GPU{Name: name, Manufacturer: maker(name)}
 }
 
-// unnamedGPU gives the model for series whose names do not carry it.
+// unnamedGPU returns the model for series whose names do not contain it.
 func unnamedGPU(series string) string {
 	switch series {
 	case "NC", "NCr":
@@ -55,9 +54,9 @@ func unnamedGPU(series string) string {
 	return ""
 }
 
-// maker goes by model line: AMD's carry MI or V and three digits starting with
-// 6 or 7 (V620, V710), while NVIDIA's V100 starts with 1. An unknown model is NVIDIA's,
-// who make all the others Azure sells.
+// maker returns the manufacturer by the model: AMD's models are MI, or V and three digits
+// starting with 6 or 7 (V620, V710), while NVIDIA's V100 starts with 1. Unknown models count as
+// NVIDIA's, which makes all the others in Azure.
 func maker(model string) Manufacturer {
 	switch {
 	case model == "":

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vmsize reads what an Azure VM size says about itself in its name.
+// Package vmsize parses the names of Azure VM sizes.
 //
-// Azure publishes the shape of a name, not a grammar: tier, family letters, a
-// number of vCPUs (with a second number when cores are constrained), lower-case
-// feature letters, then parts set off by underscores (accelerator, memory
-// variant, version). Standard_E4-2ads_v5 is family E, 4 vCPUs of which 2 are on,
-// features "ads", version 5. The labels karpenter.azure.com/sku-family,
-// sku-series, sku-version, sku-gpu-name and sku-gpu-manufacturer come from here.
+// Azure publishes the parts of a name, not a grammar: tier, family letters, a number of vCPUs
+// (with a second number when cores are constrained), lower-case feature letters, then parts
+// separated by underscores (accelerator, memory variant, version). Standard_E4-2ads_v5 is family
+// E, 4 vCPUs of which 2 are on, features "ads", version 5. The values of the labels
+// karpenter.azure.com/sku-family, sku-series, sku-version, sku-gpu-name and sku-gpu-manufacturer
+// come from this package.
 //
-// The package knows names only. How many vCPUs or how much memory a size really
-// has is for the Resource SKUs API to say: DS11_v2 has two vCPUs, not eleven. A
-// name with a part that is not understood is refused, never guessed at. The zero
-// Size names nothing.
+// The package knows names only. The Resource SKUs API reports how many vCPUs and how much memory
+// a size really has: DS11_v2 has two vCPUs, not eleven. A name with an unknown part is an error,
+// never a guess. The zero Size names nothing.
 package vmsize
 
 import (
@@ -21,7 +20,7 @@ import (
 	"strings"
 )
 
-// Size is a VM size name taken apart.
+// Size is a parsed VM size name.
 type Size struct {
 	// Name is the name as given.
 	Name string
@@ -32,43 +31,42 @@ type Size struct {
 	// Subfamily holds the other capitals before the number: "C" in NC24ads_A100_v4,
 	// "S" in DS2_v2, "CC" in NCC40ads_H100_v5.
 	Subfamily string
-	// VCPUs is the number in the name: the vCPUs in all but the oldest series,
-	// where it is only a rank.
+	// VCPUs is the number in the name: the vCPUs in all but the oldest series, where it is only a
+	// rank.
 	VCPUs int
 	// ConstrainedVCPUs is how many vCPUs a constrained-core size leaves on: 2 in
 	// E4-2s_v5. Zero when the name does not constrain them.
 	ConstrainedVCPUs int
 	// Features holds the additive feature letters in the order given: "ads".
 	Features string
-	// Accelerator is the accelerator the name carries ("A100"), or empty. GPU
-	// knows more.
+	// Accelerator is the accelerator in the name ("A100"), or empty. GPU returns it for other
+	// names too.
 	Accelerator string
-	// Variant is the number that tells the memory variants of an M size apart:
-	// "8" in M416ms_8_v2.
+	// Variant is the number that distinguishes the memory variants of an M size: "8" in
+	// M416ms_8_v2.
 	Variant string
-	// ConfidentialChild is set by the part "cc": the VM can host confidential
-	// child VMs.
+	// ConfidentialChild is set by the part "cc": the VM can host confidential child VMs.
 	ConfidentialChild bool
-	// Version has no "v" and is "1" when the name has none. It is the
-	// sku-version label, and may have two digits.
+	// Version has no "v" and is "1" when the name has none. It is the value of the sku-version
+	// label, and may have two digits.
 	Version string
-	// Series is family, features and version as the sku-series label writes them:
-	// Ds_v5, NCads_v4, and B for a name without features or version. A version
-	// that the name leaves out is left out here too.
+	// Series is family, features and version in the spelling of the sku-series label: Ds_v5,
+	// NCads_v4, and B for a name without features or version. A version that the name leaves out
+	// is left out here too.
 	Series string
-	// Promo marks the promotional twins of old sizes.
+	// Promo marks the promotional variants of old sizes.
 	Promo bool
 }
 
 // Constrained reports whether the size runs with some of its cores turned off.
 func (s Size) Constrained() bool { return s.ConstrainedVCPUs > 0 }
 
-// HasFeature reports whether the name carries the additive feature letter, such
-// as 's' for premium storage or 'p' for an Arm processor.
+// HasFeature reports whether the name contains the additive feature letter, such as 's' for
+// premium storage or 'p' for an Arm processor.
 func (s Size) HasFeature(letter byte) bool { return strings.IndexByte(s.Features, letter) >= 0 }
 
-// Parse takes name apart. It accepts names with and without their tier
-// (Standard_D4s_v5, D4s_v5); case matters, as it tells family from features.
+// Parse parses a size name. It accepts names with and without their tier (Standard_D4s_v5,
+// D4s_v5). Case matters, as it distinguishes family from features.
 func Parse(name string) (Size, error) {
 	s := Size{Name: name}
 	parts := strings.Split(name, "_")
@@ -90,7 +88,7 @@ func Parse(name string) (Size, error) {
 	return s, nil
 }
 
-// parseStem reads the part up to the first underscore: E4-2ads.
+// parseStem parses the part up to the first underscore: E4-2ads.
 func (s *Size) parseStem(stem string) error {
 	letters, rest := cut(stem, isUpper)
 	if letters == "" {
@@ -117,8 +115,8 @@ func (s *Size) parseStem(stem string) error {
 	return nil
 }
 
-// parsePart reads one part set off by underscores. Version and Promo close a
-// name, so whatever follows them is an error.
+// parsePart parses one part between underscores. Version and Promo are last in a name, so a part
+// after them is an error.
 func (s *Size) parsePart(part string) error {
 	version, isVersion := versionOf(part)
 	switch {
@@ -144,7 +142,7 @@ func (s *Size) parsePart(part string) error {
 	return nil
 }
 
-// finish fills what depends on the whole name.
+// finish sets the fields that depend on the whole name.
 func (s *Size) finish() {
 	s.Series = s.Family + s.Subfamily + s.Features
 	if s.Version == "" {
@@ -154,7 +152,7 @@ func (s *Size) finish() {
 	s.Series += "_v" + s.Version
 }
 
-// versionOf reads v5, V5 and v10. Old price lists capitalise the letter.
+// versionOf parses v5, V5 and v10. Old price lists capitalise the letter.
 func versionOf(part string) (string, bool) {
 	if len(part) < 2 || (part[0] != 'v' && part[0] != 'V') || len(part) > 3 {
 		return "", false
@@ -177,8 +175,8 @@ func isAccelerator(part string) bool {
 	return letters != "" && digits != "" && rest == ""
 }
 
-// cutNumber takes a decimal number off the front of s. Five digits and more are
-// refused: no machine has so many vCPUs, and labels would carry the nonsense on.
+// cutNumber takes a decimal number off the front of s. Five digits and more are an error: no VM
+// has so many vCPUs, and the number would become a label value.
 func cutNumber(s string) (int, string, error) {
 	digits, rest := cut(s, isDigit)
 	if digits == "" {
@@ -191,7 +189,7 @@ func cutNumber(s string) (int, string, error) {
 	return n, rest, err
 }
 
-// cut splits s after its longest prefix of bytes that are all in.
+// cut splits s after its longest prefix of bytes for which in returns true.
 func cut(s string, in func(byte) bool) (prefix, rest string) {
 	i := 0
 	for i < len(s) && in(s[i]) {

@@ -18,8 +18,8 @@ import (
 // caller then gets the cached value, or an error.
 type Table[V any] struct {
 	Name string // of the facts, for errors; the key follows
-	// MaybeEmpty reports whether a value may be empty by mistake. Such a value is read again after a
-	// minute, and ignored if there was another before; nil means never.
+	// MaybeEmpty reports whether a value may be empty by mistake. Such a value is read again
+	// after a minute, and ignored if there was another before; nil means never.
 	MaybeEmpty func(V) bool
 	TTL        time.Duration
 	Env

@@ -21,8 +21,8 @@ func OfSubnet(s network.SubnetID) string {
 	return offering.AddressQuota + s.Key()
 }
 
-// subnetAddresses tracks the free addresses of a subnet: the last reading, and what was reserved or
-// freed since.
+// subnetAddresses tracks the free addresses of a subnet: the last reading, and what was reserved
+// or freed since.
 type subnetAddresses struct {
 	subnet network.SubnetID
 	source *cached.Source[Usages] // the quota of this subnet only
