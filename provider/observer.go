@@ -17,7 +17,7 @@ type CapacityObserver interface {
 	ObserveCapacity(context.Context, ObservedCapacity) error
 }
 
-// ObservedCapacity is what a node reports about its instance.
+// ObservedCapacity is the capacity of an instance as its node reports it.
 type ObservedCapacity struct {
 	Type string
 	// Memory is the total for the kubelet and pods together, in bytes.

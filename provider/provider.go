@@ -32,13 +32,13 @@ type Provider interface {
 	// claim UID never launches twice, also across restarts. When every offering was refused the
 	// error is a *CapacityError and no instance is left.
 	Launch(ctx context.Context, claim Claim) (Instance, error)
-	// Get finds one instance; ErrNotFound when it is gone.
+	// Get finds one instance; ErrNotFound when it does not exist.
 	Get(ctx context.Context, providerID string) (Instance, error)
 	// List returns every instance this installation owns, including failed and incomplete ones.
 	// An error means that the list is not complete and must not be acted on.
 	List(ctx context.Context) ([]Instance, error)
 	// Terminate deletes the instance with everything that belongs to it, one step per call: nil
-	// means accepted or in progress, ErrNotFound that it is gone.
+	// means accepted or in progress, ErrNotFound that the instance does not exist any more.
 	Terminate(ctx context.Context, providerID string) error
 	// TerminateUnclaimed deletes any instance that exists for a claim whose provider ID was never
 	// recorded; ErrNotFound when there is none.
@@ -46,10 +46,10 @@ type Provider interface {
 }
 
 // OrphanCollector is a Provider whose instances have resources of their own (interfaces, disks)
-// that may be left behind when an instance goes.
+// that may be left behind when an instance is deleted.
 type OrphanCollector interface {
 	// CollectOrphans deletes resources that belong to no instance, unless claimed reports that
-	// the claim they were created for exists: its instance may be on its way. claimed gets an
+	// the claim they were created for exists: its instance may be in creation. claimed gets an
 	// empty uid for a resource that has no claim UID recorded; the name alone decides then. It
 	// returns the resources that it deleted.
 	CollectOrphans(ctx context.Context, claimed func(name, uid string) bool) ([]string, error)
@@ -88,7 +88,7 @@ type Snapshot struct {
 	// Unread are the instance types that the cloud lists and that could not be read, sorted. They
 	// are not among Types, but still exist. An empty name stands for any type.
 	Unread []string
-	// Problem says what could not be refreshed since, in words; empty when everything is fresh.
+	// Problem describes which data could not be refreshed since; empty when all is fresh.
 	Problem string
 }
 
@@ -112,7 +112,7 @@ type Claim struct {
 	// Requests is recorded with the instance and decides nothing here.
 	Requests quantity.Amounts
 	// LaunchState holds what Instance.LaunchState asked to keep, among other annotations of the
-	// claim under karve.dev/. Anyone who may write claims may have written it, and it may be
+	// claim under karve.dev/. Any client that may write claims may have changed it, and it may be
 	// missing: losing it costs time and nothing else.
 	LaunchState map[string]string
 	// Urgent asks for this instance before others: its pods are losing their node.
@@ -150,15 +150,15 @@ type Instance struct {
 	CapacityType string
 	Price        offering.Price
 	ImageID      string
-	// Labels are those that the instance's type and offering give the node. The maps must not be
-	// changed.
+	// Labels are the node labels that follow from the instance's type and offering. The maps must
+	// not be changed.
 	Labels map[string]string
 	// Annotations record on the claim how its instance was created, for Drifter to compare with
 	// how it would be created today.
 	Annotations map[string]string
-	// LaunchState is what the next Launch of the claim must get, in whatever process: annotations
-	// under karve.dev/, 8 KiB at most together. It is stored before Launch is called again; an
-	// empty value removes a key. Once the claim is launched its keys are removed.
+	// LaunchState holds annotations under karve.dev/, 8 KiB at most together, that the next
+	// Launch of the claim must get, in any process. They are stored before Launch is called
+	// again; an empty value removes a key. Once the claim is launched its keys are removed.
 	LaunchState           map[string]string
 	Capacity, Allocatable quantity.Amounts
 	Created               time.Time
@@ -172,11 +172,11 @@ type Instance struct {
 type Attempt struct {
 	Offering offering.Ref
 	Code     string // the cloud's error code
-	Reason   string // karve's word: Quota, OutOfStock, Restricted, Throttled, Network, Other
+	Reason   string // Quota, OutOfStock, Restricted, Throttled, Network, Other
 	Detail   string
 }
 
-// CapacityError reports that none of a claim's offerings can be bought for now.
+// CapacityError reports that none of a claim's offerings can be launched for now.
 type CapacityError struct {
 	Claim    string
 	Attempts []Attempt
@@ -197,9 +197,9 @@ func (e *CapacityError) Error() string {
 	return b.String()
 }
 
-// LaunchError is a launch that failed for now. Reason is a word that users may have alerts on:
-// the one that Karpenter's provider for the same cloud writes into the condition Launched of a
-// NodeClaim.
+// LaunchError is a launch that failed for now. Reason is the one that Karpenter's provider for
+// the same cloud writes into the condition Launched of a NodeClaim, because users may have alerts
+// on it.
 type LaunchError struct {
 	Reason string
 	Err    error

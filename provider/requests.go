@@ -10,11 +10,11 @@ type RequestStats interface {
 	Requests() Requests
 }
 
-// Requests is how the cloud's rate limits are used.
+// Requests is the use of the cloud's rate limits.
 type Requests struct {
 	// Counts are the requests by kind, in a stable order.
 	Counts []RequestCount
-	// Waits are the requests that waited for their turn, by class.
+	// Waits are the requests that waited for a free rate limit, by class.
 	Waits []RequestWait
 	// Left is how many requests of a class may be sent right now.
 	Left map[string]float64

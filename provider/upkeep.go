@@ -15,8 +15,8 @@ type UnreadableLister interface {
 	Unreadable() []Unreadable
 }
 
-// Unreadable is a malformed entry of a list. Other entries count all the same. The object that it
-// describes is neither treated as gone nor deleted.
+// Unreadable is a malformed entry of a list. The other entries count all the same. The object
+// that the entry describes counts as existing, and is not deleted.
 type Unreadable struct {
 	Kind string // what was listed, such as "virtual machines"
 	Name string // empty when it cannot be read either
@@ -25,29 +25,30 @@ type Unreadable struct {
 	Why   string
 }
 
-// Drifter is a Provider that can tell whether an instance is still what would be launched for its
-// node class today.
+// Drifter is a Provider that can determine whether an instance still equals the one that it would
+// launch for the node class today.
 type Drifter interface {
-	// Drift says in what the instance differs; the zero Drift when in nothing. It answers from
+	// Drift returns how the instance differs; the zero Drift when it does not. It answers from
 	// memory, since it is called for every instance every few minutes: it never calls the cloud
 	// for each. An error means that the difference could not be determined, and nothing follows
 	// from it.
 	Drift(ctx context.Context, m LaunchedNode) (Drift, error)
 }
 
-// DriftNotifier is a Drifter that reports for which instances the answer of Drift may have
+// DriftNotifier is a Drifter that reports the instances for which the result of Drift may have
 // changed.
 type DriftNotifier interface {
-	// DriftChanged returns the NodeClaims for which Drift may answer differently since the last
-	// call of DriftChanged. It makes no call to the cloud, and must have one caller only.
+	// DriftChanged returns the NodeClaims for which the result of Drift may have changed since
+	// the last call of DriftChanged. It makes no call to the cloud, and must have one caller
+	// only.
 	DriftChanged() []string
 }
 
 // Drift is one difference.
 type Drift struct {
-	// Reason is one word, spelled as Karpenter's provider for the same cloud spells it.
+	// Reason is one word, in the spelling of Karpenter's provider for the same cloud.
 	Reason string
-	// Detail is for people.
+	// Detail describes the difference for users.
 	Detail string
 }
 
@@ -59,7 +60,7 @@ type LaunchedNode struct {
 	ImageID           string // Instance.ImageID when it was launched
 	// Annotations are the claim's, including those of Instance.Annotations.
 	Annotations map[string]string
-	// KubeletVersion and NodeLabels are what the node reports.
+	// KubeletVersion and NodeLabels are the node's own.
 	KubeletVersion string
 	NodeLabels     map[string]string
 }
@@ -73,9 +74,10 @@ type Updater interface {
 	Update(ctx context.Context, m LaunchedNode) (Update, error)
 }
 
-// Update is the state of an update. The zero Update has nothing to do.
+// Update is the result of one step of an update. The zero Update means that nothing was left to
+// do.
 type Update struct {
-	// Changed says what this call changed, in words; empty when nothing.
+	// Changed describes what this call changed; empty when nothing.
 	Changed string
 	// RetryAfter is when to call again, because more must be changed or checked; zero when
 	// nothing remains.

@@ -103,7 +103,7 @@ func TestAKSIsToldAll(t *testing.T) {
 	}
 }
 
-// AKS is told whether nodes run the DNS cache, whatever the class prefers.
+// Each request to AKS says whether nodes run the DNS cache, whatever the class prefers.
 //
 // Rule BOOTSTRAP-8.
 func TestAKSIsToldOfTheDNSCache(t *testing.T) {

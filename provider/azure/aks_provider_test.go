@@ -21,8 +21,8 @@ func (r *region) aks(size int) *region {
 	return r
 }
 
-// What holds for virtual machines that Compute creates holds for machines that AKS creates, one
-// or many per request.
+// Machines that AKS creates, one or many per request, pass the tests of virtual machines that
+// Compute creates.
 //
 // Rule AKS-1.
 func TestAKSMachineLaws(t *testing.T) {

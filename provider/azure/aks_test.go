@@ -115,7 +115,7 @@ func TestPartOfABatchIsRefused(t *testing.T) {
 	})
 }
 
-// A machine that AKS refuses to delete does not keep the others of its batch.
+// When AKS refuses to delete a machine, the others of its batch are deleted all the same.
 //
 // Rule AKS-2.
 func TestOneOfABatchCannotBeEnded(t *testing.T) {
@@ -287,7 +287,7 @@ func (r *region) mustEnd(t *testing.T, p *azure.Provider, id string) {
 	}
 }
 
-// An AKS machine without a size hides no other, and is reported.
+// An AKS machine without a size is reported, and the rest of the list counts.
 //
 // Rule COLLECT-1.
 func TestBadRowsOfAKSArePassedOver(t *testing.T) {

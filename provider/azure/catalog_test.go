@@ -202,7 +202,7 @@ func TestClassNarrowsTypes(t *testing.T) {
 		}, "Standard_NV36ads_A10_v5", "Standard_NC24ads_A100_v4"},
 		{"drivers are the user's own", func(c *v1beta1.AKSNodeClass) {
 			c.Spec.ImageFamily, c.Spec.GPU = to.Ptr(v1beta1.ImageFamilyAzureLinux), &v1beta1.GPU{Mode: to.Ptr(v1beta1.GPUModeNone)}
-			c.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)} // so that something goes
+			c.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)} // so that some type is excluded
 		}, "Standard_D4ps_v5", "Standard_NV36ads_A10_v5"},
 		{"the DNS cache", func(c *v1beta1.AKSNodeClass) {
 			c.Status.LocalDNSState = to.Ptr(v1beta1.LocalDNSStateEnabled)

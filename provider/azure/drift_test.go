@@ -33,8 +33,8 @@ func image(definition, version string) string {
 	return fmt.Sprintf("/CommunityGalleries/AKSUbuntu-1/images/%s/versions/%s", definition, version)
 }
 
-// A node has drifted when a new one would certainly differ; a newer one is no drift, and neither
-// is anything unknown.
+// A node has drifted when a new one would certainly differ. A newer node has not drifted, and
+// neither has one about which something is unknown.
 //
 // Rule DRIFT-5, Rule IMAGE-3.
 func TestDriftOfMachines(t *testing.T) {
@@ -134,8 +134,8 @@ func unsettle(c *v1beta1.AKSNodeClass) {
 	c.SetUnknown(v1beta1.ConditionTypeKubernetesVersionReady, "LookupFailed", "")
 }
 
-// A node that was just launched has not drifted; it drifts when a new image, a newer Kubernetes
-// version or a change of the class comes. The check sends no request.
+// A node that was just launched has not drifted; it drifts when there is a new image or a newer
+// Kubernetes version, or when the class changes. The check sends no request.
 //
 // Rule DRIFT-5, Rule DRIFT-8.
 func TestMachinesKnowHowTheyWereMade(t *testing.T) {

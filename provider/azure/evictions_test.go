@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// An evicted offering comes last for ten minutes, is used all the same if there is no other, and
-// keeps its place on demand and elsewhere.
+// An evicted offering is moved to the end for ten minutes, is used all the same if there is no
+// other, and keeps its place on demand and in other zones.
 //
 // Rule INTERRUPTION-9.
 func TestEvictedOffersComeLast(t *testing.T) {

@@ -67,7 +67,7 @@ func TestResizedMachineHasDrifted(t *testing.T) {
 				t.Fatal(err)
 			}
 			d, err := p.Drift(t.Context(), provider.LaunchedNode{Claim: "a", ProviderID: id, Class: "default", Type: size})
-			if notReady := new(provider.NotReadyError); err != nil && !errors.As(err, &notReady) { // the class is nobody's here
+			if notReady := new(provider.NotReadyError); err != nil && !errors.As(err, &notReady) { // no controller sets the class's status here
 				t.Fatal(err)
 			}
 			return d

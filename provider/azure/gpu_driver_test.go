@@ -42,8 +42,8 @@ func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
 }
 
 // If the users of the node class install the GPU driver, for example with NVIDIA's GPU Operator,
-// the image is not told of the GPU: its scripts would otherwise install AKS's driver on a GPU
-// node, or exit if they have none.
+// the image gets no GPU settings: its scripts would otherwise install AKS's driver on a GPU node,
+// or exit if they have none.
 //
 // Rule BOOTSTRAP-10.
 func TestUsersBringTheDriver(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 )
 
 // An image that Azure does not find any more, and does not list, is given up, even if its class
-// holds its images; one that is listed stays, whatever a single answer said.
+// holds its images; one that is listed is kept, whatever a single answer said.
 //
 // Rule IMAGE-7. Rule AKS-5.
 func TestImageThatIsGone(t *testing.T) {
@@ -59,7 +59,7 @@ func TestImageThatIsGone(t *testing.T) {
 					time.Sleep(3 * time.Minute)
 					refused(t, p, web)
 				}
-				time.Sleep(3 * time.Minute) // an offer that failed rests as long
+				time.Sleep(3 * time.Minute) // a failed offering is blocked for that long
 				images, err := imagesOf(t, p, c, true)
 				if err != nil || versionsOf(images[:1])[0] != test.stays { // the first is the one that was tried
 					t.Fatalf("images of the class: %v, %v; want %s", versionsOf(images), err, test.stays)
@@ -126,7 +126,7 @@ func TestImageThatSharedGalleriesTellNoMore(t *testing.T) {
 			if err := r.PublishImage("", version); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(2 * time.Hour) // a list is believed for one
+			time.Sleep(2 * time.Hour) // a list is cached for one
 		}
 		want("at first", false, used)
 		publish(next)

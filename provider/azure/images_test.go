@@ -51,8 +51,8 @@ func imagesOf(t *testing.T, p *azure.Provider, c *v1beta1.AKSNodeClass, hold boo
 	return p.Images(t.Context(), wish)
 }
 
-// A version that a class holds stays, comes back when it is requested by name, and changes when
-// nothing holds it; definitions that are new to the class get the newest all the same.
+// A version that a class holds is kept, is used again when it is requested by name, and changes
+// when nothing holds it; definitions that are new to the class get the newest all the same.
 //
 // Rule IMAGE-1, Rule IMAGE-2, Rule IMAGE-4, Rule IMAGE-5.
 func TestImagesOfAClass(t *testing.T) {
@@ -293,7 +293,7 @@ func TestSharedGalleries(t *testing.T) {
 			if err := r.PublishImage("", version); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(2 * time.Hour) // a list is believed for one
+			time.Sleep(2 * time.Hour) // a list is cached for one
 		}
 		publish("199912.26.0")
 		want("newest", "199912.26.0")

@@ -175,8 +175,8 @@ func TestAbandonedClaimOfKarpenter(t *testing.T) {
 	})
 }
 
-// A virtual machine that exists is not reported as gone, whoever owns it, and one of another
-// owner is not deleted.
+// A virtual machine that exists is not reported as deleted, whichever tool owns it, and one of
+// another owner is not deleted.
 //
 // Rule TAKEOVER-3.
 func TestForeignMachinesAreNeitherGoneNorEnded(t *testing.T) {
@@ -202,7 +202,7 @@ func TestForeignMachinesAreNeitherGoneNorEnded(t *testing.T) {
 	}
 }
 
-// Machines of AKS's own machine API are seen, and left to it.
+// Machines of AKS's own machine API are listed, and are neither changed nor deleted.
 //
 // Rule TAKEOVER-3.
 func TestMachinesOfTheMachineAPIAreSeenAndNotEnded(t *testing.T) {

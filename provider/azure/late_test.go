@@ -142,7 +142,7 @@ func TestReportedFailureIsNotBelievedOfARunningMachine(t *testing.T) {
 	})
 }
 
-// A list that is incomplete says of no virtual machine that it is gone.
+// No virtual machine counts as deleted because an incomplete list lacks it.
 //
 // Rule COLLECT-2.
 func TestShortListIsNoProofOfTheEnd(t *testing.T) {

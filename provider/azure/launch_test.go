@@ -90,9 +90,8 @@ func TestBootstrapContractFollowsTheImage(t *testing.T) {
 	}
 }
 
-// AKS reports a cluster's endpoint with port 443, which its images append to the name
-// themselves: nodes are given the host only, or they would connect to NAME:443:443 and never
-// join.
+// AKS reports a cluster's endpoint with port 443, which its images append to the name themselves:
+// nodes get the host name only, or they would connect to NAME:443:443 and never join.
 //
 // Rule BOOTSTRAP-4.
 func TestMachinesAreToldTheHostOfTheAPIServer(t *testing.T) {
@@ -490,8 +489,8 @@ func TestNotReady(t *testing.T) {
 	r.wantMachines(t, 0)
 }
 
-// A class that stops being ready, even if only because its spec was edited a moment ago,
-// launches nothing more; what was launched before comes up.
+// For a class that stops being ready, even if only because its spec was edited a moment ago, no
+// more nodes are launched; nodes that were launched before come up.
 func TestMachineOutlivesItsClassBeingReady(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)

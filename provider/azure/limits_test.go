@@ -17,7 +17,7 @@ import (
 // Rule REQUEST-1: a thousand virtual machines are requested as fast as Azure's limits allow, in
 // some 80 seconds, with one write each, and no request is refused.
 //
-// Rule VM-4: nor does what follows, until they are gone, cost more than a little.
+// Rule VM-4: what follows, until they are deleted, costs only a few more requests.
 func TestThousandMachinesAreNotThrottled(t *testing.T) {
 	const n = 1000
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func cost(t *testing.T, ledger azureemulator.Ledger, n int) {
 	}
 }
 
-// A replacement for an interrupted node is launched before nodes for growth.
+// A replacement for an interrupted node is launched before nodes for pending pods.
 //
 // Rule REQUEST-5.
 func TestUrgentClaimsBuyFirst(t *testing.T) {
@@ -108,7 +108,7 @@ func TestUrgentClaimsBuyFirst(t *testing.T) {
 		bought := make([]time.Time, n+1)
 		r.each(t, n+1, func(i int) error {
 			c := claim(fmt.Sprint("web-", i), onDemand("Standard_D2s_v5", "eastus-1"))
-			if i == n { // comes last, while the others wait
+			if i == n { // requested last, while the others wait
 				time.Sleep(5 * time.Second)
 				c.Urgent = true
 			}

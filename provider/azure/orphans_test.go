@@ -59,7 +59,7 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 }
 
 // Interfaces and disks that Karpenter's provider left behind are deleted too, by the name of
-// their claim, for they carry no UID.
+// their claim, because they carry no UID.
 //
 // Rule COLLECT-8.
 func TestOrphansOfKarpenter(t *testing.T) {

@@ -24,8 +24,8 @@ func running(t *testing.T, p *azure.Provider) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// Missing data that launches can do without delays none of them: prices, quota and addresses.
-// The catalog reports what is missing, and has it once it comes.
+// Missing data that launches can do without delays none of them: prices, quota and addresses. The
+// catalog reports what is missing, and contains it once it was read.
 //
 // Rule REQUEST-11.
 func TestWhatHangsHoldsNothingUp(t *testing.T) {
@@ -58,7 +58,7 @@ func TestWhatHangsHoldsNothingUp(t *testing.T) {
 					if !strings.Contains(s.Problem, test.says) {
 						t.Fatalf("the problem does not say %q: %q", test.says, s.Problem)
 					}
-					if i%20 == 0 && name != "addresses" { // a node has to be told of its subnet
+					if i%20 == 0 && name != "addresses" { // a node needs data about its subnet
 						if _, err := r.up(t, p, claim(fmt.Sprint("a", i), onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
 							t.Fatal(err)
 						}
@@ -67,7 +67,7 @@ func TestWhatHangsHoldsNothingUp(t *testing.T) {
 				}
 				r.ClearFaults()
 				time.Sleep(6 * time.Minute)                                                                                                // the last that hangs, and a minute
-				if s := snapshot(t, p); strings.Contains(s.Problem, "reading "+name) && !strings.Contains(s.Problem, "holds no VM size") { // in the year 2000 nothing is sold yet
+				if s := snapshot(t, p); strings.Contains(s.Problem, "reading "+name) && !strings.Contains(s.Problem, "holds no VM size") { // in the year 2000 the region offers nothing yet
 					t.Errorf("it answers again: %s", s.Problem)
 				}
 			})

@@ -71,7 +71,7 @@ func regionOf(t *testing.T, server *azureemulator.Server) *region {
 		VNetSubnetID:      server.SubnetID(),
 		SSHPublicKey:      "ssh-ed25519 AAAA test",
 		PricesURL:         server.URL() + "/api/retail/prices",
-		Patience:          time.Hour,       // for as long as a busy machine takes
+		Patience:          time.Hour,       // longer than a busy computer takes
 		PollEvery:         time.Nanosecond, // nothing here is worth waiting for
 		ARMPace:           math.Inf(1),     // nor limited
 		BootstrapToken:    func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
@@ -92,7 +92,7 @@ func class(version string) *v1beta1.AKSNodeClass {
 	return c
 }
 
-// small makes the region sell a few series only: reading all of it takes a second each time, and
+// small makes the region offer a few series only: reading all of it takes a second each time, and
 // most tests do not need it.
 func (r *region) small() *region {
 	options := *r.options.ClientOptions

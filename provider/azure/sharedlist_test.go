@@ -60,8 +60,8 @@ func (r *region) edited(edit func(url, list string) string) *editor {
 	return e
 }
 
-// A row that cannot be decoded hides no other, and is reported. Its virtual machine does not
-// count as gone, and is not created again.
+// A row that cannot be decoded is reported, and the rest of the list counts. Its virtual machine
+// counts as existing, and is not created again.
 //
 // Rule COLLECT-1.
 func TestBadRowsArePassedOver(t *testing.T) {

@@ -68,7 +68,7 @@ func TestMissingDevicePluginHasGPUsRest(t *testing.T) {
 			return gpus, plain, why
 		}
 		const lacks = `Resource "nvidia.com/gpu" was requested but not registered`
-		resting("default") // reads what is sold
+		resting("default") // reads the sizes of the region
 		counts := []int{}
 		for _, size := range []string{"Standard_NC4as_T4_v3", "Standard_NC8as_T4_v3", "Standard_NC16as_T4_v3", "Standard_NC24ads_A100_v4"} {
 			p.NodeUnusable("default", onDemand(size, "eastus-1"), lacks)

@@ -129,7 +129,7 @@ func (f *fleet) want(tags map[string]string) {
 }
 
 // Tags follow the class, on the virtual machine and its interface, by one write each; tags of
-// other users stay, and an update without changes costs nothing.
+// other users are kept, and an update without changes costs nothing.
 //
 // Rule SETTING-1.
 func TestTagsFollowInPlace(t *testing.T) {

@@ -15,25 +15,25 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Options describe a cloud. The zero value has a few instance types, no latency and no limits.
+// Options configure a Cloud. The zero value has a few instance types, no latency and no limits.
 type Options struct {
 	// Types are the instance types of every class; nil means Types().
 	Types []offering.InstanceType
 	// Quota is the size of each quota. A quota that is not listed is not limited.
 	Quota map[string]int64
 	// Create is the time from an accepted launch until the instance runs or, out of stock, fails.
-	// Delete is the time from a termination until the instance is gone.
+	// Delete is the time from a termination until the instance does not exist any more.
 	Create, Delete time.Duration
 	// Call is how long every call to the cloud takes.
 	Call time.Duration
 	// RetryAfter is the value of Instance.RetryAfter. Zero means a second.
 	RetryAfter time.Duration
-	// Repair is the repair policies of its provider; nil means that a node must be ready again
+	// Repair is the result of Provider.RepairPolicies; nil means that a node must be ready again
 	// within ten minutes.
 	Repair []provider.RepairPolicy
 }
 
-// Cloud is where instances exist.
+// Cloud is a simulated cloud with its instances.
 type Cloud struct {
 	opts Options
 
@@ -41,13 +41,13 @@ type Cloud struct {
 	machines map[string]*machine // by name
 	outages  []Outage
 	fault    func(op string) error
-	types    []offering.InstanceType // as last shown, with Unavailable filled in
+	types    []offering.InstanceType // as show computed them, with Unavailable set
 	calls    map[string]int
 	bought   int
-	image    string // that instances start from now
+	image    string // that new instances start from
 }
 
-// machine is one instance. Its times determine its state.
+// A machine is one instance. Its times determine its state.
 type machine struct {
 	claim   provider.Claim
 	choice  offering.Ref
@@ -59,10 +59,10 @@ type machine struct {
 	stopped bool
 }
 
-// Outage is what the cloud cannot deliver. Empty fields match everything.
+// Outage selects the offerings that are out of stock. Empty fields match everything.
 type Outage struct {
 	Type, Zone, CapacityType string
-	// Late outages accept the launch and then fail it, and only providers that tried know of
+	// Late outages accept the launch and then fail it, so that only providers that tried know of
 	// them. Other outages refuse the launch at once.
 	Late bool
 }
@@ -83,7 +83,7 @@ func NewCloud(opts Options) *Cloud {
 	return &Cloud{opts: opts, machines: map[string]*machine{}, calls: map[string]int{}, types: opts.Types, image: "memory-image"}
 }
 
-// Types are a few plausible instance types in two zones, each on demand and as spot.
+// Types returns a few plausible instance types in two zones, each on demand and as spot.
 func Types() []offering.InstanceType {
 	var types []offering.InstanceType
 	for _, size := range []struct {
@@ -183,7 +183,7 @@ func (c *Cloud) SetFault(f func(op string) error) {
 	c.fault = f
 }
 
-// Reclaim takes an instance away, as clouds do with spot instances. It reports whether there was
+// Reclaim deletes an instance, as clouds do with spot instances. It reports whether there was
 // one.
 func (c *Cloud) Reclaim(providerID string) bool {
 	c.mu.Lock()
@@ -208,7 +208,7 @@ func (c *Cloud) Stop(providerID string) bool {
 	return true
 }
 
-// Fail makes an instance fail that was created long ago: it still exists, and does not recover by
+// Fail makes an instance fail whose creation has ended: it still exists, and does not recover by
 // itself.
 func (c *Cloud) Fail(providerID string) bool {
 	c.mu.Lock()
@@ -221,7 +221,7 @@ func (c *Cloud) Fail(providerID string) bool {
 	return true
 }
 
-// Machines are the provider IDs of all instances that exist, sorted.
+// Machines returns the provider IDs of all instances that exist, sorted.
 func (c *Cloud) Machines() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,15 +233,15 @@ func (c *Cloud) Machines() []string {
 	return ids
 }
 
-// Bought is how many instances were ever created. More than there are claims means that one claim
-// was launched twice.
+// Bought returns how many instances were ever created. More than there are claims means that one
+// claim was launched twice.
 func (c *Cloud) Bought() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bought
 }
 
-// Calls is how often each call was made, by the names that SetFault uses.
+// Calls returns how often each call was made, by the names that SetFault uses.
 func (c *Cloud) Calls() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,7 +250,7 @@ func (c *Cloud) Calls() map[string]int {
 
 const idPrefix = "memory:///machines/"
 
-// nameOf is the instance's name in a provider ID, "" when the ID is of another cloud.
+// nameOf returns the instance's name in a provider ID; empty when the ID is of another cloud.
 func nameOf(providerID string) string {
 	name, ok := strings.CutPrefix(providerID, idPrefix)
 	if !ok {
@@ -274,7 +274,7 @@ func (c *Cloud) sweep() {
 	}
 }
 
-// left is what remains of the quota.
+// left returns what remains of each quota.
 func (c *Cloud) left() map[string]int64 {
 	left := maps.Clone(c.opts.Quota)
 	for _, m := range c.machines {

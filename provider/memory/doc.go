@@ -5,8 +5,8 @@
 //
 // A Cloud outlives its Providers, as a real one does: a second Provider over the same Cloud sees
 // what a restarted controller sees. Nothing runs in the background; the state of an instance is
-// computed from the clock when it is asked for. So the package works in a testing/synctest
-// bubble, where latencies pass in virtual time.
+// computed from the clock at each call. So the package works in a testing/synctest bubble, where
+// latencies pass in virtual time.
 //
 // It allows everything that a real provider allows, and passes providertest. The zero Cloud is
 // not usable; see NewCloud.

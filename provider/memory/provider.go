@@ -14,7 +14,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Provider launches instances in a Cloud. It remembers late outages until it is replaced, as a
+// Provider launches instances in a Cloud. It remembers late outages as long as it exists, as a
 // real provider would for a while.
 type Provider struct {
 	cloud *Cloud
@@ -22,7 +22,7 @@ type Provider struct {
 	mu       sync.Mutex
 	failed   map[offering.Ref]bool // by type, zone and capacity type
 	snapshot *provider.Snapshot
-	shown    []offering.InstanceType // the cloud's types that snapshot was made of
+	shown    []offering.InstanceType // the cloud's types that snapshot was made from
 	learnt   int                     // len(failed) at that time
 }
 
@@ -39,7 +39,7 @@ func New(c *Cloud) *Provider {
 	return &Provider{cloud: c, failed: map[offering.Ref]bool{}}
 }
 
-// Name is the provider's name in metrics and logs.
+// Name returns the provider's name in metrics and logs.
 func (p *Provider) Name() string { return "memory" }
 
 // call applies the cloud's latency and faults.
@@ -69,7 +69,7 @@ func (p *Provider) call(ctx context.Context, op string) error {
 // rereads is the age from which a snapshot is renewed even if nothing has changed.
 const rereads = 10 * time.Minute
 
-// Catalog is the same for every class.
+// Catalog returns the same snapshot for every class.
 func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Snapshot, error) {
 	if err := p.call(ctx, "catalog"); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func key(c offering.Ref) offering.Ref {
 	return c
 }
 
-// Launch buys the first offering that the cloud accepts, or reports the state of the instance
+// Launch launches the first offering that the cloud accepts, or reports the state of the instance
 // that exists already.
 func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
 	if claim.UID == "" || len(claim.Offerings) == 0 {
@@ -144,7 +144,8 @@ func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.I
 	return p.follow(name, m), nil
 }
 
-// machineName depends on the claim alone, so that every provider finds the instance.
+// machineName returns a name that depends on the claim alone, so that every provider finds the
+// instance.
 func machineName(claim provider.Claim) string { return claim.Name + "-" + claim.UID }
 
 func (p *Provider) buy(name string, claim provider.Claim) (provider.Instance, error) {
@@ -306,7 +307,7 @@ func (c *Cloud) end(providerID string) error {
 	return nil
 }
 
-// missing is the error for a provider ID that no instance has.
+// missing returns the error for a provider ID that no instance has.
 func missing(providerID string) error {
 	if nameOf(providerID) == "" {
 		return provider.ErrForeign

@@ -92,7 +92,7 @@ func (r *run) catalogIsStable() {
 	}
 }
 
-// offered is the offering that c refers to; the zero Offering when there is none.
+// offered returns the offering that c refers to; the zero Offering when there is none.
 func offered(s *provider.Snapshot, c offering.Ref) offering.Offering {
 	for _, t := range s.Types {
 		for _, o := range t.Offerings {

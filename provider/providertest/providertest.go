@@ -99,7 +99,7 @@ func (r *run) catalog() *provider.Snapshot {
 	return s
 }
 
-// choices are all offerings that can be bought now, cheapest first.
+// choices returns all offerings that can be launched now, cheapest first.
 func (r *run) choices() []offering.Ref {
 	r.Helper()
 	var all []offering.Ref
@@ -165,7 +165,7 @@ func (r *run) launch(c provider.Claim) provider.Instance {
 	return in
 }
 
-// machines are the instances that exist, in any state.
+// machines returns the instances that exist, in any state.
 func (r *run) machines() []provider.Instance {
 	r.Helper()
 	list, err := r.p.List(r.Context())
@@ -181,7 +181,7 @@ func (r *run) wantOne(c provider.Claim) {
 	}
 }
 
-// terminate repeats the call until the instance is gone.
+// terminate repeats the call until the instance does not exist any more.
 func (r *run) terminate(again func() error) {
 	r.Helper()
 	for range steps {
@@ -223,7 +223,7 @@ func (r *run) equal(what string, want, got any) {
 	}
 }
 
-// cancelled is a context that ended.
+// cancelled returns a context that has ended.
 func (r *run) cancelled() context.Context {
 	ctx, cancel := context.WithCancel(r.Context())
 	cancel()

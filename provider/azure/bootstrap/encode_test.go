@@ -50,7 +50,7 @@ func localDNS() *v1beta1.LocalDNS {
 	}
 }
 
-// linuxOS sets everything that a class can.
+// linuxOS returns a configuration with every setting of a class.
 func linuxOS() *v1beta1.LinuxOSConfiguration {
 	n := int32(100000)
 	next := func() *int32 { n++; return to(n) }
@@ -68,7 +68,7 @@ func linuxOS() *v1beta1.LinuxOSConfiguration {
 	}
 }
 
-// testNode has every field set.
+// testNode returns a node with every field set.
 func testNode() bootstrap.Node {
 	return bootstrap.Node{
 		Server: "karve.example", CA: []byte(azureemulator.IdleAuthority), Token: "abcdef.0123456789abcdef", Version: "1.36.3",
@@ -95,7 +95,7 @@ func testNode() bootstrap.Node {
 	}
 }
 
-// minors are of the Kubernetes versions at which flags come and go.
+// minors are the minor versions of Kubernetes at which kubelet flags are added or removed.
 var minors = []string{"1.28.5", "1.30.1", "1.33.0", "1.34.2", "1.35.1", "1.36.3"}
 
 var contracts = []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured}
@@ -127,7 +127,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// readable shows a payload with the document of the structured contract spread out.
+// readable returns a payload with the document of the structured contract decoded and indented.
 func readable(t *testing.T, payload []byte) []byte {
 	t.Helper()
 	before, rest, found := strings.Cut(string(payload), "<<'EOF'\n")
@@ -162,8 +162,8 @@ func compare(t *testing.T, golden string, got []byte) {
 	}
 }
 
-// The emulator's node reads payloads with a real shell, the node controller's types
-// and the kubelet's own flag table. What it understands must be what was meant.
+// The emulator's node reads payloads with a real shell, the node controller's types and the
+// kubelet's own flag table. The result must equal the settings of the Node.
 //
 // Rule BOOTSTRAP-3.
 func TestPayloadIsReadAsMeant(t *testing.T) {
@@ -188,7 +188,7 @@ func TestPayloadIsReadAsMeant(t *testing.T) {
 	}
 }
 
-// A cluster on long-term support has a version with a suffix, and so have its kubelets.
+// A cluster on long-term support has a version with a suffix, and its kubelets have the same one.
 //
 // Rule BOOTSTRAP-3.
 func TestLongTermSupport(t *testing.T) {
@@ -205,8 +205,8 @@ func TestLongTermSupport(t *testing.T) {
 	}
 }
 
-// A class that sets one threshold of image collection beyond the usual other one gets nodes
-// that start all the same: the emulator's kubelet refuses thresholds as the real one does.
+// When a class sets one threshold of image collection beyond the default of the other, its nodes
+// start all the same: the emulator's kubelet rejects thresholds as the real one does.
 //
 // Rule BOOTSTRAP-6.
 func TestOneImageThresholdAlone(t *testing.T) {
@@ -234,7 +234,7 @@ func TestOneImageThresholdAlone(t *testing.T) {
 	}
 }
 
-// Every setting of the operating system that a class can make reaches the machine.
+// Every setting of the operating system in a class reaches the VM.
 //
 // Rule BOOTSTRAP-5.
 func TestSystemSettings(t *testing.T) {
@@ -282,14 +282,14 @@ func TestCorefile(t *testing.T) {
 	compare(t, "testdata/corefile.txt", []byte(p.System.DNSCache))
 }
 
-// leftToTheImage are variables that the image decides by itself when it is given
-// the document, and those that only the script knows.
+// leftToTheImage are the variables that the image sets by itself when it gets the document, and
+// those that only the script sets.
 var leftToTheImage = []string{
 	"CONTAINERD_CONFIG_CONTENT", "CONTAINERD_CONFIG_NO_GPU_CONTENT", "GPU_DRIVER_TYPE", "GPU_DRIVER_VERSION", "GPU_IMAGE_SHA",
 	"LOCALDNS_COREFILE_BASE", "LOCALDNS_GENERATED_COREFILE", "BLOCK_OUTBOUND_NETWORK", "MCR_REPOSITORY_BASE",
 }
 
-// Both contracts say the same: what the image makes of the document is what the
+// Both contracts are equivalent: the image derives from the document the variables that the
 // script exports.
 //
 // Rule BOOTSTRAP-3.
@@ -340,7 +340,7 @@ func customCloud() bootstrap.Cloud {
 	}
 }
 
-// Every variable that an image's scripts read is exported, the empty ones too.
+// Every variable that an image's scripts read is exported, even an empty one.
 //
 // Rule BOOTSTRAP-3.
 func TestEveryVariableIsExported(t *testing.T) {
@@ -399,7 +399,7 @@ func TestContractFollowsTheImage(t *testing.T) {
 	}
 }
 
-// An image holds one driver per kind; the script must ask for that one.
+// An image has one driver per kind; the script must request that one.
 //
 // Rule BOOTSTRAP-9.
 func TestDriverIsTheImages(t *testing.T) {
@@ -436,7 +436,7 @@ func TestDriverIsTheImages(t *testing.T) {
 	}
 }
 
-// Images tell sovereign clouds by their location; custom ones are described.
+// Images determine sovereign clouds by their location; custom ones are described in the payload.
 //
 // Rule BOOTSTRAP-11.
 func TestClouds(t *testing.T) {
@@ -465,7 +465,8 @@ func TestClouds(t *testing.T) {
 	}
 }
 
-// What the image, its scripts or the kubelet would choke on buys no machine.
+// A value that the image, its scripts or the kubelet would fail on is an error before a VM is
+// launched.
 //
 // Rule BOOTSTRAP-6.
 func TestNonsenseIsRefused(t *testing.T) {
@@ -527,8 +528,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// Whatever stands in a value: either nobody buys a machine, or the machine reads
-// exactly that, and nothing else has changed.
+// For any value, either Encode returns an error, or the VM reads exactly that value and all other
+// settings are unchanged.
 //
 // Rule BOOTSTRAP-6.
 func FuzzValuesCannotBreakOut(f *testing.F) {

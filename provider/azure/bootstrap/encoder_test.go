@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
-// What an Encoder remembers is never told to another node, nor to the same one once it changed.
+// An Encoder never returns cached data for another node, nor for the same one after it changed.
 func TestEncoderWritesWhatEncodeWrites(t *testing.T) {
 	var e bootstrap.Encoder
 	n := testNode()
@@ -46,7 +46,7 @@ func TestEncoderWritesWhatEncodeWrites(t *testing.T) {
 	}
 }
 
-// Writing a node once more is hardly any work.
+// Encoding the same node again is cheap.
 func TestEncoderRemembers(t *testing.T) {
 	var e bootstrap.Encoder
 	once := testing.AllocsPerRun(10, func() { _, _ = bootstrap.Encode(testNode(), bootstrap.Environment) })

@@ -20,7 +20,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
-// agentBaker is where Azure/AgentBaker may lie, whose parser and scripts AKS images have.
+// agentBaker is the folder that may contain Azure/AgentBaker, whose parser and scripts are in AKS
+// images.
 const agentBaker = "../../../../shared/oracles/agentbaker"
 
 // images returns that folder, or skips the test.
@@ -36,8 +37,8 @@ func images(t *testing.T) string {
 	return dir
 }
 
-// parserMain prints the environment that the node controller of an image makes of the
-// document it reads.
+// parserMain prints the environment variables that the node controller of an image derives from
+// the document.
 const parserMain = `package main
 
 import (
@@ -89,7 +90,7 @@ var parser struct {
 	err   error
 }
 
-// realParser builds the image's own parser, once. The files of its tests stay behind.
+// realParser builds the image's own parser, once. TestMain deletes its files.
 func realParser(t *testing.T) string {
 	t.Helper()
 	source := filepath.Join(images(t), "aks-node-controller")
@@ -104,7 +105,7 @@ func realParser(t *testing.T) string {
 	return filepath.Join(parser.dir, "parse")
 }
 
-// buildParser leaves the program parse in dir.
+// buildParser builds the program parse in dir.
 func buildParser(source, dir string) error {
 	for _, part := range []string{"parser", "pkg", "helpers"} {
 		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(source, part))); err != nil {
@@ -128,17 +129,17 @@ func buildParser(source, dir string) error {
 	return nil
 }
 
-// TestMain takes the parser away again.
+// TestMain deletes the parser after the tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if parser.dir != "" {
-		_ = os.RemoveAll(parser.dir) // what stays is the system's to clean
+		_ = os.RemoveAll(parser.dir) // the system cleans up files that remain
 	}
 	os.Exit(code)
 }
 
-// realEnvironment is what an image starts its scripts with: what the script of the environment
-// contract exports, or what the real parser makes of the document.
+// realEnvironment returns the environment of an image's scripts: the variables that the script of
+// the environment contract exports, or those that the real parser derives from the document.
 func realEnvironment(t *testing.T, n bootstrap.Node, c bootstrap.Contract) map[string]string {
 	t.Helper()
 	data := encode(t, n, c)
@@ -164,7 +165,7 @@ func realEnvironment(t *testing.T, n bootstrap.Node, c bootstrap.Contract) map[s
 	return env
 }
 
-// documentIn is the node controller's document in the boot hook of customData.
+// documentIn returns the node controller's document in the boot hook of customData.
 func documentIn(t *testing.T, customData []byte) []byte {
 	t.Helper()
 	_, rest, _ := strings.Cut(string(customData), "<<'EOF'\n")
@@ -176,11 +177,11 @@ func documentIn(t *testing.T, customData []byte) []byte {
 	return document
 }
 
-// serverUse is where scripts make a URL of the API server's name.
+// serverUse matches the URLs that scripts build from the API server's name.
 var serverUse = regexp.MustCompile(`https://\$\{API_SERVER_NAME\}[^\s"']*`)
 
-// Every URL that the scripts of an image make of the name they are told, with the parser that
-// images have in between, is the endpoint that AKS gives for a cluster.
+// Every URL that the scripts of an image build from the API server's name, as the image's parser
+// passes it on, is the endpoint that AKS reports for a cluster.
 //
 // Rule BOOTSTRAP-4.
 func TestScriptsReachTheEndpoint(t *testing.T) {
@@ -214,13 +215,12 @@ func TestScriptsReachTheEndpoint(t *testing.T) {
 	}
 }
 
-// driverInstalled is the question that the main script of an image asks before it installs AKS's
-// GPU driver.
+// driverInstalled is the condition under which the main script of an image installs AKS's GPU
+// driver.
 var driverInstalled = regexp.MustCompile(`(?s)# Install and configure GPU drivers[^\n]*\n\s*if ([^\n]+); then\n`)
 
-// With the environment of a class whose users bring the driver, the image's own question whether
-// to install one has the answer no, and containers are started without NVIDIA's runtime, which
-// comes with the driver.
+// For a class whose users install the driver, the image's own condition for installing one is
+// false, and containers are started without NVIDIA's runtime, which is part of the driver.
 //
 // Rule BOOTSTRAP-10.
 func TestScriptsLeaveTheGPUToItsOwner(t *testing.T) {

@@ -28,8 +28,8 @@ const (
 `
 )
 
-// The table is what the catalogue says of every size that a node could be, to the percent
-// for spot.
+// The table has the catalogue's price of every size that a node could have, to the percent for
+// spot.
 func TestTableIsTheCatalogues(t *testing.T) {
 	want := render(t)
 	if *rewrite {
@@ -66,7 +66,7 @@ func render(t *testing.T) string {
 	return out.String()
 }
 
-// couldBeNode leaves out what is never bought, to keep the table small.
+// couldBeNode leaves out sizes that are never launched, to keep the table small.
 func couldBeNode(size catalog.Size) bool {
 	return size.VCPUs >= 2 && size.MemoryGiB >= 3.5 && size.Parent == "" && size.Confidential == ""
 }

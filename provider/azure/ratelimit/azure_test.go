@@ -27,7 +27,7 @@ type azureLimits struct {
 	mu       sync.Mutex
 	random   *rand.Rand
 	slowest  time.Duration // of the way there, and of the way back
-	silent   bool          // tells nothing of what is left
+	silent   bool          // reports nothing of what is left
 	buckets  map[string]*azureBucket
 	requests int
 	refused  []time.Time
@@ -170,7 +170,8 @@ func (c *client) send(t *testing.T, method, url string) int {
 	return resp.StatusCode
 }
 
-// launch creates a virtual machine as the provider does: with a ticket first, returning as told.
+// launch creates a virtual machine as the provider does: with a ticket first, and returning after
+// the wait of the ticket.
 func (c *client) launch(t *testing.T, name string, p ratelimit.Priority) int {
 	for {
 		wait := c.Ticket(name, p, ratelimit.ARMWrites, ratelimit.PutVM)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Rule REQUEST-4: a caller that is told to wait finds its tokens when it returns and not a
-// second before, however much was refused, and is told a minute at most.
+// Rule REQUEST-4: a caller that has to wait finds its tokens when it returns and not a second
+// before, however much was refused. The wait is a minute at most.
 func TestWaitIsTrue(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -51,8 +51,8 @@ func TestWaitIsTrue(t *testing.T) {
 	}
 }
 
-// Rule REQUEST-4: callers that queue while Azure refuses everything go once it accepts requests
-// again, and not at the time estimated before.
+// Rule REQUEST-4: the requests of callers that queue while Azure refuses everything are sent once
+// it accepts requests again, and not at the time estimated before.
 func TestQueueRecovers(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	b := New(Options{Share: 1, Now: func() time.Time { return now }})

@@ -196,7 +196,7 @@ func (w *work) count(within time.Duration) (n int) {
 	return n
 }
 
-// Rule REQUEST-5: deletions go before replacements, those before new nodes, and all before mere
+// Rule REQUEST-5: deletions come before replacements, those before new nodes, and all before
 // reads.
 func TestUrgentOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

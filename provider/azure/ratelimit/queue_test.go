@@ -23,7 +23,7 @@ func TestQueueCountsAsOneByOne(t *testing.T) {
 			q.enter(pl)
 			all = append(all, pl)
 			switch other := all[r.IntN(len(all))]; r.IntN(4) {
-			case 0: // goes, or comes back with another priority
+			case 0: // leaves, or enters again with another priority
 				q.leave(other)
 				if other.priority++; r.IntN(2) == 0 {
 					q.enter(other)

@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 )
 
-// A State that many callers wait for is done once, and completes when the first caller gives up.
+// A read that many callers wait for happens once, and completes when the first caller gives up.
 func TestWhoGivesUpTakesNobodysAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group Reads
@@ -104,7 +104,7 @@ func reported() (*panics.Reporter, *int) {
 	return &panics.Reporter{Log: func(*panics.Panic) { n++ }}, &n
 }
 
-// A State that makes karve panic is an error like others: the waiting callers get it, and the
+// A request that panics counts as one that fails: the waiting callers get an error, and the
 // request is repeated.
 //
 // Rule PANIC-1.

@@ -128,7 +128,7 @@ func judged(t *testing.T) *Judge {
 	return j
 }
 
-// Implausible lists are refused as a whole, and the earlier one stays.
+// Implausible lists are refused as a whole, and the earlier one is kept.
 //
 // Rule PRICE-2.
 func TestPoisonedLists(t *testing.T) {

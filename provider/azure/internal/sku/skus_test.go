@@ -47,7 +47,7 @@ func TestMalformedSizesAreSkippedAndNoted(t *testing.T) {
 	}
 }
 
-// A Size that does not report its number of data disks is not treated as having none.
+// A size that does not report its number of data disks is not treated as having none.
 func TestDataDisks(t *testing.T) {
 	for value, want := range map[string]int64{"": -1, "0": 0, "16": 16} {
 		c := map[string]string{"vCPUs": "4", "MemoryGB": "16", "HyperVGenerations": "V2"}
