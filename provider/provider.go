@@ -74,8 +74,8 @@ type Snapshot struct {
 	// Types is the very same slice from one snapshot to the next as long as the types are equal,
 	// so code that compiles them can detect a change by its first element.
 	Types []offering.InstanceType
-	// QuotaLeft is what is left of each quota that offerings use, by quota name. A quota that is
-	// not listed is not limited.
+	// QuotaLeft is the rest of each quota that offerings use, by quota name. A quota that is not
+	// listed is not limited.
 	QuotaLeft map[string]int64
 	// QuotaPressure is how fast quotas run out, by quota name. Quotas that do not shrink, or
 	// whose rate is not known, are not listed. No decision depends on it.
@@ -95,7 +95,7 @@ type Snapshot struct {
 // Exhaustion is a quota that shrinks.
 type Exhaustion struct {
 	Left int64
-	// In is how long what is left lasts at the present rate.
+	// In is how long the rest lasts at the present rate.
 	In time.Duration
 }
 

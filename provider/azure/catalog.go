@@ -150,8 +150,8 @@ func (c *catalogs) built(name string, sh shape, in inputs) *catalog {
 	return x
 }
 
-// refresh brings the snapshot up to date. Types stays the same slice as long as its content is
-// the same, so that a consumer can compare the slice instead of its content.
+// refresh brings the snapshot up to date. Types is the same slice as long as its content is the
+// same, so that a consumer can compare the slice instead of its content.
 func (c *catalogs) refresh(x *catalog, name string, in inputs) {
 	blocks, stockVersion := c.stockouts.Snapshot()
 	subnet := x.built.shape.subnet

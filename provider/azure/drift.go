@@ -64,8 +64,8 @@ func classDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.
 }
 
 // versionDrift finds nodes launched for an older Kubernetes version than the node class has now.
-// It compares the version requested at launch, since the image may bring another one; a
-// replacement would bring the same, and would drift again forever. Nodes without the annotation
+// It compares the version requested at launch, since the image may contain another one; a
+// replacement would have the same, and would drift again forever. Nodes without the annotation
 // are compared by their kubelet version. A newer version is no drift.
 func versionDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	if err := settled(class, v1beta1.ConditionTypeKubernetesVersionReady); err != nil {

@@ -170,7 +170,7 @@ func TestShortListIsNoProofOfTheEnd(t *testing.T) {
 	})
 }
 
-// A virtual machine that never comes up blocks its offering when its claim is given up.
+// When a virtual machine never comes up, its offering is blocked once its claim is given up.
 //
 // Rule VM-1.
 func TestStuckMachinesOfferRests(t *testing.T) {

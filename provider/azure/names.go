@@ -14,7 +14,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// maxMachineName stays below the 64 characters that Azure allows for a Linux computer name, and
+// maxMachineName is below the 64 characters that Azure allows for a Linux computer name, and
 // below the 63 of a DNS label.
 const maxMachineName = 60
 

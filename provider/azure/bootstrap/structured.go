@@ -214,7 +214,7 @@ const configFile = "/opt/azure/containers/aks-node-controller-config.json"
 
 // bootHook writes the document in base64, which contains nothing that a shell interprets, and
 // starts the node controller. Newer images start it through a launcher, and their unit is
-// disabled. The hook runs before either reads the document.
+// disabled. The hook runs early enough that neither misses the document.
 func bootHook(document []byte) string {
 	return `#cloud-boothook
 #!/bin/bash

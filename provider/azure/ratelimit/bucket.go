@@ -27,8 +27,8 @@ type bucket struct {
 }
 
 const (
-	// jitter is by how much the distance between requests may shrink in the network: the tokens
-	// gained in that time stay unused, or a burst could arrive too early.
+	// jitter is how much the time between requests may shrink in the network: the tokens gained
+	// in that time are not used, or a burst could arrive too early.
 	jitter = 200 * time.Millisecond
 	// regain is how long it takes to trust the table fully again after refusals.
 	regain = 10 * time.Minute

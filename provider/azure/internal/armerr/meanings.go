@@ -39,7 +39,7 @@ const (
 	Exists          Kind = "exists"          // a resource of that name exists
 	NotFound        Kind = "notFound"        // 404
 	InUse           Kind = "inUse"           // busy, such as a NIC reserved for another virtual machine
-	Throttled       Kind = "throttled"       // ask again after retryAfter
+	Throttled       Kind = "throttled"       // try again after Refusal.RetryAfter
 	Denied          Kind = "denied"          // credentials or permissions
 	Transient       Kind = "transient"       // the outcome is unknown
 )

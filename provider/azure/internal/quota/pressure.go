@@ -25,7 +25,7 @@ type pace struct {
 }
 
 const (
-	// paceMemory is the averaging time of a pace: bursts fade, trends stay.
+	// paceMemory is the averaging time of a pace: it hides bursts and shows trends.
 	paceMemory = 10 * time.Minute
 	// paceEvery is the interval of measurements.
 	paceEvery = 30 * time.Second

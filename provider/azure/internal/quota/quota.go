@@ -47,7 +47,7 @@ func AttemptReason(budget string) string {
 	return armerr.ReasonQuota
 }
 
-// Usage is one quota: its limit and what is in use.
+// Usage is one quota: its limit and its use.
 type Usage struct{ Limit, used int64 }
 
 // Usages is quota by the API's name in lower case: the API's case differs between sizes and
@@ -122,7 +122,7 @@ func (u Usages) Unlisted(quotas []string) []string {
 }
 
 // sameLimits compares the limits, which can make a size unavailable for good. The version of a
-// catalog depends on them, and not on what is in use.
+// catalog depends on them, and not on the use.
 func (u Usages) sameLimits(v Usages) bool {
 	return maps.EqualFunc(u, v, func(a, b Usage) bool { return a.Limit == b.Limit })
 }

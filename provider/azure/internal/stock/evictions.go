@@ -11,8 +11,8 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// evictedFor is how long an offering comes last after Azure evicted a spot instance of it: Azure
-// has little capacity of it.
+// evictedFor is how long an offering is placed last after Azure evicted a spot instance of it:
+// Azure has little capacity of it.
 const evictedFor = 10 * time.Minute
 
 // Evictions remembers the spot offerings that Azure evicted from. They are not blocked: when

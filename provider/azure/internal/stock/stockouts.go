@@ -36,9 +36,9 @@ type Stockouts struct {
 	preparationErrors map[string]preparationError
 }
 
-// A blockKey says what is blocked; an empty field means any. At most one of size and family is
-// set, and at most one of zone and scope. class is set when the node class may be the cause; the
-// other fields are then those of a size, or empty.
+// A blockKey identifies the blocked offerings; an empty field means any. At most one of size and
+// family is set, and at most one of zone and scope. class is set when the node class may be the
+// cause; the other fields are then those of a size, or empty.
 type blockKey struct {
 	class                      string
 	size, family, capacityType string
