@@ -81,7 +81,7 @@ func TestDualStack(t *testing.T) {
 	if got, want := fmt.Sprint(six), "[false [aksOutboundBackendPool-ipv6] false [aksOutboundBackendPool-ipv6]]"; got != want {
 		t.Errorf("of IPv6: %s, want %s", got, want)
 	}
-	s, err := r.provider(t).Catalog(t.Context(), "default") // from a provider that has launched nothing
+	s, err := r.provider(t).Catalog(t.Context(), "default") // by a provider without launches
 	if err != nil {
 		t.Fatal(err)
 	}

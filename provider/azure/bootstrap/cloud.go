@@ -56,7 +56,7 @@ func (c Cloud) manager() string {
 
 // cloudNames are the names and endpoints that scripts use for a cloud.
 type cloudNames struct {
-	prefixes            []string // of its locations; the public cloud has an empty one, which matches all others
+	prefixes            []string // of its locations; the public cloud has ""
 	target, environment string
 	manager             string // endpoint of the resource manager
 	registry            string // of Kubernetes' own images

@@ -151,7 +151,7 @@ func userFlags(flags map[string]string, k *v1beta1.KubeletConfiguration) {
 	set(flags, "cpu-cfs-quota", k.CPUCFSQuota)
 	if period := k.CPUCFSQuotaPeriod; period != nil && period.Duration != usualQuotaPeriod {
 		flags["cpu-cfs-quota-period"] = period.Duration.String()
-		flags["feature-gates"] = "CustomCPUCFSQuotaPeriod=true" // without the gate the kubelet does not start
+		flags["feature-gates"] = "CustomCPUCFSQuotaPeriod=true" // required by the flag
 	}
 	high, low := ImageGC(k)
 	set(flags, "image-gc-high-threshold", high)

@@ -33,7 +33,7 @@ const (
 	OtherRefusal         Kind = "otherRefusal" // a 4xx with an unknown code
 
 	// These are not about the offering: another one would get the same error.
-	StaleReference  Kind = "staleReference" // a referenced resource does not exist any more, mostly a load balancer pool
+	StaleReference  Kind = "staleReference" // a reference to a deleted resource, mostly a load balancer pool
 	ImageMissing    Kind = "imageMissing"
 	extensionFailed Kind = "extensionFailed" // the virtual machine may well run
 	Exists          Kind = "exists"          // a resource of that name exists

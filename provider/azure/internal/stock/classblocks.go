@@ -81,7 +81,9 @@ func (m *Stockouts) RefusedAlike(class, code string) (sizes int, rests bool) {
 	case sizes >= s.at:
 		s.at, s.step, rests = sizes+s.step, min(2*s.step, mostTried), true
 	case s.at > alikeSizes:
-		m.blockSizes(class, code) // it has paused before: refusals of other sizes are better evidence than of the same size in another zone
+		// It has paused before: refusals of other sizes are better evidence than of the same size in
+		// another zone.
+		m.blockSizes(class, code)
 	}
 	m.suspicions[class] = s
 	return sizes, rests
