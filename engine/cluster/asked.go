@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// LabelsUsed lists, by name, the labels by which pods tell nodes apart: the labels in their
+// LabelsUsed lists, by name, the labels by which pods distinguish nodes: the labels in their
 // node selectors and node affinity, and the topology keys of hard spread constraints and
 // required affinity terms. The hostname is left out.
 func (w *Snapshot) LabelsUsed() []*constraint.Key {

@@ -44,8 +44,8 @@ type Builder struct {
 	catalogs map[string]catalog      // by node class
 	markets  map[string]*PoolCatalog // by pool
 
-	worn    map[*constraint.Key]int       // labels, by how many nodes have them
-	queue   map[*PodClass]bool            // classes with pods that are bound to no node
+	worn    map[*constraint.Key]int       // how many nodes have each label
+	queue   map[*PodClass]bool            // classes with unbound pods
 	leaving map[*NodeInfo]bool            // nodes whose movable pods need replacements elsewhere
 	drawing map[*NodeInfo]bool            // nodes that the cloud does not count against quota yet
 	holding map[string]holding            // by pool
@@ -71,7 +71,7 @@ type pod struct {
 	daemon  string
 	movable bool
 	dying   bool
-	housed  bool // a WhatIf placed it on a node that stays
+	housed  bool // a WhatIf placed it on a node that is kept
 }
 
 // place is a node name with the pods bound to it, whether or not the node is known.
@@ -323,8 +323,8 @@ func (b *Builder) daemonsChanged() {
 	}
 }
 
-// SetCatalog sets the instance types of a node class and what is left of the quotas. The
-// types must not change afterwards; passing the same slice again is free.
+// SetCatalog sets the instance types of a node class and the remaining quotas. The types must
+// not change afterwards; passing the same slice again is free.
 func (b *Builder) SetCatalog(class string, types []offering.InstanceType, budgets map[string]int64) {
 	old := b.catalogs[class]
 	entry := catalog{compiled: old.compiled, budgets: budgets}
@@ -341,7 +341,7 @@ func (b *Builder) SetCatalog(class string, types []offering.InstanceType, budget
 	b.catalogs[class] = entry
 }
 
-// sell counts what the instance types of a catalog offer.
+// sell counts the resources that the instance types of a catalog offer, or subtracts them.
 func (b *Builder) sell(c *offering.Catalog, by int) {
 	if c == nil {
 		return
@@ -380,7 +380,7 @@ func (b *Builder) RemoveNamespace(name string) {
 // SetSettings sets the operator's settings.
 func (b *Builder) SetSettings(s Settings) { b.settings = s }
 
-// Snapshot returns the current snapshot. It stays valid until the next change.
+// Snapshot returns the current snapshot. It is valid until the next change.
 func (b *Builder) Snapshot() *Snapshot {
 	b.unmention()
 	b.forgetIndexes()
@@ -393,9 +393,9 @@ func (b *Builder) Snapshot() *Snapshot {
 	return w
 }
 
-// Interned is how many labels and values the Builder keeps an ID for, including those that
-// nothing has any more: IDs are not reused. When most of them are unused, a new Builder that
-// gets the same objects needs less memory, and its Snapshot is the same.
+// Interned is how many labels and values the Builder keeps an ID for, including unused ones:
+// IDs are not reused. When most of them are unused, a new Builder that gets the same objects
+// needs less memory, and its Snapshot is the same.
 func (b *Builder) Interned() int { return b.space.Len() + b.podLabels.Len() + len(b.crowdByID) }
 
 // Load is the number of pods, nodes, classes and selectors in the Snapshot.
@@ -485,7 +485,7 @@ func (m *PoolCatalog) leaveUncounted(resources *quantity.Space, name string, lef
 	m.Uncounted = append(m.Uncounted, Uncounted{Limit: name, Left: left, Rows: rows})
 }
 
-// hosts brings the nodes up to date and returns those that take pods, in order.
+// hosts updates the nodes and returns the nodes that take pods, in order.
 func (b *Builder) hosts() []*NodeInfo {
 	if len(b.stale) > 0 {
 		daemons := b.sortedDaemons()
@@ -574,7 +574,8 @@ func (h *NodeInfo) readLabels(space *constraint.Space) {
 	}
 }
 
-// wear adds the node's labels to worn, or subtracts them. The labels must have been read.
+// wear adds the node's labels to the counts in worn, or subtracts them. readLabels must have
+// been called.
 func (b *Builder) wear(h *NodeInfo, by int) {
 	for key := range h.labels {
 		if b.worn[key] += by; b.worn[key] == 0 {
@@ -601,7 +602,7 @@ func (b *Builder) sortedDaemons() []*daemon {
 	return slices.SortedFunc(maps.Values(b.daemons), func(x, y *daemon) int { return cmp.Compare(x.UID, y.UID) })
 }
 
-// pending lists the classes that have pods to be placed, and brings their Pods up to date.
+// pending lists the classes that have pods to be placed, and updates their Pods.
 func (b *Builder) pending() []*PodClass {
 	for _, c := range b.moved {
 		c.changed = true
@@ -658,7 +659,7 @@ func (c *PodClass) setPods(moving []*pod) {
 }
 
 // compareClasses puts high priority first, then large pods, because small pods fill gaps.
-// Spare capacity comes after all real pods.
+// Virtual pods come after all real pods.
 func compareClasses(x, y *PodClass) int {
 	if x.Virtual != y.Virtual {
 		if y.Virtual {
@@ -675,9 +676,9 @@ func compareClasses(x, y *PodClass) int {
 	return cmp.Compare(x.key, y.key)
 }
 
-// budgets subtracts what nodes use that the cloud does not count yet from what the cloud
-// says is left. Node classes share the subscription's quotas; where two disagree, the
-// smaller value counts.
+// budgets returns the remaining quotas: what the cloud reports, minus the use of nodes that the
+// cloud does not count yet. Node classes share the subscription's quotas; where two disagree,
+// the smaller value counts.
 func (b *Builder) budgets() map[string]int64 {
 	left := map[string]int64{}
 	for _, c := range b.catalogs {

@@ -19,7 +19,7 @@ import (
 type PodClass struct {
 	*PodShape
 	Priority int32
-	// Virtual pods stand for spare capacity; they come last.
+	// Virtual is set when the pods stand for spare capacity; they are placed last.
 	Virtual bool
 	// Preferred are the terms of node affinity that should hold, heaviest first.
 	Preferred []PreferredTerm
@@ -31,7 +31,8 @@ type PodClass struct {
 	Refused reason.Reason
 	Detail  string
 	Facts   reason.Facts // the parameters of Detail
-	// Pods are the pods to be placed, oldest first; pods of leaving nodes come last.
+	// Pods are the pods to be placed: first pending pods, then pods of leaving nodes, each
+	// oldest first.
 	Pods []PodRef
 
 	namespace string
@@ -117,16 +118,16 @@ func (b *Builder) shape(p *Pod, key string) *PodShape {
 	return s
 }
 
-// tells reports whether a label tells pods apart, because some selector asks for it. With
+// tells reports whether a label distinguishes pods, because some selector asks for it. With
 // exact, for pods that are to be placed, only labels count that a selector asks for now:
-// otherwise the plan would depend on what was in the cluster once. Pods that stay where they
-// are may also be told apart by labels that selectors asked for before.
+// otherwise the plan would depend on earlier states of the cluster. Classes of pods that are
+// not to be placed may also differ in labels that selectors asked for before.
 func (b *Builder) tells(label string, exact bool) bool {
 	asking, known := b.mentioned[label]
 	return known && (asking > 0 || !exact)
 }
 
-// kept returns the labels that tell pods apart.
+// kept returns the labels that distinguish pods (see tells).
 func (b *Builder) kept(labels map[string]string, exact bool) map[string]string {
 	out := map[string]string{}
 	for k, v := range labels {
@@ -287,9 +288,9 @@ func mentions(p *Pod) []string {
 	return out
 }
 
-// mentionAll notes the labels that the pod's selectors ask for. Existing classes do not tell
-// pods apart by labels that are new, so pods that carry such a label are assigned to classes
-// again. The returned function, if any, must be called once the pod's class is known.
+// mentionAll notes the labels that the pod's selectors ask for. Existing classes do not
+// distinguish pods by new labels, so pods that have such a label are assigned to classes again.
+// The returned function, if any, must be called once the pod's class is known.
 func (b *Builder) mentionAll(p *Pod) (done func()) {
 	var fresh, again map[string]bool
 	selectors(p, func(s *Selector) {
@@ -360,9 +361,10 @@ func (b *Builder) moves(p *pod) bool {
 	return p.place == nil || p.place.host != nil && b.leaving[p.place.host]
 }
 
-// unmention reassigns pods that are to be placed and are still told apart by labels that no
-// selector asks for any more. Pods that stay on their nodes keep their classes: otherwise
-// selectors that come and go would reassign all pods of a large cluster again and again.
+// unmention reassigns pods that are to be placed and whose classes still differ in labels that
+// no selector asks for any more. Bound pods that are not to be placed keep their classes:
+// otherwise every selector that is added and removed would reassign all pods of a large
+// cluster.
 func (b *Builder) unmention() {
 	if len(b.former) > 0 {
 		b.refoldMoving(func(p *pod) bool { return bearsAny(p.class.labels, b.former) })
@@ -394,7 +396,7 @@ func (b *Builder) refoldMoving(must func(*pod) bool) {
 	}
 }
 
-// stays reassigns the pods at a place whose node is gone, or is not leaving any more.
+// stays reassigns the pods at a place whose node was deleted, or is not leaving any more.
 func (b *Builder) stays(at *place) {
 	if len(b.former) == 0 {
 		return
@@ -407,8 +409,9 @@ func (b *Builder) stays(at *place) {
 // Mentioned lists the labels that selectors ask for or asked for before, in no order.
 func (b *Builder) Mentioned() []string { return slices.Collect(maps.Keys(b.mentioned)) }
 
-// Mention makes the labels count as asked for before: pods that stay on their nodes are told
-// apart by them. It is for a new Builder that replaces another one, before it gets any pods.
+// Mention makes the labels count as asked for before: the classes of pods that are not to be
+// placed may differ in them. It is for a new Builder that replaces another one, before it gets
+// any pods.
 func (b *Builder) Mention(labels ...string) {
 	for _, label := range labels {
 		b.mentioned[label], b.former[label] = 0, true

@@ -40,8 +40,8 @@ type NodeCounts struct {
 type DomainView struct {
 	key   *constraint.Key
 	looks func(*NodeInfo) bool
-	// alike groups nodes that cannot be told apart; nil when each node is asked about
-	// separately.
+	// alike groups nodes for which the answer is the same; nil when the answer may differ for
+	// every node.
 	alike *NodeIndex
 	// known is by the group in alike, or by position in Snapshot.Nodes: the value plus one; 0
 	// where the answer is not known yet; -1 for nodes that do not count.

@@ -80,8 +80,8 @@ func (e *explanation) ofPool(before bitset.Set) (string, map[string]any) {
 	return OwnRequirements, map[string]any{"by": "pool", "requirements": first(alone)}
 }
 
-// ofPod names the requirement of the pods that removes the most offerings by itself. Among
-// equals, one on an unknown label comes first.
+// ofPod names the requirement of the pods that removes the most offerings by itself. Ties go to
+// a requirement on an unknown label.
 func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
 	if q, bad := contradiction(e.shape.own); bad {
 		return "the pod's own requirements on " + q.Key.Name + " contradict each other", map[string]any{"by": "pod", "key": q.Key.Name}
@@ -118,8 +118,8 @@ func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
 	return worst.String() + ", a label that no offer, pool or node has; the nearest is " + nearest, facts
 }
 
-// contradiction returns the first requirement that nothing can meet, when every alternative
-// has one.
+// contradiction returns the first requirement that no label value can meet, when every
+// alternative has one.
 func contradiction(alternatives []constraint.Set) (first constraint.Requirement, all bool) {
 	for i := len(alternatives) - 1; i >= 0; i-- {
 		q, bad := alternatives[i].Impossible()
@@ -176,7 +176,7 @@ func (e *explanation) ofVolumes(before bitset.Set) (string, map[string]any) {
 	facts := map[string]any{"driver": worst.Driver, "wanted": wanted}
 	name := "a volume of the pod"
 	if worst.Shared {
-		// Only shared volumes are told apart by name.
+		// Only shared volumes have IDs that distinguish pod shapes.
 		facts["volume"], name = worst.ID, "volume "+worst.ID
 	}
 	return name + " can be mounted only where " + strings.Join(wanted, " or "), facts

@@ -37,7 +37,8 @@ type NodeIndex struct {
 	shifted int
 }
 
-// NodeGroup is nodes that are alike as far as a NodeIndex can tell.
+// NodeGroup is nodes that a NodeIndex treats alike: equal in its labels, in taints and in
+// whether they are initialized.
 type NodeGroup struct {
 	First    *NodeInfo // first of the nodes that take pods; nil when none does
 	From, To int       // their slots
@@ -100,11 +101,11 @@ func (x *NodeIndex) refresh(h *NodeInfo) {
 	}
 }
 
-// Find is FreeSpace.NextWithRoom for pods of the shape. rooms is the index's own FreeSpace
-// or what is left of it. Find remembers which slots have too little free capacity for the
-// shape: a search asks for the same shape again and again while most nodes are full. The
-// maxima over stretches help little then, because one node of a stretch lacks one resource
-// and another node another.
+// Find is FreeSpace.NextWithRoom for pods of the shape. rooms is the index's own FreeSpace, or
+// a copy from which planned pods were subtracted. Find remembers which slots have too little
+// free capacity for the shape: a search asks for the same shape again and again while most
+// nodes are full. The maxima over stretches help little then, because one node of a stretch
+// lacks one resource and another node another.
 func (x *NodeIndex) Find(s *PodShape, rooms *FreeSpace, from, to int) int {
 	in := x.spots[s]
 	if in == nil {
@@ -151,8 +152,8 @@ func (x *NodeIndex) catchUp(s *PodShape, in *spots) {
 	in.seen = len(x.grown)
 }
 
-// mostGrown is how often per node free capacity may grow before what is remembered of shapes
-// is dropped: most of these shapes are not asked for again.
+// mostGrown is how often per node free capacity may grow before the index drops what it
+// remembers about shapes: most of these shapes are not asked for again.
 const mostGrown = 4
 
 // grow notes that the node's slot is about to have more free capacity.
@@ -187,7 +188,7 @@ func (x *NodeIndex) open(from, to int) *NodeInfo {
 	return nil
 }
 
-// forget drops what is remembered about a shape.
+// forget drops the slots remembered for a shape.
 func (x *NodeIndex) forget(s *PodShape) {
 	delete(x.lets, s)
 	delete(x.spots, s)
@@ -222,8 +223,8 @@ func (w *Snapshot) NodeIndex(keys []*constraint.Key) *NodeIndex {
 	return x
 }
 
-// idleIndex is the number of Snapshots after which an unused index is dropped: pods may keep
-// asking for other labels while the nodes stay.
+// idleIndex is the number of Snapshots after which an unused index is dropped: new pods may
+// keep asking for other labels while the nodes do not change.
 const idleIndex = 64
 
 func (b *Builder) forgetIndexes() {

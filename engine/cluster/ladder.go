@@ -105,8 +105,8 @@ func (c *Cell) Set() constraint.Set {
 	return out
 }
 
-// mostCells is for how many lists of keys a pool catalog keeps its cells before it drops
-// them all: pods may keep naming other labels while the pool stays.
+// mostCells is for how many lists of keys a pool catalog keeps its cells before it drops them
+// all: new pods may keep naming other labels while the pool does not change.
 const mostCells = 1024
 
 // Cells lists the cells over keys in which the pool has offerings, with these offerings. It

@@ -9,9 +9,9 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// measure brings all vectors up to date with the positions of resources. Most changes
-// concern one resource that keeps its position, such as the devices of a plugin that comes
-// and goes: then only the shapes that request it are measured again.
+// measure updates all vectors to the positions of resources. Most changes concern one resource
+// that keeps its position, such as the devices of a plugin that is added and removed: then only
+// the shapes that request it are measured again.
 func (b *Builder) measure() {
 	changed, moved := b.resources.Settle()
 	if moved {
@@ -133,8 +133,8 @@ func (s *PodShape) measure(resources *quantity.Space) {
 	s.fits, s.met, s.variants = map[*PoolCatalog]*Compatible{}, map[*PoolCatalog]bitset.Set{}, nil
 }
 
-// measure computes the vector of what the DaemonSet takes. It leaves out resources that have
-// no position because others go first: no pod that requests them is placed either.
+// measure computes the vector of what the DaemonSet takes. It leaves out resources without a
+// position (other resources took them all): no pod that requests them is placed either.
 func (d *daemon) measure(resources *quantity.Space) {
 	known := maps.Clone(d.Requests)
 	maps.DeleteFunc(known, func(name string, _ int64) bool { return resources.Short(name) })

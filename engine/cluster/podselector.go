@@ -29,7 +29,7 @@ type PodSelector struct {
 	anchor string
 }
 
-// ID is a small number that tells the PodSelectors of a Snapshot apart.
+// ID is a small number, different for every PodSelector of a Snapshot.
 func (g *PodSelector) ID() int { return g.id }
 
 // Crowds are the IDs of the PodSelectors that pick the class. They must not be changed.
@@ -93,8 +93,8 @@ func (w *Snapshot) AntiAffinityAgainst(c *PodClass) []*AntiAffinityTerm {
 // OwnedBy reports whether the pods of a class have the term.
 func (r *AntiAffinityTerm) OwnedBy(c *PodClass) bool { return slices.Contains(c.ownTerms, r) }
 
-// each visits the nodes that run pods of the class. Leaving nodes are left out: their pods
-// are gone when the plan has been carried out.
+// each visits the nodes that run pods of the class. Leaving nodes are left out: their pods run
+// elsewhere once the plan has been carried out.
 func (c *PodClass) each(f func(h *NodeInfo, pods, terminating int)) {
 	for place, n := range c.on {
 		if h := place.host; h != nil && !h.Leaving {
@@ -104,7 +104,7 @@ func (c *PodClass) each(f func(h *NodeInfo, pods, terminating int)) {
 }
 
 // crowd returns the PodSelector of a selector, and makes it when it is new. It counts one
-// reference, which the class that names the selector gives back with releaseCrowd.
+// reference, which the class that names the selector releases with releaseCrowd.
 func (b *Builder) crowd(sel Selector) (*PodSelector, error) {
 	b.scratch.reset()
 	b.scratch.selector(sel)
@@ -188,8 +188,8 @@ func meetsLabels(set constraint.Set, labels map[string]string) bool {
 	return true
 }
 
-// releaseCrowd gives back one class's reference to the PodSelector, and removes it with the
-// last one.
+// releaseCrowd drops one class's reference to the PodSelector, and removes the PodSelector with
+// the last one.
 func (b *Builder) releaseCrowd(g *PodSelector) {
 	if g.refs--; g.refs > 0 {
 		return

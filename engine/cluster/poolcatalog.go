@@ -24,8 +24,8 @@ type PoolCatalog struct {
 	// Allocatable[i] is what pods can use of a node launched from offering i; DaemonOverhead[i]
 	// is what the DaemonSets that match such a node take before.
 	Allocatable, DaemonOverhead []quantity.Vector
-	// Left is what nodes and NodeClaims have not taken yet of the pool's limits. Only the
-	// resources in Limited count.
+	// Left is the part of the pool's limits that nodes and NodeClaims have not taken yet. Only
+	// the resources in Limited count.
 	Left    quantity.Vector
 	Limited []quantity.Dim
 	// Uncounted are the limits on resources without a position. Instance types that have any of
@@ -58,8 +58,9 @@ type layout struct {
 	daemons string // each with the offerings on which it runs
 }
 
-// market compiles one pool, and shares what it can with the pools in laid. A pool whose node
-// class has no catalog has no offerings.
+// market compiles the PoolCatalog of one pool, which shares Allocatable and DaemonOverhead with
+// a pool in laid that has the same layout. A pool whose node class has no catalog has no
+// offerings.
 func (b *Builder) market(p NodePool, laid map[layout]*PoolCatalog) *PoolCatalog {
 	m := &PoolCatalog{Pool: p, Catalog: b.catalogs[p.Class].compiled, cells: map[string][]CellOfferings{}}
 	if m.Catalog == nil {

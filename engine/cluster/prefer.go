@@ -46,9 +46,9 @@ func (b *Builder) wishes(p *Pod) []PreferredTerm {
 }
 
 // Requiring is the class's PodShape with some preferences made requirements: the terms of
-// Preferred with these indices, ascending, and, with avoidSoft, to stay off nodes with
-// PreferNoSchedule taints that the pods do not tolerate. What is Compatible with it is
-// remembered as for any other shape.
+// Preferred with these indices, ascending, and, with avoidSoft, to avoid nodes with
+// PreferNoSchedule taints that the pods do not tolerate. PoolCatalog.Compatible caches its
+// result as for any other shape.
 func (c *PodClass) Requiring(terms []int, avoidSoft bool) *PodShape {
 	if len(terms) == 0 && !avoidSoft {
 		return c.PodShape
@@ -74,7 +74,7 @@ func (c *PodClass) Requiring(terms []int, avoidSoft bool) *PodShape {
 }
 
 // narrowed is a copy of the shape whose alternatives also meet the terms. The pods' own
-// requirements stay as they are, because spread constraints look only at those.
+// requirements do not change, because spread constraints look only at those.
 func (s *PodShape) narrowed(wishes []PreferredTerm, terms []int) *PodShape {
 	v := *s
 	v.fits, v.met, v.variants, v.Keys = map[*PoolCatalog]*Compatible{}, map[*PoolCatalog]bitset.Set{}, nil, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// PodShape is what pods ask of a node, regardless of their neighbours. Classes that differ
-// only in spread constraints, pod affinity, priority, namespace or labels share one.
+// PodShape is what pods ask of a node, regardless of other pods. Classes that differ only in
+// spread constraints, pod affinity, priority, namespace or labels share one.
 type PodShape struct {
 	// Requests includes one attachment per volume that only the pod itself mounts. It is
 	// computed again when the positions of resources change.
@@ -21,8 +21,8 @@ type PodShape struct {
 	// Dims lists the resources in Requests.
 	Dims []quantity.Dim
 	// Alternatives are the label requirements, including those of volumes: one set must hold.
-	// There is always at least one, possibly empty. An impossible set stays in the list so that
-	// it can be explained.
+	// There is always at least one, possibly empty. An impossible set is kept in the list so
+	// that it can be explained.
 	Alternatives []constraint.Set
 	// Keys are the labels that Alternatives look at, without the hostname; UsesHostname is set
 	// when Alternatives look at the hostname.

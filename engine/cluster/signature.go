@@ -48,7 +48,7 @@ func (s *signature) amounts(a quantity.Amounts) {
 	}
 }
 
-// labels writes the labels that tell the pod apart, sorted by key: see Builder.tells.
+// labels writes the labels that distinguish the pod, sorted by key: see Builder.tells.
 func (s *signature) labels(labels map[string]string, b *Builder, exact bool) {
 	s.names = s.names[:0]
 	for key := range labels {

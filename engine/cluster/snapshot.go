@@ -7,7 +7,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Snapshot is the compiled input of a decision: spec.go has what goes into it. It belongs to
+// Snapshot is the compiled input of a decision, made from the types in spec.go. It belongs to
 // its Builder and is valid until the Builder changes. Decisions memoise in it, so only one
 // decision may run at a time.
 type Snapshot struct {
@@ -18,14 +18,14 @@ type Snapshot struct {
 	// Nodes are the nodes that take pods: initialized ones first, then by key. In a WhatIf some
 	// of them may take no pods: their Index is negative.
 	Nodes []*NodeInfo
-	// Unschedulable are the nodes that stay but take no pods: their labels and pods still count
-	// for spread constraints and affinity terms of other pods.
+	// Unschedulable are the nodes that are not leaving but take no pods: their labels and pods
+	// still count for spread constraints and affinity terms of other pods.
 	Unschedulable []*NodeInfo
 	// Classes are the pending pods: priority descending, then the larger share of a node, then
 	// signature.
 	Classes []*PodClass
-	// QuotaLeft is what is left of each quota, less what nodes use that the cloud does not count
-	// yet. A quota that is not listed is not limited.
+	// QuotaLeft is the remaining amount of each quota, less what nodes use that the cloud does
+	// not count yet. A quota that is not listed is not limited.
 	QuotaLeft map[string]int64
 	// AntiAffinityTerms are the required anti-affinity terms of all pods, including running
 	// pods.
@@ -51,12 +51,12 @@ func (w *Snapshot) Pending() int {
 // Snapshot.Nodes while it takes pods.
 type NodeInfo struct {
 	Node
-	// Free is the capacity left after bound pods and after DaemonSet pods that are still to
-	// come.
+	// Free is the capacity left after bound pods and after DaemonSet pods that are not bound
+	// yet.
 	Free quantity.Vector
 	// Mounted are the shared volumes that are attached already.
 	Mounted map[Mount]bool
-	// DaemonPorts are the host ports of DaemonSet pods that are still to come.
+	// DaemonPorts are the host ports of DaemonSet pods that are not bound yet.
 	DaemonPorts []Port
 	// Index is the node's position in Snapshot.Nodes; negative when it takes no pods.
 	Index int
@@ -84,7 +84,7 @@ func (h *NodeInfo) PodsByClass() []ClassCount {
 	return h.crew
 }
 
-// muster adds the pods to the counts per class.
+// muster adds the pods to the counts per class, terminating ones as such.
 func muster(crew []ClassCount, pods []*pod) []ClassCount {
 	for _, p := range pods {
 		i := enrol(&crew, p.class)
@@ -96,7 +96,8 @@ func muster(crew []ClassCount, pods []*pod) []ClassCount {
 	return crew
 }
 
-// enrol returns the index of the class's entry, which it appends when there is none.
+// enrol returns the index of the class's entry in the counts; it appends the entry when there
+// is none.
 func enrol(crew *[]ClassCount, c *PodClass) int {
 	for i := range *crew {
 		if (*crew)[i].Class == c {

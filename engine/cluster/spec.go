@@ -85,8 +85,8 @@ type Pod struct {
 	// DaemonSet is the UID of the DaemonSet that owns the pod; empty for all other pods. A node
 	// reserves capacity for each matching DaemonSet until its pod is bound there.
 	DaemonSet string
-	// Movable is set on a bound pod that needs another node when its own node goes: the pod is
-	// not owned by a DaemonSet or by the node itself, and has not finished.
+	// Movable is set on a bound pod that needs another node when its own node is removed: the
+	// pod is not owned by a DaemonSet or by the node itself, and has not finished.
 	Movable bool
 	// Terminating pods still use capacity of their node, but selectors do not see them.
 	Terminating bool
@@ -191,8 +191,8 @@ type Node struct {
 	Initialized bool
 	// Leaving nodes take no new pods, and their movable pods need replacements on other nodes.
 	Leaving bool
-	// Unschedulable nodes take no new pods either, but their pods stay: they should have been
-	// initialized long ago.
+	// Unschedulable nodes take no new pods either, but their pods are not replaced elsewhere:
+	// they should have been initialized long ago.
 	Unschedulable bool
 	// Claim is set when the node has a NodeClaim.
 	Claim bool

@@ -36,8 +36,8 @@ func (w *Snapshot) WhatIf() *WhatIf {
 	return t
 }
 
-// Snapshot is the Snapshot as supposed so far. The pointer stays the same and is current
-// after every change. It must not be used once the WhatIf has ended.
+// Snapshot is the Snapshot as supposed so far. The pointer never changes, and the Snapshot is
+// current after every change. It must not be used once the WhatIf has ended.
 func (t *WhatIf) Snapshot() *Snapshot { return &t.w }
 
 // Mark returns the current point of the WhatIf.
@@ -58,13 +58,12 @@ func (t *WhatIf) End() { t.RollbackTo(0) }
 
 func (t *WhatIf) later(undo func()) { t.undo = append(t.undo, undo) }
 
-// RemoveNodes supposes that the nodes go: they take no pods, their pods count nowhere, and
-// their movable pods are to be placed. Removing a node twice changes nothing.
+// RemoveNodes supposes that the nodes are removed: they take no pods, their pods count nowhere,
+// and their movable pods are to be placed. Removing a node twice changes nothing.
 //
-// Their labels still count. While a node is drained, kube-scheduler still sees its zone,
-// which has none of the pods, and lets pods with a spread constraint go nowhere else. So a
-// plan that took the zone for gone would be undone at once, by the launch of nodes for these
-// pods.
+// Their labels still count. While a node is drained, kube-scheduler still sees its zone, which
+// has none of the pods, and binds pods with a spread constraint nowhere else. So a plan that
+// ignored the zone would be undone at once, by the launch of nodes for these pods.
 func (t *WhatIf) RemoveNodes(hosts ...*NodeInfo) {
 	var all []content
 	for _, h := range hosts {
@@ -203,9 +202,9 @@ func (t *WhatIf) charge(n *Node) {
 	}
 }
 
-// Place supposes that the pods run on the node, which must stay. It skips pods that are
-// unknown or that already run on a node that stays: in time this becomes true of all pods of
-// a move. It returns the classes of the other pods, one for each pod.
+// Place supposes that the pods run on the node, which must not be leaving. It skips pods that
+// are unknown or that already run on a node that is not leaving: in time this becomes true of
+// all pods of a move. It returns the classes of the other pods, one for each pod.
 func (t *WhatIf) Place(pods []PodRef, h *NodeInfo) []*PodClass {
 	var come []*pod
 	var classes []*PodClass
@@ -232,7 +231,7 @@ func (t *WhatIf) Place(pods []PodRef, h *NodeInfo) []*PodClass {
 	return classes
 }
 
-// homeless reports whether the pod runs on no node that stays.
+// homeless reports whether the pod needs a node: it runs on none, or on one that is leaving.
 func (p *pod) homeless() bool {
 	return !p.housed && (p.place == nil || p.place.host == nil || p.place.host.Leaving)
 }
@@ -311,7 +310,7 @@ type content struct {
 	refs  []PodRef
 }
 
-// content lists the pods that need a place when the node goes. If the node was leaving
+// content lists the pods that need a place when the node is removed. If the node was leaving
 // already, some of its pods may have been placed elsewhere.
 func (t *WhatIf) content(h *NodeInfo, leaving bool) []content {
 	if len(t.guests[h]) == 0 && !leaving {
@@ -472,7 +471,7 @@ func (t *WhatIf) forget(pods []*pod) {
 	}
 }
 
-// setHomeless sets which pods of a class are to be placed.
+// setHomeless sets the pods of a class that are to be placed.
 func (t *WhatIf) setHomeless(k content) {
 	c := k.class
 	pods, refs := c.homeless, c.Pods
@@ -489,7 +488,7 @@ func (t *WhatIf) setClasses(classes []*PodClass) {
 // NodeByKey is the node with that key, even if it is leaving; nil when there is none.
 func (w *Snapshot) NodeByKey(key string) *NodeInfo { return w.builder.nodes[key] }
 
-// EachMovable visits the pods that need a place when the node goes, class by class.
+// EachMovable visits the pods that need a place when the node is removed, class by class.
 func (h *NodeInfo) EachMovable(f func(c *PodClass, pods []PodRef)) {
 	for _, k := range h.content() {
 		f(k.class, k.refs)
