@@ -19,7 +19,7 @@ type accepted struct {
 	moves   []Move
 }
 
-// resume applies the moves that were decided before, and returns which pods came where.
+// resume applies the moves that were decided before, and returns the pods that moved, by node.
 func (s *accepted) resume(underway []Move) arrivals {
 	came := arrivals{}
 	for i := range underway {
@@ -58,12 +58,12 @@ func (s *accepted) take(m Move) Kept {
 	return Kept{}
 }
 
-// rehearse says why a consolidation must not be made. kube-scheduler does not know the plan: it
-// puts pods on the emptiest nodes, where they take the free capacity that the plan has for others,
-// and the nodes that must be launched for those others can cost more than the move saves. Later
-// moves would remove these nodes again, without end. So a move is made only when the cluster is
-// cheaper even with such launches (Rule CONSOLIDATION-20). Without an objection the move is
-// performed.
+// rehearse says why a consolidation must not be made. kube-scheduler does not read the plan: it
+// puts pods on the emptiest nodes, where they take the free capacity that the plan has for
+// others, and the nodes that must be launched for those others can cost more than the move
+// saves. Later moves would remove these nodes again, and so on. So a move is made only when the
+// cluster is cheaper even with such launches (Rule CONSOLIDATION-20). Without an objection the
+// move is performed.
 func (s *accepted) rehearse(m *Move) Kept {
 	if s.sim == nil || m.Cause != Underutilized {
 		return Kept{}

@@ -73,7 +73,7 @@ func Balance(parts []Part, saves offering.Price, totals map[string]Totals) (scor
 }
 
 // Hopeless reports whether the node cannot reach the Threshold in its Balanced pool even if it
-// went without a replacement. It is false for a pool whose cost is not known.
+// were removed without a replacement. It is false for a pool whose cost is not known.
 func Hopeless(n *Node, p *Pool, price offering.Price, of Totals) bool {
 	return p.Policy == Balanced && of.Price > 0 && Score(price, 1+n.Cost, of) < Threshold
 }

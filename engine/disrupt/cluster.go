@@ -14,10 +14,10 @@ type Cluster struct {
 	Now   time.Time
 	Nodes []Node
 	Pools []Pool
-	// Underway are moves that were decided before and have not ended. Their nodes count as gone,
-	// and their pods as running where the moves take them.
+	// Underway are moves that were decided before and have not ended. Their nodes count as
+	// removed, and their pods as running on the nodes that the moves planned for them.
 	Underway []Move
-	// BackingOff are nodes with a failed move, by key, and until when each is left alone.
+	// Resting are nodes with a failed move, by key, and until when each is left alone.
 	Resting  map[string]time.Time
 	Settings Settings
 }
@@ -33,7 +33,7 @@ const (
 	Underutilized Cause = "Underutilized"
 )
 
-// Node is what the snapshot does not know of a node of a pool.
+// Node is a node of a pool: what decisions need besides its cluster.Node in the snapshot.
 type Node struct {
 	Key  string // cluster.Node.Key
 	Name string // name of the Kubernetes Node, for messages
@@ -46,7 +46,8 @@ type Node struct {
 	Ready bool
 	// Leaving is set once the node is deleted; Terminating once its instance is terminating.
 	Leaving, Terminating bool
-	// QuietSince is when a pod last came or went, or when the node became ready.
+	// QuietSince is when a pod was last bound to the node or left it, or when the node became
+	// ready.
 	QuietSince time.Time
 	// ExpireAfter is the node's maximum lifetime; zero means no limit.
 	ExpireAfter time.Duration
@@ -54,9 +55,9 @@ type Node struct {
 	// that block eviction.
 	Grace bool
 
-	// Pods counts the pods that need another node when this one goes. Cost is what it costs to
-	// evict them: the sum of Karpenter's eviction costs (1 for an ordinary pod, -10 to 10), with
-	// negative ones counted as 0.
+	// Pods counts the pods that need another node when this one is removed. Cost is the cost of
+	// evicting them: the sum of Karpenter's eviction costs (1 for an ordinary pod, -10 to 10),
+	// with negative ones counted as 0.
 	Pods int
 	Cost float64
 	// Promised is set while pods are nominated to the node; PromisedUntil is when that lapses by
@@ -66,7 +67,7 @@ type Node struct {
 	// Spare is set while the node keeps free capacity for capacity buffers: it is then neither
 	// removed as empty nor consolidated, but still replaced when due.
 	Spare bool
-	// PriceUnknown says why the node's price is unknown; empty when the price is known.
+	// Unpriced says why the node's price is unknown; empty when the price is known.
 	Unpriced string
 	// Blocks are the reasons to leave the node alone, in a fixed order.
 	Blocks []Block
@@ -119,7 +120,8 @@ type Pool struct {
 	Name string
 	// Policy is WhenEmptyOrUnderutilized when empty.
 	Policy Policy
-	// ConsolidateAfter is how long a node must be quiet; ConsolidateAfterNever overrides it.
+	// ConsolidateAfter is how long a node must be quiet. Never, which overrides it, is set for
+	// consolidateAfter: Never.
 	ConsolidateAfter time.Duration
 	Never            bool
 	// Static pools keep a fixed number of nodes: these are replaced when due, but never
@@ -130,9 +132,9 @@ type Pool struct {
 	MinSavings *MinSavings
 	// MinAge is how old a node must be before it is consolidated; negative means Settings.MinAge.
 	MinAge time.Duration
-	// BackingOff is until when no move is tried in the pool, because too many failed there.
+	// Resting is until when no move is tried in the pool, because too many failed there.
 	Resting time.Time
-	// ConsolidationUndone is until when underutilized nodes of the pool are left alone, because the last
+	// Unsettled is until when underutilized nodes of the pool are left alone, because the last
 	// consolidation there did not bring the expected result.
 	Unsettled time.Time
 }

@@ -34,7 +34,7 @@ func offeringKeyOf(pool string, c offering.Ref) offeringKey {
 	return offeringKey{pool, c.Type, c.Zone, c.CapacityType}
 }
 
-// same is a node whose offering one of the launches would launch again.
+// same returns a node of the set whose offering one of the launches would launch again.
 func same(launches []schedule.Launch, set []*node) *node {
 	for i := range launches {
 		launched := offeringKeyOf(launches[i].Pool, launches[i].Offerings[0])
@@ -47,9 +47,10 @@ func same(launches []schedule.Launch, set []*node) *node {
 	return nil
 }
 
-// cut leaves each launch the offerings with which the move still pays, whichever are launched: the
-// maximum price is divided in proportion to the first offerings. No offering is the one of a node
-// that goes when several nodes go. Kept says why nothing remains.
+// cut keeps those of each launch's offerings with which the move still pays, whichever are
+// launched: the maximum price is divided in proportion to the first offerings. When the move
+// removes several nodes, the offerings of these nodes are dropped. Kept says why no offering
+// remains.
 func (s replacements) cut(launches []schedule.Launch, set []*node, maxPrice offering.Price) Kept {
 	w := s.drafts.snapshot()
 	var after offering.Price
@@ -91,8 +92,8 @@ func (s replacements) cut(launches []schedule.Launch, set []*node, maxPrice offe
 	return Kept{}
 }
 
-// overdrawn says that the quota does not suffice for what cut has left: another offering may come
-// first than the one that quota was reserved for.
+// overdrawn says that the quota does not suffice for the launches that cut has left: another
+// offering may now be first than the one that quota was reserved for.
 func overdrawn(w *cluster.Snapshot, launches []schedule.Launch) Kept {
 	left := maps.Clone(w.QuotaLeft)
 	for i := range launches {

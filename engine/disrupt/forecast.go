@@ -9,15 +9,16 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// forecast guesses, before any move, which nodes stay: pods then move once, to nodes that stay. A
-// node that stays, when full, costs hardly more than new nodes would for its pods, or not so much more that
-// its own pods should move. Nodes are filled in the order of how many pods they keep in place for
-// the least extra cost and the least free capacity; once all pods have a place the remaining nodes
-// go.
+// forecast guesses, before any move, which nodes will be kept: pods then move once, to nodes
+// that are kept. A node is kept if, when full, it costs hardly more than new nodes would for
+// its pods, or not so much more that its own pods should move. Nodes are filled in the order of
+// how many pods they keep in place for the least extra cost and the least free capacity; once
+// all pods have a place the remaining nodes are removed.
 //
 // Pods are a liquid here, in groups that can use the same instance types, measured by what they
 // cost at the best prices. A group may fill nodes of a place where it runs already. The guess
-// decides which nodes receive pods and which go first; drafts decide what may go.
+// decides which nodes receive pods and which are tried first; drafts decide which may be
+// removed.
 func forecast(all []*node, prices *schedule.ShadowPrices, settings Settings) {
 	t := &fluidNodes{prices: prices, settings: settings, left: make([]float64, prices.Groups()), welcome: map[string][]bool{}}
 	var order []*fluidNode
@@ -32,7 +33,7 @@ func forecast(all []*node, prices *schedule.ShadowPrices, settings Settings) {
 	}
 	slices.SortStableFunc(order, func(x, y *fluidNode) int {
 		if xFree, yFree := x.may == mayConsolidate, y.may == mayConsolidate; xFree != yFree {
-			return cmp.Compare(ordinal(xFree), ordinal(yFree)) // nodes that stay in any case are filled first
+			return cmp.Compare(ordinal(xFree), ordinal(yFree)) // first fill nodes kept in any case
 		}
 		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(x.worth, y.worth))
 	})
@@ -52,13 +53,13 @@ func ordinal(b bool) int {
 type fluidNodes struct {
 	prices   *schedule.ShadowPrices
 	settings Settings
-	// left is what the pods of each group without a place yet are worth, USD per hour.
+	// left is the worth of the pods without a place yet, by group, USD per hour.
 	left []float64
 	// welcome are the groups that run on nodes of a place.
 	welcome map[string][]bool
 }
 
-// fluidNode is a node of fluidNodes; amounts are USD per hour.
+// fluidNode is one of fluidNodes; amounts are USD per hour.
 type fluidNode struct {
 	*node
 	own  []float64 // what its pods are worth, by group
@@ -81,8 +82,8 @@ func (t *fluidNodes) see(n *node) *fluidNode {
 	return x
 }
 
-// leastPerEviction is the least value of a pod that need not move, USD per hour: among nodes that
-// cost the same, those with most pods stay.
+// leastPerEviction is the least value of a pod that need not move, USD per hour: among nodes
+// that cost the same, those with most pods are kept.
 const leastPerEviction = 1e-5
 
 // rate scores a node: its pods need not move, but it costs more than they are worth.
@@ -106,12 +107,13 @@ const (
 	// wrongShare is the share of its price that a node must waste, however full, to be the wrong
 	// instance type. Below that a new one, which is never quite full either, is hardly better.
 	wrongShare = 0.1
-	// fullShare is how full a node that stays must get. If less is left for it, its pods should rather fill
-	// other nodes.
+	// fullShare is how full a node must get to be kept. If fewer pods are left for it, its pods
+	// should rather fill other nodes.
 	fullShare = 0.9
 )
 
-// fill gives the node its own pods and welcome pods of other nodes, unless the node goes.
+// fill gives the node its own pods and welcome pods of other nodes, unless the node is to be
+// removed.
 func (t *fluidNodes) fill(x *fluidNode) {
 	holds, from := t.pour(x)
 	if x.may == mayConsolidate {
@@ -125,7 +127,7 @@ func (t *fluidNodes) fill(x *fluidNode) {
 	}
 }
 
-// guess is what becomes of a node that may be consolidated when it holds that much.
+// guess is the forecast for a node that may be consolidated when it holds that much.
 func (x *fluidNode) guess(holds float64) nodeForecast {
 	switch {
 	case x.replaceable && x.price.USD()-x.full >= max(x.least.USD(), x.price.USD()*wrongShare):
@@ -136,7 +138,7 @@ func (x *fluidNode) guess(holds float64) nodeForecast {
 	return goes
 }
 
-// pour is what the node would hold of what is left, in total and by group: its own pods, then the
+// pour is how much of left the node would hold, in total and by group: its own pods, then the
 // pods that are worth most there.
 func (t *fluidNodes) pour(x *fluidNode) (holds float64, from []float64) {
 	from = make([]float64, len(t.left))

@@ -10,19 +10,19 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Reasons why a node stays although the node itself may be disrupted. Values are part of karve's
-// API: never renamed, never reused.
+// Reasons why a node is kept although the node itself may be disrupted. Values are part of
+// karve's API: never renamed, never reused.
 const (
 	ReceivesPods           reason.Reason = "ReceivesPods"           // pods of other nodes are to move there
-	NeededByOtherMove      reason.Reason = "NeededByOtherMove"      // placements of other moves hold only as long as its pods stay
+	NeededByOtherMove      reason.Reason = "NeededByOtherMove"      // placements of other moves depend on its pods
 	PodsDoNotFit           reason.Reason = "PodsDoNotFit"           // some of its pods fit nowhere else
-	NotCheaper             reason.Reason = "NotCheaper"             // what could replace it costs as much
+	NotCheaper             reason.Reason = "NotCheaper"             // its cheapest replacement costs as much
 	SpotToSpot             reason.Reason = "SpotToSpot"             // spot is not replaced by spot, or not with so few types
 	ReplacementUnavailable reason.Reason = "ReplacementUnavailable" // its static pool can launch no node now
-	DecisionChanged        reason.Reason = "DecisionChanged"        // it would be decided otherwise now
+	DecisionChanged        reason.Reason = "DecisionChanged"        // the decision would be different now
 )
 
-// explainRest gives a reason to the nodes that have none.
+// explainRest sets the reason of the nodes that have none.
 func (s *nodes) explainRest() {
 	for _, n := range s.all {
 		switch {

@@ -12,10 +12,10 @@ import (
 // MinSavings is the least that a replacement must save: the largest of its values applies. The
 // zero MinSavings accepts any saving.
 type MinSavings struct {
-	Share   float64        // of the cost of the nodes that go, 0 to 1
+	Share   float64        // of the cost of the removed nodes, 0 to 1
 	PerHour offering.Price // absolute
-	// PerEviction is for each ordinary pod that moves (see Node.Cost). A node that goes without a
-	// replacement must save it, too.
+	// PerEviction is for each ordinary pod that moves (see Node.Cost). A node that is removed
+	// without a replacement must save it, too.
 	PerEviction offering.Price
 	// PerPod lowers PerEviction to this share of the average cost of a pod that may move: see
 	// capPerEviction. Zero leaves PerEviction as it is.
@@ -25,7 +25,7 @@ type MinSavings struct {
 // Defaults are karve's default settings. A replacement restarts pods, pulls images and warms
 // caches, so a saving of a few percent does not pay for it: tomorrow's prices may reverse it. A
 // restart that saves less than a quarter of what the pod costs does not pay either. A node that
-// was just launched is about to be used.
+// was just launched will be used soon.
 func Defaults() Settings {
 	return Settings{MinSavings: MinSavings{Share: 0.05, PerEviction: 2.5e6, PerPod: 0.25}, MinAge: 5 * time.Minute}
 }
@@ -33,8 +33,8 @@ func Defaults() Settings {
 // Part is one pool's share of a move.
 type Part struct {
 	Pool *Pool
-	// Nodes of the pool that go, what they cost per hour, and what it costs to evict their pods
-	// (the sum of Node.Cost).
+	// Nodes counts the pool's nodes that the move removes, Price is what they cost per hour,
+	// and Cost is what it costs to evict their pods (the sum of Node.Cost).
 	Nodes int
 	Price offering.Price
 	Cost  float64
@@ -44,8 +44,8 @@ type Part struct {
 // each ordinary pod.
 func (p Part) Disturbs() float64 { return float64(p.Nodes) + p.Cost }
 
-// Worth is the node's price divided by its disruption cost. Nodes with the highest worth go
-// first.
+// Worth is the node's price divided by its disruption cost. Nodes with the highest worth are
+// removed first.
 func Worth(price offering.Price, n *Node) float64 { return float64(price) / (1 + n.Cost) }
 
 // Least is what replacing those nodes must save at least, per hour: the sum of what every pool

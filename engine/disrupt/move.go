@@ -13,19 +13,20 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Move is a set of nodes that go together, and what replaces them. Moves of one plan share no
-// node: neither among the nodes that go nor between those and the nodes that receive pods.
+// Move is a set of nodes that are removed together, and their replacements. Moves of one plan
+// share no node: neither among the removed nodes nor between these and the nodes that receive
+// pods.
 type Move struct {
 	Cause Cause
-	// Nodes are the keys of the nodes that go, sorted.
+	// Nodes are the keys of the nodes to be removed, sorted.
 	Nodes []string
 	// Receivers are existing nodes that take pods of the move; Launches are new nodes for the
 	// other pods. Whichever offerings are launched, the move saves what its pools ask for, except
 	// for causes that replace a node whatever it costs.
 	Receivers []schedule.Nomination
 	Launches  []schedule.Launch
-	// Before is what the nodes that go cost per hour, After what the launches cost at their first
-	// offerings.
+	// Before is what the removed nodes cost per hour, After what the launches cost at their
+	// first offerings.
 	Before, After offering.Price
 	// Evictions counts the pods that move.
 	Evictions int
@@ -37,7 +38,7 @@ type Move struct {
 // Saves is what the move saves per hour; negative when it costs more.
 func (m Move) Saves() offering.Price { return m.Before - m.After }
 
-// Kept is a node that stays, and why.
+// Kept is a node that is not removed, and why.
 type Kept struct {
 	Key     string
 	Because reason.Reason
@@ -45,8 +46,7 @@ type Kept struct {
 	Facts   reason.Facts
 	// Until is when the reason lapses by itself; zero when it does not depend on time.
 	Until time.Time
-	// Costs is what keeping the node costs per hour: what its removal would save. Zero when that
-	// was not computed.
+	// Costs is what its removal would save per hour. Zero when that was not computed.
 	Costs offering.Price
 }
 

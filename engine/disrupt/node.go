@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// node is a Node with what the snapshot knows of it, and with what the search decided.
+// node is a Node with its NodeInfo in the snapshot, and with what the search decided.
 type node struct {
 	*Node
 	pool  *Pool             // nil when it is not known
@@ -54,16 +54,16 @@ const (
 	mustGo                  // it is due, and will be replaced as soon as its pool's budget allows
 )
 
-// nodeForecast is the guess of what becomes of a node; see forecast.
+// nodeForecast is the guess whether a node is kept; see forecast.
 type nodeForecast uint8
 
 const (
 	goes      nodeForecast = iota // its pods will probably go to other nodes
-	staysFull                     // it stays, and other pods fill it
+	staysFull                     // it is kept, and other pods fill it
 	wrongType                     // it is the wrong instance type for its pods, and will be replaced
 )
 
-// measure reads what the snapshot knows of the node.
+// measure reads price, place and offering of the node from the snapshot.
 func (n *node) measure() {
 	if n.Unpriced == "" {
 		n.price = n.info.Price
@@ -101,7 +101,7 @@ func (n *node) judge(c *Cluster, count NodeCount) {
 // removable reports whether the node may be consolidated in this plan.
 func (n *node) removable() bool { return n.may == mayConsolidate && n.inMove == noMove }
 
-// pinned reports whether the node stays for a reason that does not lapse soon.
+// pinned reports whether the node is kept for a reason that does not lapse soon.
 func (n *node) pinned() bool {
 	switch n.kept.Because {
 	case NotInitialized, Nominated, MoveInProgress, MarkedForDeletion, BackingOff:
@@ -115,13 +115,13 @@ func (n *node) losesPods() bool {
 	return n.may == mustGo || n.forecast == wrongType || n.soonConsolidated()
 }
 
-// soonConsolidated nodes are mostly wasted and stay only because they are too young or not quiet:
-// they are looked at again as soon as that has passed.
+// soonConsolidated reports whether the node is mostly wasted and kept only because it is too
+// young or not quiet: it is looked at again as soon as that has passed.
 func (n *node) soonConsolidated() bool {
 	return (n.kept.Because == RecentlyLaunched || n.kept.Because == NotYetConsolidatable) && n.waste >= n.least && n.waste > n.price/2
 }
 
-// stays notes why the node is kept.
+// stays records why the node is kept.
 func (n *node) stays(left Kept) {
 	left.Key = n.Key
 	n.kept = left
@@ -172,8 +172,8 @@ func (s *nodes) mark(m *Move) {
 	}
 }
 
-// resting says that something would be launched in a resting pool: launches for other moves
-// failed there recently.
+// resting says that a node would be launched in a resting pool: launches for other moves failed
+// there recently.
 func (s *nodes) resting(launches []schedule.Launch, c *Cluster) Kept {
 	for i := range launches {
 		if p := s.pools[launches[i].Pool]; p != nil && c.Now.Before(p.Resting) {
@@ -184,7 +184,7 @@ func (s *nodes) resting(launches []schedule.Launch, c *Cluster) Kept {
 	return Kept{}
 }
 
-// kept lists the nodes that stay, with the reasons.
+// kept lists the nodes that are kept, with the reasons.
 func (s *nodes) kept() []Kept {
 	var out []Kept
 	for _, n := range s.all {
@@ -204,7 +204,7 @@ func (s *nodes) kept() []Kept {
 // budgets counts how many nodes of each pool are down. Nodes of moves in this plan are.
 type budgets map[string]NodeCount
 
-// room is how many more nodes of the pool may go for that cause.
+// room is how many more nodes of the pool may be disrupted for that cause.
 func (b budgets) room(p *Pool, cause Cause) int {
 	count := b[p.Name]
 	most, _ := Permitted(p, count.Nodes, cause)

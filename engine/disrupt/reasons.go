@@ -19,16 +19,16 @@ const (
 	BackingOff                   reason.Reason = "BackingOff"                   // a move of the node, or too many moves in its pool, failed
 )
 
-// Reasons why a node does not go for one cause.
+// Reasons why a node is not disrupted for one cause.
 const (
 	NoReplacementNeeded   reason.Reason = "NoReplacementNeeded"  // no cause requires its replacement
 	NotEmpty              reason.Reason = "NotEmpty"             // pods on the node need another node
 	NotOccupied           reason.Reason = "NotOccupied"          // the node is empty, and is handled as such
 	BufferCapacity        reason.Reason = "BufferCapacity"       // the node keeps free capacity for capacity buffers
-	ConsolidateAfterNever reason.Reason = "Never"                // the pool's consolidateAfter is ConsolidateAfterNever
+	ConsolidateAfterNever reason.Reason = "Never"                // the pool's consolidateAfter is Never
 	WhenEmptyPolicy       reason.Reason = "WhenEmptyPolicy"      // the pool consolidates empty nodes only
 	PriceUnknown          reason.Reason = "PriceUnknown"         // the node's price is unknown
-	NotYetConsolidatable  reason.Reason = "NotYetConsolidatable" // consolidateAfter has not passed since the last pod came or went
+	NotYetConsolidatable  reason.Reason = "NotYetConsolidatable" // consolidateAfter has not passed since the last pod was bound or left
 	ConsolidationUndone   reason.Reason = "ConsolidationUndone"  // capacity that was consolidated in its pool had to be launched again
 	RecentlyLaunched      reason.Reason = "RecentlyLaunched"     // the node was launched too recently
 	BudgetExhausted       reason.Reason = "BudgetExhausted"      // the pool's budgets allow no further disruption now
@@ -37,7 +37,7 @@ const (
 	SavingsTooSmall       reason.Reason = "SavingsTooSmall"      // it saves less than the pool's minimum savings
 )
 
-// Event is the reason of the event that Karpenter publishes for a node that stays; empty when
+// Event is the reason of the event that Karpenter publishes for a node that is kept; empty when
 // Karpenter publishes none.
 func Event(because reason.Reason) string {
 	switch because {

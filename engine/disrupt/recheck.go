@@ -10,21 +10,21 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Recheck reports whether a move that was decided before is still right: its nodes may go,
-// including budgets, their pods fit elsewhere, it launches what was decided or less, and it pays.
-// It returns the move as it is now, or Kept of the first node that objects. A move without
-// launches goes on with those of its nodes that may still go.
+// Recheck reports whether a move that was decided before is still right: its nodes may be
+// disrupted, within budgets, their pods fit elsewhere, it launches what was decided or less,
+// and it pays. It returns the move as it is now, or Kept of the first node with an objection. A
+// move without launches continues with those of its nodes that may still be disrupted.
 //
-// The move is not simulated again: it was decided together with others, and would be judged alone.
-// Nor does Recheck keep a node of the move while nothing objects to the move: the search compared
-// more options, and the two would disagree without end. The move itself may be among
-// Cluster.Underway.
+// The move is not simulated again: it was decided together with others, and would be judged
+// alone. Nor does Recheck keep a node of the move while there is no objection to the move: the
+// search compared more options, and the two would disagree again and again. The move itself may
+// be among Cluster.Underway.
 func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Kept) {
 	c.Underway = slices.DeleteFunc(slices.Clone(c.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
 	s := newSearch(w, &c, false)
 	defer s.drafts.whatIf.End()
 	for _, n := range s.nodes.all {
-		if n.forecast == wrongType { // the search made the forecast, and it is not in question now
+		if n.forecast == wrongType { // the search made the forecast; Recheck does not repeat it
 			n.forecast = goes
 		}
 	}
@@ -44,7 +44,7 @@ func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Kept) {
 	return s.repeat(set, &m)
 }
 
-// repeat decides again what becomes of the nodes, and compares that with the move.
+// repeat decides about the nodes again, and compares the result with the move.
 func (s *search) repeat(set []*node, m *Move) (Move, Kept) {
 	now, left := s.again(set, m)
 	if left.Because == "" && !agrees(&now, m) {
@@ -57,7 +57,7 @@ func (s *search) repeat(set []*node, m *Move) (Move, Kept) {
 	return now, Kept{}
 }
 
-// stillGoing are the nodes of the move that may go now, and the first objection.
+// stillGoing returns the nodes of the move that may be disrupted now, and the first objection.
 func (s *search) stillGoing(m *Move) (set []*node, first Kept) {
 	taken := map[string]int{}
 	for _, key := range m.Nodes {
@@ -94,7 +94,7 @@ func (s *search) objection(key string, cause Cause, taken map[string]int) Kept {
 	return Kept{}
 }
 
-// again asks the same question as the search did.
+// again makes a move of the nodes with the code that the search used for the move's cause.
 func (s *search) again(set []*node, m *Move) (Move, Kept) {
 	switch {
 	case m.Cause == Empty:

@@ -15,7 +15,7 @@ type replacements struct {
 	nodes   *nodes
 	drafts  *drafts
 	savings savings
-	// decided is set by Recheck: the nodes of the move are settled, and none is kept after all.
+	// decided is set by Recheck: the nodes of the move are fixed, and none is dropped from it.
 	decided bool
 }
 
@@ -66,10 +66,11 @@ func (s replacements) of(set []*node, d *schedule.Draft) (Move, Kept) {
 	return m, Kept{}
 }
 
-// plan plans what replaces the nodes; Kept says why nothing can. Preferences of pods take several
-// plans to find out, and hardly ever make up for what is wrong with the plan that honours none. So
-// the plan without preferences is checked first. When it would launch the offering of one of the
-// nodes, that node is returned as kept, with no plan. d is the draft if it was made already.
+// plan plans the replacements of the nodes; Kept says why there are none. Honouring preferences
+// of pods takes several plans, and hardly ever helps a move whose plan without preferences is
+// rejected. So the plan without preferences is checked first. When it would launch the offering
+// of one of the nodes, that node is returned as kept, with no plan. d is the draft if it was
+// made already.
 func (s replacements) plan(set []*node, maxPrice offering.Price, d *schedule.Draft) (plan schedule.Plan, kept *node, left Kept) {
 	mark := s.drafts.vacate(set)
 	defer s.drafts.rollback(mark)
@@ -93,7 +94,7 @@ func (s replacements) plan(set []*node, maxPrice offering.Price, d *schedule.Dra
 	return plan, kept, left
 }
 
-// redraft plans what replaces the nodes, whatever is launched.
+// redraft plans the replacements of the nodes, whichever offerings it launches.
 func (s replacements) redraft(set []*node, maxPrice offering.Price) schedule.Plan {
 	d, mark := s.drafts.without(set, maxPrice)
 	defer s.drafts.rollback(mark)

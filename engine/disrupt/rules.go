@@ -11,8 +11,8 @@ import (
 )
 
 // Eligible reports whether the node may be disrupted for that cause, as far as the node and its
-// pool decide it. If not, Kept is the first objection, with Karpenter's text where Karpenter has
-// one. The order is Karpenter's too: objections to every cause come first.
+// pool decide it. If not, Kept is the first objection, with Karpenter's text where Karpenter
+// has one. The order is Karpenter's too: objections to every cause precede the others.
 //
 // Budgets, prices and free capacity elsewhere are checked separately. p is nil when the pool is
 // not known.
@@ -68,7 +68,7 @@ func underway(key string, moves []Move) bool {
 	return false
 }
 
-// block is the first block that comes from a pod, or from the node itself.
+// block is the first block whose reason is a pod (with ofPod), or the node itself.
 func (n *Node) block(ofPod bool) *Block {
 	for i := range n.Blocks {
 		if n.Blocks[i].Pod == ofPod {
@@ -147,15 +147,16 @@ func occupancy(n *Node, p *Pool, cause Cause, s Settings) Kept {
 // pods have an eviction cost of zero or less.
 func Vacant(n *Node, s Settings) bool { return n.Pods == 0 || s.Upstream && n.Cost <= 0 }
 
-// Quiet reports whether no pod came or went for the pool's consolidateAfter, and the time from
-// which that holds or will hold. This is the Consolidatable condition of a NodeClaim.
+// Quiet reports whether no pod was bound to the node or left it for the pool's
+// consolidateAfter, and the time from which that holds or will hold. This is the Consolidatable
+// condition of a NodeClaim.
 func Quiet(n *Node, p *Pool, now time.Time) (at time.Time, quiet bool) {
 	at = n.QuietSince.Add(p.ConsolidateAfter)
 	return at, !n.Initialized.IsZero() && !p.Never && !p.Static && !now.Before(at)
 }
 
-// young objects to nodes below the minimum age: the pods that they were launched for may be yet
-// to come. Karpenter has no minimum age.
+// young objects to nodes below the minimum age: the pods that they were launched for may not be
+// bound yet. Karpenter has no minimum age.
 func young(n *Node, p *Pool, c *Cluster) Kept {
 	least := p.MinAge
 	if least < 0 {
@@ -168,11 +169,11 @@ func young(n *Node, p *Pool, c *Cluster) Kept {
 	return Kept{}
 }
 
-// CanReceive reports whether pods of consolidated nodes may move to the node, as far as the node
-// and its pool decide it. A node cannot receive pods before it is initialized, while it is leaving
-// or in a move itself, or until consolidateAfter has passed since the last pod came or went:
-// until then it may become empty or fill up. Static pools and consolidateAfter ConsolidateAfterNever have no such
-// wait.
+// CanReceive reports whether pods of consolidated nodes may move to the node, as far as the
+// node and its pool decide it. A node cannot receive pods before it is initialized, while it is
+// leaving or in a move itself, or until consolidateAfter has passed since the last pod was
+// bound or left: until then it may become empty or fill up. Static pools and consolidateAfter:
+// Never have no such wait.
 func CanReceive(n *Node, p *Pool, c *Cluster) bool {
 	if n.Initialized.IsZero() || n.Leaving || n.Terminating || underway(n.Key, c.Underway) {
 		return false

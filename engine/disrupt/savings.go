@@ -31,8 +31,8 @@ func (s savings) balance(set []*node, saves offering.Price) (scores map[string]f
 // hopeless reports whether no move of the node saves enough in its Balanced pool.
 func (s savings) hopeless(n *node) bool { return Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]) }
 
-// spotToSpot says why the nodes cannot be replaced by spot nodes, as far as the nodes themselves decide
-// it: a spot node is hardly ever replaced by anything else.
+// spotToSpot says why the nodes cannot be replaced by spot nodes, as far as the nodes
+// themselves decide it: a spot node is hardly ever replaced by nodes of another capacity type.
 func (s savings) spotToSpot(set []*node) Kept {
 	if s.c.Settings.SpotToSpot || !allSpot(set) {
 		return Kept{}

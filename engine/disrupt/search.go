@@ -11,9 +11,9 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Search decides which nodes go and what replaces them. It applies moves to a what-if of the
-// snapshot, one on top of the other; the snapshot itself does not change. All moves of a plan can
-// be made at once, in any order, and no pod moves twice.
+// Search decides which nodes are removed and what replaces them. It applies moves to a what-if
+// of the snapshot, one on top of the other; the snapshot itself does not change. All moves of a
+// plan can be made at once, in any order, and no pod moves twice.
 //
 // It looks in stages: nodes that are empty; nodes that are due; nodes whose pods fit on other
 // nodes; nodes whose pods cost less on new nodes. With Settings.Steps it stops after that many
@@ -80,10 +80,10 @@ func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
 }
 
 // capPerEviction computes what an eviction must save: a share of the average cost of a pod. The
-// average is the price that remains if all goes well (what pinned nodes cost, and what the other
-// pods need at the best prices) divided by the pods that may move: where few pods may move, these
-// would have to move for the benefit of all. The value does not change while the cluster shrinks,
-// so no plan is undone by the next.
+// average is the price that remains in the best case (the price of pinned nodes, and the price
+// of nodes for the other pods at the best prices) divided by the pods that may move: where few
+// pods may move, the whole saving depends on these. The value does not change while the cluster
+// shrinks, so no plan is undone by the next.
 func capPerEviction(c *Cluster, all []*node, prices *schedule.ShadowPrices) {
 	t := &c.Settings.MinSavings
 	if t.PerPod <= 0 {
@@ -110,7 +110,7 @@ func (s *search) weigh(n *node) {
 	if n.info == nil || n.price == 0 {
 		return
 	}
-	n.waste = n.price - s.prices.Of(n.info) // also of nodes that go: cursors need the same queue
+	n.waste = n.price - s.prices.Of(n.info) // of all nodes: cursors need the same queue
 	if n.pool == nil {
 		return
 	}
@@ -125,9 +125,9 @@ type stage struct {
 }
 
 // stages in the order in which they run. Deletions are tried three times. First the nodes that
-// are expected to go take no pods of each other. Then nodes that could not go take pods. At last
-// nodes that are mostly empty, or that seemed the wrong instance type, take pods too: nothing
-// better was found for them.
+// are expected to be removed take no pods of each other. Then nodes that could not be removed
+// take pods. At last nodes that are mostly empty, or that seemed the wrong instance type, take
+// pods too: no better move was found for them.
 func (s *search) stages(resumed bool) []stage {
 	empty := &emptyStage{s.c, s.nodes, s.budgets, s.accepted, emptyMoves{s.c, s.drafts}}
 	due := &dueStage{s.c, s.nodes, s.budgets, s.accepted, s.dueMoves()}

@@ -20,15 +20,16 @@ type deleteStage struct {
 	receivers *receivers
 	savings   savings
 	moves     deletions
-	// resumed searches do not know which nodes earlier calls put off.
+	// resumed is set in a search that continues an earlier one: it has no record of the nodes
+	// that earlier calls put off.
 	resumed bool
 
 	mayPutOff bool
 	putOff    map[*node]bool // their pods would go to a node that is mostly empty
 }
 
-// likely lists the nodes that are expected to go, by what they save. They take no pods: these
-// would have to move again.
+// likely lists the nodes that are expected to be removed, by what they save. They take no pods:
+// these would have to move again.
 func (s *deleteStage) likely() []*node {
 	order := s.nodes.byWorth()
 	goes := map[*node]bool{}
@@ -41,7 +42,7 @@ func (s *deleteStage) likely() []*node {
 	return slices.DeleteFunc(order, func(n *node) bool { return !goes[n] && n.inMove != leaves })
 }
 
-// all lists nodes by what they save; every node that stays takes pods.
+// all lists nodes by what they save; every node that is kept takes pods.
 func (s *deleteStage) all() []*node {
 	s.mayPutOff = true
 	return s.nodes.byWorth()
@@ -89,7 +90,7 @@ func (s *deleteStage) look(n *node) {
 }
 
 // squanders reports whether pods would go to a node of which two thirds are wasted even then.
-// That node is the one that should go: both are first considered for a replacement together.
+// That node is the one to be removed: both are first considered for a replacement together.
 func (s *deleteStage) squanders(n *node, m *Move) bool {
 	for _, home := range m.Receivers {
 		h := s.nodes.byKey[home.Node]
@@ -104,7 +105,7 @@ func (s *deleteStage) squanders(n *node, m *Move) bool {
 	return false
 }
 
-// deletions makes moves that remove nodes and launch nothing.
+// deletions makes moves that remove nodes and launch none.
 type deletions struct {
 	drafts  *drafts
 	savings savings

@@ -20,8 +20,8 @@ type dueStage struct {
 }
 
 // order lists the nodes that must be replaced. The pools take turns, so that a pool whose nodes
-// cannot go does not delay the others. Within a pool nodes without pods come first, then the
-// nodes that are due longest.
+// cannot be disrupted does not delay the others. Within a pool the order is: nodes without
+// pods, then the nodes that are due longest.
 func (s *dueStage) order() []*node {
 	turns := map[string][]*node{}
 	for _, n := range s.nodes.all {

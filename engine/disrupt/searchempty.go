@@ -59,7 +59,7 @@ type emptyMoves struct {
 }
 
 // of makes a move that removes an empty node. Pods that are in the snapshot and not in the
-// Cluster came a moment ago.
+// Cluster were bound a moment ago.
 func (s emptyMoves) of(n *node) (Move, Kept) {
 	d, mark := s.drafts.without([]*node{n}, 0)
 	defer s.drafts.rollback(mark)

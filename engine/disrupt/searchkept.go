@@ -8,14 +8,14 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// pricingStage computes what users' settings cost that keep nodes.
+// pricingStage computes the cost of users' settings that keep nodes.
 type pricingStage struct {
 	nodes  *nodes
 	drafts *drafts
 	prices *schedule.ShadowPrices
 }
 
-// order lists the nodes that stay because of a user's setting, to compute what that costs.
+// order lists the nodes that are kept because of a user's setting, to compute what that costs.
 func (s *pricingStage) order() []*node {
 	return slices.DeleteFunc(slices.Clone(s.nodes.all), func(n *node) bool {
 		switch n.kept.Because {
@@ -26,7 +26,7 @@ func (s *pricingStage) order() []*node {
 	})
 }
 
-// look computes what would be saved if the node could go.
+// look computes what would be saved if the node could be removed.
 func (s *pricingStage) look(n *node) {
 	if n.price == 0 || n.inMove != noMove {
 		return

@@ -22,10 +22,10 @@ type replaceStage struct {
 	queue     []*node         // see order
 	proposals []answer        // since the last accepted move: see propose
 	past      map[string]past // by samePlace
-	// failedCheap counts, by place, the nodes in a row that replaceCheap could not replace.
+	// failedCheap counts, by place, the consecutive nodes that replaceCheap could not replace.
 	failedCheap map[string]int
-	// exchanged is how many nodes of the wrong instance type went at once when exchange last
-	// tried, by pool.
+	// exchanged is how many nodes of the wrong instance type were replaced at once when
+	// exchange last tried, by pool.
 	exchanged map[string]int
 }
 
@@ -50,7 +50,7 @@ func (s *replaceStage) order() []*node {
 // move can fail as a whole.
 const mostMates = 32
 
-// proposal is a set of nodes that may go together, and what that would save.
+// proposal is a set of nodes that may be removed together, and what that would save.
 type proposal struct {
 	set   []*node
 	saves offering.Price
@@ -104,10 +104,10 @@ func (s *replaceStage) look(n *node) {
 	s.past[group] = past
 }
 
-// replaceCheap replaces a node that wastes less than a replacement must save. The waste is no upper bound
-// when other nodes have free capacity: pods that fit there need no new node, and the shadow prices
-// do not know of it. Where hardly any node of a place found such capacity, only every eighth node
-// is tried.
+// replaceCheap replaces a node that wastes less than a replacement must save. The waste is no
+// upper bound when other nodes have free capacity: pods that fit there need no new node, and
+// the shadow prices do not include it. Where hardly any node of a place found such capacity,
+// only every eighth node is tried.
 func (s *replaceStage) replaceCheap(n *node) {
 	if s.failedCheap[n.place] < mostFailures || n.rank%8 == 0 {
 		b := s.ask([]*node{n})
@@ -129,14 +129,14 @@ func (s *replaceStage) replaceCheap(n *node) {
 // are tried alone.
 const mostFailures = 4
 
-// mostExchanged is how many nodes of the wrong instance type go at once: enough for the new nodes
-// to be well filled, few enough that a failed launch delays little.
+// mostExchanged is how many nodes of the wrong instance type are replaced at once: enough for
+// the new nodes to be well filled, few enough that a failed launch delays little.
 const mostExchanged = 32
 
-// exchange replaces the node together with others of its pool that are the wrong instance type for
-// their pods. All of them go sooner or later and each saves much: what counts is that the new
-// nodes are well filled, so the largest set is tried first. A size that was too large for one node
-// is mostly too large for the nodes that follow.
+// exchange replaces the node together with others of its pool that are the wrong instance type
+// for their pods. All of them will be replaced sooner or later and each saves much: it matters
+// that the new nodes are well filled, so the largest set is tried first. A size that was too
+// large for one node is mostly too large for the nodes that follow.
 func (s *replaceStage) exchange(n *node) bool {
 	size, tried := s.exchanged[n.Pool]
 	if !tried || n.rank%8 == 0 {
@@ -209,8 +209,8 @@ func (s *replaceStage) better(a, b *proposal) *proposal {
 	return a
 }
 
-// mates are up to size nodes of a kind: the node and those that come next in the queue, as far
-// as budgets let them go together.
+// mates are up to size nodes of a kind: the node and the next ones in the queue, as far as
+// budgets allow their disruption together.
 func (s *replaceStage) mates(n *node, kind func(*node) string, size int) []*node {
 	set, of := []*node{n}, kind(n)
 	taken := map[string]int{n.Pool: 1}

@@ -7,7 +7,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// arrivals counts the pods of a class that come to a node.
+// arrivals counts the pods that move to a node, by class.
 type arrivals map[arrival]int
 
 type arrival struct {
@@ -29,15 +29,15 @@ func (a arrivals) add(others arrivals) {
 }
 
 // ties are what pods of moves require of pods elsewhere, so that kube-scheduler puts them where
-// the plan has them. Moves are made side by side: if a later move removed pods that such a
+// the plan has them. Moves are made at the same time: if a later move removed pods that such a
 // requirement counts, or added some, it would break the earlier move (Rule CONSOLIDATION-6).
 type ties map[schedule.Tie]*tied
 
-// tied is how many pods have the tie, and the strain that it had anyway. It holds as long as no
-// pod that it counts comes or goes.
+// tied is how many pods have the tie, and the strain that it had anyway. It is valid until a
+// pod that the tie counts is added or removed.
 type tied struct{ pods, borne, holds int }
 
-// tiesOf are the ties of the pods that came, and how many pods have each.
+// tiesOf are the ties of the pods that moved, and how many pods have each.
 func tiesOf(w *cluster.Snapshot, came arrivals) map[schedule.Tie]int {
 	out := map[schedule.Tie]int{}
 	for a, n := range came {
@@ -48,7 +48,7 @@ func tiesOf(w *cluster.Snapshot, came arrivals) map[schedule.Tie]int {
 	return out
 }
 
-// add notes what the pods that came need.
+// add records the ties of the pods that moved.
 func (s ties) add(w *cluster.Snapshot, came arrivals) {
 	for t, pods := range tiesOf(w, came) {
 		if had := s[t]; had != nil {
@@ -58,7 +58,7 @@ func (s ties) add(w *cluster.Snapshot, came arrivals) {
 	}
 }
 
-// broken says that pods which came break a tie of pods that came before.
+// broken says that the pods of this move break a tie of pods that moved before.
 func (s ties) broken(w *cluster.Snapshot, came arrivals) Kept {
 	if len(s) == 0 {
 		return Kept{}

@@ -43,10 +43,10 @@ func (s *drafts) vacate(set []*node) cluster.Mark {
 	return m
 }
 
-// impose supposes that the move came true: its nodes are gone, its launches are nodes, its pods
-// run where it takes them. A move that is draining is in the snapshot already. If pods came
-// since the move was decided, its nodes keep all pods and are only cordoned. impose returns
-// which pods came to which nodes.
+// impose supposes that the move was carried out: its nodes are removed, its launches are nodes,
+// and its pods run on the nodes planned for them. A move that is draining is in the snapshot
+// already. If pods were bound to its nodes since the move was decided, its nodes keep all pods
+// and are only cordoned. impose returns the pods that moved, by node.
 func (s *drafts) impose(m *Move) arrivals {
 	infos := s.present(m)
 	if len(infos) == 0 {
@@ -81,7 +81,7 @@ func (s *drafts) impose(m *Move) arrivals {
 	return nil
 }
 
-// present are the nodes of the move that are still there; none once one of them is leaving.
+// present are the nodes of the move that still exist; none once one of them is leaving.
 func (s *drafts) present(m *Move) []*cluster.NodeInfo {
 	var out []*cluster.NodeInfo
 	for _, key := range m.Nodes {
@@ -96,9 +96,9 @@ func (s *drafts) present(m *Move) []*cluster.NodeInfo {
 	return out
 }
 
-// kindOf is what is certain about the node that a launch becomes. Its capacity is that of the
-// largest offering, its allocatable that of the smallest, its quota use that of the first, and it
-// has the labels that all offerings share.
+// kindOf is the node that a launch becomes, as far as that is certain. Its capacity is that of
+// the largest offering, its allocatable that of the smallest, its quota use that of the first,
+// and it has the labels that all offerings share.
 func kindOf(l *schedule.Launch, w *cluster.Snapshot) cluster.Node {
 	n := cluster.Node{Pool: l.Pool, Claim: true, Price: l.Offerings[0].Price}
 	if m := w.CatalogOf(l.Pool); m != nil {
