@@ -20,7 +20,7 @@ type allotment struct {
 	want       int // pods assigned to the allotment
 	placed     int
 	short      int         // pods that were assigned, found no capacity, and dropped a preference
-	shapeGroup *shapeGroup // while buying
+	shapeGroup *shapeGroup // while launching
 	taken      int         // while filling one node
 }
 
@@ -30,7 +30,7 @@ func (p *allotment) left() int { return p.want - p.placed }
 type cell struct {
 	cluster.Cell
 	name      string // for messages, and for order
-	key       string // tells cells over different labels apart
+	key       string // differs for cells over different labels
 	partition string // of every node in the cell
 	in        []bool // by spread filter of the group: whether its constraint looks at the cell
 	set       constraint.Set

@@ -35,8 +35,8 @@ type candidateGroup struct {
 	// apart are those with pods limited per node, following those with pods that must join
 	// other pods on the node.
 	apart, following []*shapeGroup
-	// demand is what the shape groups ask for that is left to place; computed when the buyer
-	// had made that many purchases.
+	// demand is what the pods left to place of the shape groups ask for; computed when the
+	// buyer had launched that many nodes.
 	demand    quantity.Vector
 	purchases int
 }
@@ -70,7 +70,7 @@ func (b *buyer) gather() {
 
 // foresee stops an attempt that only looks for a cheap plan (sketching) when the rest costs
 // more than is left of its maximum price, whatever is launched. That is certain in the last
-// tier only: a later tier may sell the rest for less.
+// tier only: a later tier may have cheaper offerings for the rest.
 func (b *buyer) foresee(cost float64) {
 	if b.search.sketching && b.last {
 		b.limits.price.foresee(cost)

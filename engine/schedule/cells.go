@@ -76,8 +76,8 @@ func (s *solver) addHosts(k *podGroup, cells []*cell) []*cell {
 	return cells
 }
 
-// toldApartBy lists the labels by which domains differ for the group. It reports true when
-// the hostname is one of them.
+// toldApartBy lists the labels whose values distinguish domains for the group. It reports true
+// when the hostname is one of them.
 func (k *podGroup) toldApartBy() ([]*constraint.Key, bool) {
 	keys, named := slices.Concat(k.keys, k.Keys), false
 	for _, v := range k.spreadFilters {
@@ -90,7 +90,7 @@ func (k *podGroup) toldApartBy() ([]*constraint.Key, bool) {
 	return keys, named
 }
 
-// saleKey names what onSale depends on.
+// saleKey is the key by which onSale caches its results.
 type saleKey struct {
 	shape    *cluster.PodShape
 	keys     string // labels
@@ -127,8 +127,8 @@ func (s *launchCells) onSale(k *podGroup) []cell {
 		}
 	}
 	name := string(s.key)
-	// A node that cannot choose its zone is in no zone that users mean: such offerings make a
-	// cell only where there is no other.
+	// The zone of a node that cannot choose it is not one that users mean: such offerings make
+	// a cell only where there is no other.
 	cells := s.price(k, false)
 	if len(cells) == 0 {
 		cells = s.price(k, true)
@@ -194,8 +194,8 @@ func (k *podGroup) cellName(values []int) string {
 	return name
 }
 
-// bought is the price of the first of the offerings of which a node is being launched: pods
-// may share it where no other can be launched.
+// bought is the price of the first of the rows of which a node is being launched: pods may
+// share that node where no other can be launched.
 func (s *launchCells) bought(m *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.And(m.bought).All() {
 		return m.Catalog.Offerings[row].Price, true

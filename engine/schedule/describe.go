@@ -17,7 +17,7 @@ import (
 // mostTypes is how many instance types a NodeClaim lists: Karpenter's MaxInstanceTypes.
 const mostTypes = 600
 
-// plan writes down what was decided.
+// plan makes the Plan of what was decided.
 func (s *solver) plan() Plan {
 	var p Plan
 	if s.search.barred {
@@ -35,7 +35,7 @@ func (s *solver) plan() Plan {
 	return p
 }
 
-// descriptions turns launches into what the plan says of them.
+// descriptions turns the attempt's launches into the Launches of the plan.
 type descriptions struct {
 	w            *cluster.Snapshot
 	pools        *poolList
@@ -53,7 +53,8 @@ type descriptions struct {
 	company      []int                       // scratch: the pod shapes on a launch
 }
 
-// purchases describes the launches, once: describing them reserves limits.
+// purchases describes the launches. It does so only once, because describing them reserves
+// limits.
 func (s *descriptions) purchases() []Launch {
 	if s.purchased == nil {
 		for _, l := range s.launches.all {
@@ -163,9 +164,9 @@ func distinct(values []string, v string) []string {
 	return append(values, v)
 }
 
-// choices lists the offerings that hold the launch's pods, and reserves in the limits what
-// the largest of them takes beyond the planned one: whichever is launched in the end, the
-// pool stays within its limits. The set is valid until the next call.
+// choices lists the offerings that hold the launch's pods, and reserves in the limits what the
+// largest of them takes beyond the planned one: whichever is launched in the end, the pool
+// keeps within its limits. The set is valid until the next call.
 func (s *acceptable) choices(l *launch) bitset.Set {
 	m := l.pool
 	s.held.Copy(m.Offerings)
@@ -192,7 +193,7 @@ func (s *acceptable) choices(l *launch) bitset.Set {
 	return out
 }
 
-// open returns the available offerings on which the launch's requirements hold.
+// open returns the available offerings that meet the launch's requirements.
 func (s *acceptable) open(l *launch) bitset.Set {
 	j := l.requirements
 	if j.open == nil {

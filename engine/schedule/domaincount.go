@@ -97,8 +97,8 @@ func (t *domainCount) listDomains(s *topology) map[int]bool {
 	return domains
 }
 
-// samples yields at least one node of each set of nodes that the count does not tell apart.
-// What-ifs do not come here: they recall counts from the memo.
+// samples yields at least one node of each set of nodes that the count treats alike. It is not
+// used in what-ifs, which recall counts from the memo.
 func (s *topology) samples(t *domainCount) iter.Seq[*cluster.NodeInfo] {
 	keys := t.keys
 	if f := t.filter.affinity; f != nil {
@@ -140,7 +140,8 @@ type domainRule struct {
 	// own is set when pods of the group count for the rule themselves.
 	own              bool
 	skew, minDomains int
-	// soft rules come from a preference that the pods hold.
+	// soft is set for a rule made of a preference that the pods hold. unwatched is set once it
+	// was dropped for the first time.
 	soft, unwatched bool
 	preference      preference
 }
@@ -167,7 +168,7 @@ type topology struct {
 	filters  map[nodeFilter]*spreadFilter
 	lookedAt map[throughKey][]bitset.Set // see through
 	reached  map[*domainCount][]int      // see opened
-	summary  *launchSummary              // cached while launches stay as they are
+	summary  *launchSummary              // cached until the launches change
 	confined bool                        // no launch opens a domain; see known
 	reckoned bitset.Set                  // scratch: see known
 }

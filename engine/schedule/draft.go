@@ -10,7 +10,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Draft is a plan that is not written out: enough to say what it is worth.
+// Draft is a plan that is not written out: it has only the price, and which pods are placed.
 type Draft struct {
 	w        *cluster.Snapshot
 	maxPrice offering.Price
@@ -18,11 +18,10 @@ type Draft struct {
 	plan     *Plan   // once Plan was called
 }
 
-// NewDraft makes the plan that Solve would make without preferences, and only as much of it
-// as it takes to see its price and which pods it places. It stops early when the plan would
-// cost more than the maximum price. With a maximum price of zero no node is launched,
-// not even a free one: pods are then placed on existing nodes or not at all, and spread over
-// the existing domains.
+// NewDraft makes the plan that Solve would make without preferences, but only as far as its
+// price and the placed pods require. It stops early when the plan would cost more than the
+// maximum price. With a maximum price of zero no node is launched, not even a free one: pods
+// are then placed on existing nodes or not at all, and spread over the existing domains.
 //
 // The Draft is valid until the snapshot changes, and again once the snapshot is exactly as it
 // was.
@@ -91,8 +90,8 @@ func (d *Draft) Launches() []Launch {
 	return d.s.descriptions.purchases()
 }
 
-// Plan writes the plan out. Preferences are honoured as the snapshot's Settings say, but
-// never for more than the maximum price. A plan with a maximum price has no LowerBound.
+// Plan writes the plan out. Preferences are honoured as the snapshot's Settings say, but never
+// above the maximum price. A plan with a maximum price has no LowerBound.
 func (d *Draft) Plan() Plan {
 	if d.s == nil {
 		d.make()
@@ -107,7 +106,8 @@ func (d *Draft) Plan() Plan {
 // sketchPatience is mostAttempts for plans that are one of many: the moves of a cluster.
 const sketchPatience = 2
 
-// conclude honours the preferences that can be paid for on top of the plan that honours none.
+// conclude honours as many preferences as the maximum price and the surplus allow, compared
+// with plain, the attempt that honours none.
 func (b *preferenceSearch) conclude(plain *solver) Plan {
 	b.sketching = false
 	if plain.limits.price.most < noMaxPrice {

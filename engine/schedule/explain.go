@@ -15,8 +15,8 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// explainer says why pods cannot be placed, as things stand at the end of the decision.
-// Classes of one shape share everything but what depends on other pods.
+// explainer says why pods cannot be placed, by the state at the end of the decision. Classes of
+// one shape share everything but what depends on other pods.
 type explainer struct {
 	*solver
 	trails map[funnelKey]*funnelBuilder

@@ -23,10 +23,10 @@ type filling struct {
 	least  []int           // the variety it needs; see launch.least
 }
 
-// fill packs the shape groups onto one node of c's offering. First comes one of each kind of
-// pods limited per node, then each shape group's fair share of the pods left to place, so
-// that no node uses up the small pods that fill the gaps of others. Then comes whatever still
-// fits, large pods first.
+// fill packs the shape groups onto one node of c's offering. It adds one of each kind of pods
+// limited per node, then each shape group's fair share of the pods left to place, so that no
+// node uses up the small pods that fill the gaps of others. Then it adds all pods that still
+// fit, large pods first.
 func (b *buyer) fill(c *candidate) {
 	f := &b.scratch
 	f.reset(c.room)

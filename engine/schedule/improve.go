@@ -65,7 +65,7 @@ type improver struct {
 func (x *improver) spent() bool { return x.steps >= x.most }
 
 // improve drops nodes whose pods fit on others, and replaces two nodes by one cheaper node. A
-// pod stays in its cell, and the rules of the pods on its new node hold, so no count that
+// pod never leaves its cell, and the rules of the pods on its new node hold, so no count that
 // others rely on changes. The work is bounded: only the nodes that are filled least well are
 // examined, and only for a number of steps. Nodes that are not examined are counted.
 func (s *solver) improve() {
@@ -220,7 +220,7 @@ func (l *launch) clone() *launch {
 	return &out
 }
 
-// cost is by how much the price of the nodes rises when trials replace them.
+// cost is by how much the price of the nodes rises when the trial launches replace them.
 func (x *improver) cost(trials map[*launch]*launch) offering.Price {
 	var more offering.Price
 	for t, trial := range trials {
@@ -263,7 +263,7 @@ func (x *improver) priceOf(l *launch) offering.Price {
 	return price
 }
 
-// remove gives a node back, with what was reserved for it.
+// remove drops a launch and releases the limits and quota that were reserved for it.
 func (x *improver) remove(l *launch) {
 	x.gone[l] = true
 	x.limits.release(l)
@@ -370,7 +370,8 @@ func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
 	return true
 }
 
-// keep drops the launches that are gone, and records again where pods are.
+// keep drops the launches in gone, and counts the pods of the others again, by pool and by
+// placement.
 func (t *launchList) keep(gone map[*launch]bool, pools *poolList) {
 	t.returned = true
 	t.all = slices.DeleteFunc(t.all, func(l *launch) bool { return gone[l] })

@@ -14,7 +14,7 @@ import (
 type launch struct {
 	pool         *poolState
 	row          int
-	free         quantity.Vector // what is left of the offering's allocatable
+	free         quantity.Vector // the offering's allocatable, less what the pods use
 	used         quantity.Vector // what the pods ask for
 	requirements *nodeRequirements
 	pods         []cluster.PodRef
@@ -95,7 +95,7 @@ type launchList struct {
 	all        []*launch
 	counters   *counters
 	placements *placements
-	// returned is set once nodes were given back, with their limits and quota.
+	// returned is set once launches were dropped, and their limits and quota released.
 	returned bool
 }
 

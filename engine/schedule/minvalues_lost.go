@@ -15,7 +15,7 @@ import (
 type dilution struct {
 	known bitset.Set // see minValuesState.within
 	most  int        // see minValuesState.most
-	// had is what one launch was left with.
+	// had is what one launch lacks.
 	had shortage
 }
 
@@ -26,7 +26,7 @@ type shortage struct {
 }
 
 // dilute records the pools of which some launches have lost variety that they were planned
-// with, as limits or domains went to other launches; false when there are none. For such a
+// with, as other launches used up limits or domains; false when there are none. For such a
 // pool, the next round knows in which domains nodes may be; further rounds launch fewer and
 // fewer nodes.
 func (l *learned) dilute(s *solver) bool {

@@ -17,7 +17,8 @@ type nodePreferences struct {
 	sorted bool
 }
 
-// keys adds the labels that the class prefers to those by which it tells nodes apart.
+// keys adds the labels of the class's node preferences to the labels by which it distinguishes
+// nodes.
 func (p *nodePreferences) keys(keys []*constraint.Key, c *cluster.PodClass) []*constraint.Key {
 	if !p.minds[c] {
 		return keys
@@ -31,9 +32,9 @@ func (p *nodePreferences) keys(keys []*constraint.Key, c *cluster.PodClass) []*c
 	return keys
 }
 
-// accepting lists the groups of nodes that accept the pod group, in the order in which its
-// pods fill them: groups that meet more of the node preferences come first, as that costs
-// nothing. Preferences for a hostname are not considered.
+// accepting lists the groups of nodes that accept the pod group, in the order in which its pods
+// fill them: groups that meet more of the node preferences first, as that costs nothing.
+// Preferences for a hostname are not considered.
 func (p *nodePreferences) accepting(k *podGroup, x *cluster.NodeIndex) []int32 {
 	groups := x.Accepting(k.PodShape)
 	if !p.sorted || len(groups) < 2 || !p.minds[k.PodClass] {

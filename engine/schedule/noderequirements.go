@@ -28,7 +28,7 @@ type joinKey struct {
 	shape       *cluster.PodShape
 	cell        string
 	alternative int
-	row         int // -1 where it is the same for all rows
+	row         int // -1 where the result is the same for all offerings
 }
 
 // requirementSets interns the nodeRequirements of an attempt, and caches how pod shapes join

@@ -128,7 +128,7 @@ type counters struct {
 	terms *terms
 	ids   map[countKey]int
 	all   []*counter
-	// comers are pods that are planned for existing nodes, by node index.
+	// comers are the residents planned for existing nodes, by node index.
 	comers map[int]residents
 }
 

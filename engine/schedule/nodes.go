@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// nodes is the nodes that exist or are in flight during one attempt: what is left of them, and
-// which pods are planned there.
+// nodes is the nodes that exist or are in flight during one attempt: their free capacity, and
+// the pods planned there.
 type nodes struct {
 	w           *cluster.Snapshot
 	preferred   nodePreferences
@@ -18,7 +18,7 @@ type nodes struct {
 	placements  *placements
 	left        map[int]*quantity.Vector                  // free capacity left, by node index
 	indexed     map[*cluster.NodeIndex]*cluster.FreeSpace // the same, by slot; see rooms
-	many        bool                                      // many pods are to be placed; see fewPods
+	many        bool                                      // see fewPods
 	mounts      map[int]map[cluster.Mount]bool            // volumes that planned pods attach
 	nominations map[int][]cluster.PodRef                  // planned pods, by node index
 }
@@ -45,8 +45,8 @@ const few = 32
 // fewPods reports whether the pending pods are that few.
 func fewPods(w *cluster.Snapshot) bool { return w.Pending() <= max(few, len(w.Nodes)/8) }
 
-// rooms is the free capacity left by slot of the index. While few pods are to be placed it
-// may be more than what is left.
+// rooms is the free capacity left, by slot of the index. While few pods are to be placed it may
+// be more than the free capacity left.
 func (s *nodes) rooms(x *cluster.NodeIndex) *cluster.FreeSpace {
 	if own := s.indexed[x]; own != nil {
 		return own
@@ -129,7 +129,7 @@ func (s *nodes) nominate(k *podGroup, i, n int) {
 	s.nominations[i] = append(s.nominations[i], k.take(n)...)
 }
 
-// use records what is left on node i.
+// use records the free capacity left on node i.
 func (s *nodes) use(i int, room *quantity.Vector) {
 	s.left[i] = room
 	for x, own := range s.indexed {

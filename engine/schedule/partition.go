@@ -23,7 +23,7 @@ type spreadFilter struct {
 
 // partition is the offerings of one pool for which the group's spread filters agree.
 type partition struct {
-	name string // the filters' answers, "" for none; tells the partitions of a pod group apart
+	name string // the filters' answers, "" for none; different for each partition of a pod group
 	in   []bool // by spread filter: whether it looks here
 	set  constraint.Set
 	rows bitset.Set
@@ -53,9 +53,9 @@ func (s *topology) spreadFilter(t *domainCount) *spreadFilter {
 	return v
 }
 
-// findSpreadFilters finds the spread filters that tell apart places for the pod group. Left
-// out are filters that pass every node which accepts the group, and those of soft spreads.
-// The group's keys must be known.
+// findSpreadFilters finds the spread filters whose answer differs between places for the pod
+// group. Left out are filters that pass every node which accepts the group, and those of soft
+// spreads. The group's keys must be known.
 func (s *topology) findSpreadFilters(k *podGroup) {
 	for i := range k.increments {
 		t := k.increments[i].count

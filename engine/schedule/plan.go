@@ -17,10 +17,10 @@ type Plan struct {
 	Nominations []Nomination // by node key
 	Unplaced    []Unplaced
 	// LowerBound is a price per hour below which no plan can launch nodes for the pods of
-	// Launches, each at the pool weight that it has there. It comes from the fractional
-	// covering of their requests (linear programs), and takes into account which offerings
-	// each pod may use and how many nodes the pods limited per node need. Zero when nothing
-	// is launched.
+	// Launches, each at the pool weight that it has there. It is computed from the fractional
+	// covering of their requests (linear programs), and takes into account which offerings each
+	// pod may use and how many nodes the pods limited per node need. Zero when no node is
+	// launched.
 	LowerBound offering.Price
 	// Unimproved is how many nodes with free capacity are launched without a check whether
 	// the plan can do without them: that search is bounded.

@@ -49,9 +49,9 @@ func (m *poolState) nodes(row int) int {
 	return n
 }
 
-// withinLimits reports whether one more node of the offering keeps the pool within its
-// limits. A pool that is over a limit launches nothing, not even types without that resource:
-// Karpenter refuses likewise, and an operator who lowered a limit wants no more nodes.
+// withinLimits reports whether one more node of the offering keeps the pool within its limits.
+// A pool that is over a limit launches nothing, not even types without that resource: Karpenter
+// refuses likewise, and a lowered limit means that no more nodes are wanted.
 func (m *poolState) withinLimits(row int) bool {
 	if m.nodesLeft == 0 {
 		return false

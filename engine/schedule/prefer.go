@@ -91,7 +91,7 @@ func (t *heldPreferences) find(kind preferenceKind, at int) int {
 	return -1
 }
 
-// name tells the held preferences of one class apart.
+// name is different for different held preferences of one class.
 func (t *heldPreferences) name() string {
 	if !t.firm() {
 		return ""
@@ -245,8 +245,8 @@ func (s *solver) relaxAll(all []*podGroup) []*podGroup {
 	return out
 }
 
-// unhoused takes back pods of allotments for which no node was launched, where they can still
-// drop a preference, and returns them as pod groups to be placed again.
+// unhoused takes the pods for which no node was launched out of their allotments, if they can
+// still drop a preference, and returns them as pod groups to be placed again.
 func (s *solver) unhoused(parts []*allotment) []*podGroup {
 	var out []*podGroup
 	for _, p := range parts {

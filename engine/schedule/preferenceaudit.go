@@ -176,7 +176,8 @@ func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread)
 	}
 }
 
-// buyable lists the values of a label with which an available offering fits the class.
+// buyable lists the values of a label that nodes launched for the class could have: those of
+// available offerings that fit it.
 func (a *preferenceAudit) buyable(c *cluster.PodClass, key *constraint.Key) []int {
 	var out []int
 	for _, m := range a.pools.all {
@@ -203,8 +204,8 @@ const (
 	unsettled
 )
 
-// value is the value of a label at a placement. Hostnames are numbered: those of nodes to be
-// launched come after all others.
+// value is the value of a label at a placement. Hostnames are numbered: existing nodes first,
+// then nodes to be launched.
 func (a *preferenceAudit) value(h placement, key *constraint.Key) int {
 	if h.launch == nil {
 		if key.Name == cluster.LabelHostname {

@@ -13,22 +13,22 @@ import (
 
 // preferenceSearch finds how many preferences can be honoured within the settings' surplus.
 //
-// The plan that honours none of them has the price and places the pods that the setting Ignore
-// would. A plan that honours some must place all of those pods, too, and may cost the surplus
-// more. The first attempt honours all preferences. If that is too expensive, the search adds
-// preferences, heaviest first, while the plan stays within the price (a binary search: one
-// attempt is a whole plan). It skips the preference that is too expensive and goes on after
-// it. An attempt stops as soon as it has spent too much. The number of attempts is bounded,
-// so a decision takes at most a fixed multiple of the time that one without preferences
-// takes.
+// The plan that honours none of them has the same price as under the setting Ignore and places
+// the same pods. A plan that honours some must place all of those pods, too, and may cost the
+// surplus more. The first attempt honours all preferences. If that is too expensive, the search
+// adds preferences, heaviest first, while the plan does not exceed the price (a binary search:
+// one attempt is a whole plan). It skips the preference that is too expensive and continues
+// after it. An attempt stops as soon as it has spent too much. The number of attempts is
+// bounded, so a decision takes at most a fixed multiple of the time that one without
+// preferences takes.
 type preferenceSearch struct {
 	w *cluster.Snapshot
 	// items are all preferences: the heaviest first, then those dropped last, then those of
-	// pods of high priority, then those of smaller pods: for the same money more pods get
+	// pods of high priority, then those of smaller pods: for the same price more pods get
 	// theirs.
 	items  []item
 	wanted map[*cluster.PodClass][]preference
-	// minds holds the classes that prefer some nodes to others.
+	// minds holds the classes with preferences that distinguish nodes.
 	minds map[*cluster.PodClass]bool
 	open  map[*cluster.PodShape]bool // see somewhere
 	// These are the same in all attempts: see fit and onSale.
@@ -41,7 +41,7 @@ type preferenceSearch struct {
 	attempts        int
 	most            offering.Price // the most that any plan may cost
 	barred          bool           // no node may be launched
-	sketching       bool           // a plan that leaves a pod out is worth nothing
+	sketching       bool           // a plan that leaves a pod out is of no use
 	patience        int            // how many plans are made at most to find the best one
 	steps           int            // how many steps improve may take for each plan
 	boundless       bool           // the plan's lower bound is not needed
@@ -102,7 +102,7 @@ func (b *preferenceSearch) preferences() {
 	})
 }
 
-// urgency orders classes as they are placed: by priority; virtual pods come last.
+// urgency orders classes as they are placed: real pods by priority, then virtual pods.
 func urgency(x, y *cluster.PodClass) int {
 	if x.Virtual != y.Virtual {
 		if y.Virtual {

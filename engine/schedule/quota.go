@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// quota is what is left of the region's quotas and of the subnets' addresses. Quotas that it
-// does not know are unlimited.
+// quota is the remaining amounts of the region's quotas and of the subnets' addresses. A quota
+// that is not listed is unlimited.
 type quota struct {
 	left    map[string]int64
 	atFirst map[string]int64 // before the attempt launched anything
@@ -34,8 +34,8 @@ func (q *quota) nodes(o *offering.CatalogOffering) int {
 	return n
 }
 
-// covers reports whether the quota suffices for one node of the offering when the quota uses
-// in returned are given back.
+// covers reports whether the quota suffices for one node of the offering once the quota uses in
+// returned are released.
 func (q *quota) covers(o *offering.CatalogOffering, returned []offering.QuotaUse) bool {
 	for _, d := range o.QuotaUses {
 		left, ok := q.left[d.Quota]
@@ -62,8 +62,8 @@ func (q *quota) covered(o *offering.CatalogOffering) bool {
 	})
 }
 
-// take takes the quota use of n nodes of the offering out of the quota. A negative n gives it
-// back.
+// take takes the quota use of n nodes of the offering out of the quota. A negative n returns
+// it.
 func (q *quota) take(o *offering.CatalogOffering, n int64) {
 	for _, d := range o.QuotaUses {
 		if _, ok := q.left[d.Quota]; ok {

@@ -12,9 +12,9 @@ import (
 const mostSecond = 256
 
 // retryUnplaced places pods that were left out although some node can hold them: pods that
-// were in their way while others were assigned may be gone, and pods that they must join may
-// have a place now. It goes pod by pod and counts only what is certain, as kube-scheduler
-// will, and opens no domain that some spread does not count.
+// prevented it during assignment may have been left out since, and pods that they must join may
+// have a place now. It places one pod at a time, counts only pods that have a place, as
+// kube-scheduler will, and opens no domain that some spread does not count.
 func (s *solver) retryUnplaced(virtual bool) {
 	left := s.overlooked(virtual)
 	if len(left) == 0 {

@@ -65,8 +65,8 @@ func (s *descriptions) runnersUp(l *launch, d *described) []RunnerUp {
 	return out
 }
 
-// cheaper returns the offerings before the first offering that would hold the pods. choices
-// must have been called for the launch last. The set is valid until the next call.
+// cheaper returns the offerings before the first offering that would hold the pods. The last
+// call of choices must have been for this launch. The set is valid until the next call.
 func (s *acceptable) cheaper(l *launch) bitset.Set {
 	if words := l.first/64 + 1; len(s.held) >= words {
 		s.held = s.held[:words]
@@ -153,8 +153,8 @@ type comparison struct {
 	*descriptions
 	launch *launch
 	first  offering.Ref
-	// lost are cheaper, and stock, quota or limits excluded them. ruledOut are cheaper, and
-	// the pods' requirements or the pools' weights exclude them.
+	// lost are cheaper types excluded by stock, quota or limits. ruledOut are cheaper types
+	// excluded by the pods' requirements or the pools' weights.
 	lost, ruledOut []RunnerUp
 }
 

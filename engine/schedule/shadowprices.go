@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule/covering"
 )
 
-// ShadowPrices say what pods are worth in the pools that they would be launched from: no
-// available nodes that hold them cost less. The rest of a node's price is waste.
+// ShadowPrices say what pods are worth in the pools that nodes would be launched from: no
+// available nodes that hold the pods cost less. The rest of a node's price is waste.
 //
 // For each group of pods that may use the same offerings, they are a price λ per unit of each
 // resource such that λ·room ≤ price holds for every offering and what the pods ask for is

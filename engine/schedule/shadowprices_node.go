@@ -28,8 +28,8 @@ func (r *ShadowPrices) Parts(h *cluster.NodeInfo, f func(group int, worth float6
 	})
 }
 
-// Room is what the node's free capacity is worth to pods of the group, under the same prices,
-// when it is filled with what they ask for on average.
+// Room is the worth of the node's free capacity to pods of the group, under the same prices,
+// when it is filled with their average requests.
 func (r *ShadowPrices) Room(h *cluster.NodeInfo, group int) float64 {
 	share := math.Inf(1)
 	sum := 0.0

@@ -32,7 +32,7 @@ func Solve(w *cluster.Snapshot) Plan {
 }
 
 // solver makes one attempt: it places pod groups by asking the parts that own what the attempt
-// changes. The parts are made from what they need, and none of them knows the solver.
+// changes. The parts are made from what they need, and none of them refers to the solver.
 type solver struct {
 	w             *cluster.Snapshot
 	learned       *learned
@@ -176,7 +176,8 @@ func (s *solver) place(group []*podGroup) []*podGroup {
 	return all
 }
 
-// buyAll puts pods on planned launches, and launches more nodes for the others.
+// buyAll puts pods of the allotments on planned launches, and launches more nodes for the
+// others.
 func (s *solver) buyAll(parts []*allotment) {
 	s.fillLaunches(parts)
 	tiers := s.pools.tiers()
@@ -185,8 +186,8 @@ func (s *solver) buyAll(parts []*allotment) {
 	}
 }
 
-// comeBack tries the nodes again for pods that must join other pods there: those may have
-// been placed later than they were.
+// comeBack tries the nodes again for pods that must join other pods there: those may have been
+// placed after the first try.
 func (s *solver) comeBack(parts []*allotment) {
 	for _, p := range parts {
 		n := p.left()

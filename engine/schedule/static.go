@@ -47,7 +47,7 @@ func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 	return out
 }
 
-// stand orders a node without pods, with all the variety that minValues ask for or, if the
+// stand reserves a node without pods, with all the variety that minValues ask for or, if the
 // settings allow it, as much of it as there is.
 func (s *solver) stand(l *launch) bool {
 	var none quantity.Vector
@@ -66,7 +66,7 @@ func (s *solver) stand(l *launch) bool {
 	return s.variety.order(l, &none)
 }
 
-// bearing returns the offerings on which the DaemonSets that match them fit.
+// bearing returns the offerings that have capacity for the DaemonSets that match them.
 func (m *poolState) bearing() bitset.Set {
 	out := m.Offerings.Clone()
 	for row := range m.Offerings.All() {

@@ -7,10 +7,10 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// Tie is one thing that pods which move to a node need of pods elsewhere: that the pods they
-// spread with are evenly distributed over zones, or that the pods they have affinity to are
-// in the node's zone. It describes the current state of its what-if. Ties that are equal
-// describe the same.
+// Tie is one requirement of pods which move to a node on pods elsewhere: that the pods they
+// spread with are evenly distributed over zones, or that the pods they have affinity to are in
+// the node's zone. It describes the current state of its what-if. Ties that are equal describe
+// the same.
 type Tie struct {
 	pods  *cluster.PodCounts
 	nodes *cluster.NodeCounts // nil unless it is a spread
@@ -21,7 +21,8 @@ type Tie struct {
 }
 
 // Ties are those of pods of the class that a what-if placed on the node. Rules over hostnames
-// and over labels that the node does not have yet are left out, as these stay as they are.
+// and over labels that the node does not have yet are left out, as moves elsewhere do not
+// change them.
 func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
 	var out []Tie
 	seat := func(key *constraint.Key) (int, bool) {
@@ -53,9 +54,9 @@ func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
 }
 
 // Strain is by how many pods the tie is violated: the node's zone has that many too many, or
-// misses one. Zero or less means that the tie holds. same is how many pods that are to come
-// have the same tie: a pod with affinity to its own kind cannot count on those, as they wait
-// for it in turn.
+// misses one. Zero or less means that the tie holds. same is how many pods that are not bound
+// yet have the same tie: a pod with affinity to its own kind cannot count on those, as they
+// wait for it in turn.
 func (t Tie) Strain(same int) int {
 	have := t.pods.Counts[t.value]
 	switch {

@@ -146,10 +146,10 @@ func (b *buyer) valueOfPlace(c *candidate) float64 {
 	return 0
 }
 
-// worth prices one base unit of each resource, and one more node for pods limited per node.
-// The prices are the shadow prices, blended with a little of each resource's cheapest price,
-// so that a resource in surplus still counts for something. cost is the least that the demand
-// can cost.
+// worth returns the prices of one base unit of each resource, and of one more node for pods
+// limited per node. The prices are the shadow prices, blended with a little of each resource's
+// cheapest price, so that a resource in surplus still counts for something. cost is the least
+// that the demand can cost.
 func (b *buyer) worth(demand quantity.Vector) (cost float64, prices covering.Prices) {
 	const blend = 0.05
 	shapes := make([]covering.Shape, len(b.candidates))
