@@ -9,14 +9,14 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// podClass is a pod class with what it demands of other pods, as far as the simulation follows it.
-// Rules within a node, and spreads over zones or the like, are followed exactly. For other rules
-// the pods stay in the zone that the plan chose; where that is not enough they stay on the
-// planned node.
+// podClass is a pod class with what it demands of other pods, as far as the simulation follows
+// it. Rules within a node, and spreads over zones or the like, are followed exactly. For other
+// rules the pods are kept in the zone that the plan chose; where that is not enough they are
+// kept on the planned node.
 type podClass struct {
 	*cluster.PodClass
 	admission *admission
-	fixed     bool // they stay on the planned node
+	fixed     bool // they are kept on the planned node
 	within    []*constraint.Key
 	spreads   []spread
 	avoids    []*cluster.PodSelector      // its own anti-affinity, on one node
@@ -24,14 +24,14 @@ type podClass struct {
 
 	countedIn  []*domainCount // of the first countsSeen domain counts: those that count its pods
 	countsSeen int
-	cameTo     []int // the nodes that its pods came to
+	cameTo     []int // the nodes that its pods moved to
 }
 
-// boundToDomains reports whether not every domain will do for a new node.
+// boundToDomains reports whether only some domains are allowed for a new node.
 func (c *podClass) boundToDomains() bool { return len(c.within)+len(c.spreads) > 0 }
 
-// near reports whether the group is where the pod must stay: in the zone or the like of the node
-// that the plan has for it.
+// near reports whether the group is in the domains that the pod must be in: the zone or the
+// like of its planned node.
 func (c *podClass) near(planned, g *nodeGroup) bool {
 	for _, k := range c.within {
 		v, ok := g.value(k)
@@ -53,8 +53,8 @@ func (c *podClass) fitsSpreads(g *nodeGroup) bool {
 	return true
 }
 
-// mayLaunch reports whether the offering lies in the domains where the pod must be, as far as that
-// is known before the launch.
+// mayLaunch reports whether the offering is in the domains where the pod must be, as far as
+// that is known before the launch.
 func (c *podClass) mayLaunch(planned *nodeGroup, catalog *cluster.PoolCatalog, row int) bool {
 	for _, k := range c.within {
 		v, known := valueAtLaunch(catalog, row, k)

@@ -16,7 +16,7 @@ type spread struct {
 	self    bool // the pod counts itself
 }
 
-// admits reports whether one more pod may come to the domain with that value.
+// admits reports whether one more pod may be bound in the domain with that value.
 func (s *spread) admits(v int) bool {
 	s.grow(v)
 	self := 0

@@ -15,7 +15,7 @@ import (
 
 // groups finds the group of a node, and the groups that admit a pod.
 type groups struct {
-	labels     []*constraint.Key // by which pods tell nodes apart
+	labels     []*constraint.Key // by which pods distinguish nodes
 	all        []*nodeGroup
 	byKey      map[groupKey]*nodeGroup
 	admissions map[*cluster.PodShape]*admission

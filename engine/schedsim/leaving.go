@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// leavingPods is the pods that leave their nodes for a move, in whichever way it goes: listed by
+// leavingPods is the pods that leave their nodes for a move, in any simulated way: listed by
 // node, and in batches.
 type leavingPods struct {
 	from    []int // the nodes that they leave
@@ -54,7 +54,7 @@ func (l *leavingPods) add(class *podClass, from int, uid string, pdbs map[string
 	l.pods = append(l.pods, p)
 }
 
-// addArrived adds a pod that came in an earlier move.
+// addArrived adds a pod that an earlier move put on the node.
 func (l *leavingPods) addArrived(class *podClass, from int) {
 	l.pods = append(l.pods, leavingPod{podClass: class, from: from, target: -1, pdb: -1})
 }
@@ -75,18 +75,19 @@ func (l *leavingPods) plan() {
 	}
 }
 
-// order decides which of two batches leaves first; of equals the one that is listed first.
+// order decides which of two batches leaves first; ties go to the one that is listed first.
 type order func(x, y batch) int
 
-// sideBySide is the order when nodes are drained side by side: the largest pods first.
+// sideBySide is the order when nodes are drained at the same time: the largest pods first.
 func sideBySide(x, y batch) int { return cmp.Compare(y.share, x.share) }
 
 func nodeByNode(x, y batch) int { return cmp.Or(cmp.Compare(x.node, y.node), sideBySide(x, y)) }
 
 func lastNodeFirst(x, y batch) int { return cmp.Or(cmp.Compare(y.node, x.node), sideBySide(x, y)) }
 
-// queue sorts the pods by that order. It separates the pods that a PodDisruptionBudget allows to
-// go only after others that it selects run again: all other pods are placed before them.
+// queue sorts the pods by that order. It separates the pods that a PodDisruptionBudget allows
+// to be evicted only after others that it selects run again: all other pods are placed before
+// them.
 func (l *leavingPods) queue(o order) (now, late []*leavingPod) {
 	slices.SortFunc(l.batches, func(x, y batch) int { return cmp.Or(o(x, y), cmp.Compare(x.from, y.from)) })
 	l.now, l.late = l.now[:0], l.late[:0]

@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// nodes is every node with the pods that came to it, and a log of what changed since the last
+// nodes is every node with the pods that moved to it, and a log of the changes since the last
 // move that was kept.
 type nodes struct {
 	all     []node
@@ -25,10 +25,10 @@ type node struct {
 	group   *nodeGroup
 	info    *cluster.NodeInfo    // nil when the node was launched
 	running []cluster.ClassCount // the pods there at the start
-	arrived []*cluster.PodClass  // the pods that came
+	arrived []*cluster.PodClass  // the pods that moved here
 	empty   float64              // how empty it is, as its group has it; see nodeGroup.share
 	state   nodeState
-	// expected is how many pods that the plan has for the node have yet to come.
+	// expected is how many of the pods planned for the node are not placed yet.
 	expected int
 }
 
@@ -92,7 +92,7 @@ func (n *nodes) launch(catalog *cluster.PoolCatalog, row int) int {
 	return n.add(node{group: n.groups.ofOffering(catalog, row), free: catalog.Allocatable[row]})
 }
 
-// drain closes a node: its pods look for others.
+// drain closes a node: its pods need other nodes.
 func (n *nodes) drain(at int) {
 	s := &n.all[at]
 	n.log = append(n.log, change{kind: drainedNode, at: at, state: s.state})
@@ -116,7 +116,7 @@ func (n *nodes) occupy(c *podClass, at int) {
 	n.fill(at, c.PodClass, -1)
 }
 
-// fill takes the pod's requests off the node's free capacity, or gives them back.
+// fill subtracts the pod's requests from the node's free capacity, or adds them again.
 func (n *nodes) fill(at int, c *cluster.PodClass, by int64) {
 	s := &n.all[at]
 	was := s.slot(at)
@@ -136,7 +136,7 @@ func (n *nodes) fill(at int, c *cluster.PodClass, by int64) {
 	s.state = state
 }
 
-// count notes in the domain counts that a pod of the class came to the node, or left it.
+// count adds a pod of the class on the node to the domain counts, or subtracts it.
 func (n *nodes) count(c *podClass, at, by int) {
 	for _, t := range n.domains.counting(c) {
 		if v := t.value(n.all[at].group); v >= 0 {
@@ -155,7 +155,7 @@ type change struct {
 	kind changeKind
 
 	at    int       // the node, unless it is launched:
-	class *podClass // of the pod that came there
+	class *podClass // of the pod that was placed there
 	state nodeState // before the node was drained
 
 	catalog *cluster.PoolCatalog // the launched offering

@@ -7,7 +7,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// offerings finds what launches become, and the cheapest offering for a pod.
+// offerings finds the offering that a launch becomes, and the cheapest offering for a pod.
 type offerings struct {
 	snapshot *cluster.Snapshot
 	byShape  map[*cluster.PodShape]pricedOffering // see cheapest

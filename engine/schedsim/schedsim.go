@@ -4,9 +4,9 @@
 // kube-scheduler does not know karve's plan: it puts each pod on the node that it scores highest.
 // So a consolidation is rehearsed here before it is made (Rule CONSOLIDATION-20).
 //
-// A Cluster belongs to one snapshot and changes as moves are performed; the snapshot itself does
-// not change. The package decides nothing: it says what a move costs when pods go elsewhere than
-// planned. The zero Cluster is not usable; see New.
+// A Cluster belongs to one snapshot and changes as moves are performed; the snapshot itself
+// does not change. The package decides nothing: it computes what a move costs when pods are
+// bound elsewhere than planned. The zero Cluster is not usable; see New.
 package schedsim
 
 import (
@@ -81,7 +81,7 @@ func (o Outcome) worse(other Outcome) Outcome {
 	return o
 }
 
-// Perform simulates a move that will be made, in the way in which it most likely goes.
+// Perform simulates a move that will be made, in the likeliest way.
 func (c *Cluster) Perform(m Move) {
 	c.gather(&m)
 	c.run(&m, likeliest())
@@ -119,7 +119,7 @@ func (c *Cluster) try(m *Move, ways []way, worst *Outcome) (pays bool) {
 	return true
 }
 
-// enough is the saving, in nodes, from which a move pays whichever way it goes.
+// enough is the saving, in nodes, from which a move pays in every way.
 const enough = 4
 
 // few is the price of that many nodes of the most expensive kind that single pods would need.
@@ -133,8 +133,8 @@ func (c *Cluster) few(m *Move) offering.Price {
 	return enough * most
 }
 
-// gather lists the pods that must leave the nodes. It compiles their rules while all pods are
-// still where they were.
+// gather lists the pods that must leave the nodes. It compiles their rules before any pod is
+// moved.
 func (c *Cluster) gather(m *Move) {
 	c.leaving.reset()
 	for _, r := range m.Receivers {
@@ -152,8 +152,8 @@ func (c *Cluster) gather(m *Move) {
 	}
 }
 
-// gatherFrom adds the pods of a node: those of the snapshot, and those that came in earlier
-// moves.
+// gatherFrom adds the pods of a node: those of the snapshot, and those that earlier moves put
+// there.
 func (c *Cluster) gatherFrom(d *Drain, number, at int) {
 	n := c.nodes.at(at)
 	c.leaving.from = append(c.leaving.from, at)
@@ -228,9 +228,9 @@ func (c *Cluster) place(p *leavingPod, policy scorePolicy, o *Outcome) {
 	c.nodes.place(p.podClass, c.nodes.launch(cheapest.catalog, cheapest.row))
 }
 
-// cheapestFor is what would be launched for the pod alone, in the domains where it must be as far
-// as these are known before the launch. Its price is an upper bound, as pods that need new nodes
-// at the same time share them.
+// cheapestFor is the offering that would be launched for the pod alone, in the domains where it
+// must be as far as these are known before the launch. Its price is an upper bound, as pods
+// that need new nodes at the same time share them.
 func (c *Cluster) cheapestFor(p *leavingPod) pricedOffering {
 	if !p.boundToDomains() {
 		return c.offerings.cheapest(p.PodShape)
@@ -241,19 +241,19 @@ func (c *Cluster) cheapestFor(p *leavingPod) pricedOffering {
 	})
 }
 
-// way is one way in which a move may go: the order in which pods of several nodes leave, the
-// scheduler's score policy, and which of its offerings each launch becomes.
+// way is one way in which a move may be carried out: the order in which pods of several nodes
+// leave, the scheduler's score policy, and which of its offerings each launch becomes.
 type way struct {
 	order  order
 	policy scorePolicy
 	choose func([]offering.Ref) offering.Ref
 }
 
-// likeliest is the way in which a move most likely goes. Later decisions assume it.
+// likeliest is the most likely way of a move. Later decisions assume it.
 func likeliest() way { return way{sideBySide, scorePolicy{}, first} }
 
-// usual are the ways that are equally likely: nodes are drained side by side, and which one is
-// faster is unknown. The likeliest is the last.
+// usual are the ways that are equally likely: nodes are drained at the same time, and which
+// drain is faster is unknown. The likeliest is the last.
 func usual(nodes int) []way {
 	if nodes == 1 {
 		return []way{likeliest()}
@@ -261,8 +261,8 @@ func usual(nodes int) []way {
 	return []way{{nodeByNode, scorePolicy{}, first}, likeliest()}
 }
 
-// unusual are other possible ways: not all of the scheduler's scores are known here, nor what is
-// in stock.
+// unusual are other possible ways: not all of the scheduler's scores are known here, nor which
+// offerings are in stock.
 func unusual(m *Move) []way {
 	orders := []order{sideBySide}
 	if len(m.Drains) > 1 {

@@ -63,7 +63,7 @@ type scheduler struct {
 	reach  []float64 // scratch: see best
 }
 
-// choice is the best node so far, and its score; -1 when there is none.
+// choice is the best node found so far, and its score; the node is -1 when there is none.
 type choice struct {
 	at    int
 	score float64
