@@ -12,8 +12,9 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// After is the script after its plan was carried out: launches are nodes of their first offerings,
-// pods are bound where the plan put them, leaving nodes are gone. Unplaced pods are still pending.
+// After is the script after its plan was carried out: launches are nodes of their first
+// offerings, pods are bound where the plan put them, leaving nodes are removed. Unplaced pods
+// are still pending.
 func After(s *Script, p schedule.Plan) *Script {
 	out := *s
 	home := map[string]string{}
@@ -58,7 +59,7 @@ func After(s *Script, p schedule.Plan) *Script {
 	return &out
 }
 
-// become is the node that a launch becomes.
+// become makes the node that a launch becomes.
 func (s *Script) become(name string, l schedule.Launch) cluster.Node {
 	t, o := s.onSale(l.Offerings[0])
 	pool := s.Pools[slices.IndexFunc(s.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })]

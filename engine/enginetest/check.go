@@ -19,12 +19,12 @@ import (
 )
 
 // Check verifies a plan against its script from first principles, without the engine's own
-// indexes. Every pending pod appears exactly once. kube-scheduler accepts every placement on any
-// of the launch's offerings, and there is an order in which it binds all of them. Limits, quotas
-// and reservations are kept, minValues hold, static pools launch nothing, no pod is left out
-// that a node could take, and the price is not below the lower bound.
+// indexes. Every pending pod appears exactly once. kube-scheduler accepts every placement on
+// any of the launch's offerings, and there is an order in which it binds all of them. Limits,
+// quotas and reservations are kept, minValues hold, static pools launch nothing, no pod is left
+// out for which some node has capacity, and the price is not below the lower bound.
 //
-// Domains are those of nodes that exist or are launched: kube-scheduler knows no others. A plan
+// Domains are those of nodes that exist or are launched: kube-scheduler sees no others. A plan
 // that also counts domains that could be opened, and so spreads wider, passes too.
 func Check(s *Script, p schedule.Plan) error {
 	c := &checker{Script: s, plan: p, pods: map[string]int{}, seen: map[string]int{}}
@@ -107,7 +107,8 @@ func (c *checker) homeless(p cluster.Pod) bool {
 	return p.Node == "" || c.leaving(p.Node) && p.Movable
 }
 
-// build sets up the nodes that stay, the pods that run on them, and the pods to place.
+// build sets up the nodes that are not leaving, the pods that run on them, and the pods to
+// place.
 func (c *checker) build() {
 	pods, bound := c.Script.inOrder(c.homeless)
 	for i, p := range pods {
@@ -117,7 +118,7 @@ func (c *checker) build() {
 	c.byKey = c.addNodes(c.cluster)
 }
 
-// inOrder lists the pods that run and stay, then the pods that need a node.
+// inOrder lists the running pods that are not to be placed, then the pods that need a node.
 func (s *Script) inOrder(homeless func(cluster.Pod) bool) (pods []*cluster.Pod, bound int) {
 	var wait []*cluster.Pod
 	for i := range s.Pods {
@@ -198,7 +199,7 @@ func (c *checker) launch(i int, l schedule.Launch) {
 	had := variety{}
 	at := len(c.cluster.places)
 	c.cluster.places = append(c.cluster.places, place{})
-	for k := len(l.Offerings) - 1; k >= 0; k-- { // the first offering comes last and stays
+	for k := len(l.Offerings) - 1; k >= 0; k-- { // ends with the first offering
 		c.cluster.places[at] = c.bought(i, l, pool, l.Offerings[k])
 		had.note(c.cluster.places[at].labels)
 		c.admits(at, l.Pods)
@@ -206,7 +207,7 @@ func (c *checker) launch(i int, l schedule.Launch) {
 	c.diverse(i, l, pool, had)
 }
 
-// bought is the node that a launch becomes with one of its offerings.
+// bought makes the node that a launch becomes with one of its offerings.
 func (c *checker) bought(i int, l schedule.Launch, pool cluster.NodePool, choice offering.Ref) place {
 	t, o := c.onSale(choice)
 	if t == nil || o.Unavailable != "" || o.Price != choice.Price {
@@ -360,9 +361,9 @@ func domains(p place, keys []string) string {
 	return out
 }
 
-// leftOut checks that no pod is unplaced that an existing node would take as it is, or would take
+// leftOut checks that no pod is unplaced that fits on an existing node as planned, or on one
 // without its virtual pods. Pods that spread are skipped: a plan may count domains that do not
-// exist yet. Nor may a pod be unplaced for which a node could be launched; see couldBuy.
+// exist yet. Nor may a pod be unplaced for which a node could be launched: see couldBuy.
 func (c *checker) leftOut() {
 	for _, u := range c.plan.Unplaced {
 		c.needlessly(u)
@@ -384,8 +385,8 @@ func (c *checker) leftOut() {
 }
 
 // couldBuy checks that no pod is unplaced that depends on no pods except those of its own node,
-// and for which a pool without limits, quota or minValues could launch a node. Nodes with a
-// choice of values for some label are skipped.
+// and for which a pool without limits, quota or minValues could launch a node. Nodes that may
+// still have several values for some label are skipped.
 func (c *checker) couldBuy(i int) {
 	if p := c.cluster.pods[i]; p.Refused != "" || optsOut(p) || c.looksBeyondNode(i) {
 		return

@@ -37,8 +37,8 @@ func (p *place) value(key string) (string, bool) {
 }
 
 // refCluster is every place with the pods on it. It answers kube-scheduler's questions by
-// counting. Leaving nodes are not part of it: their pods are checked where they go, as if the
-// node were gone.
+// counting. Leaving nodes are not part of it: their pods are checked on their new nodes, as if
+// the old node were removed.
 type refCluster struct {
 	places []place
 	pods   []*cluster.Pod
@@ -185,7 +185,7 @@ func (c *refCluster) portTaken(at int) string {
 	return ""
 }
 
-// clashing is a port of one list that conflicts with one of the other.
+// clashing returns a port of one list that conflicts with one of the other.
 func clashing(these, those []cluster.Port) (cluster.Port, bool) {
 	for _, a := range these {
 		for _, b := range those {
@@ -253,7 +253,7 @@ func (c *refCluster) refused(i, at int) (why string, bootstrap bool) {
 	return "", bootstrap
 }
 
-// sees reports whether pod j exists for pod i. Virtual pods stand for pods to come and see the
+// sees reports whether pod j exists for pod i. Virtual pods stand for future pods and see the
 // others; kube-scheduler does not see virtual pods.
 func (c *refCluster) sees(i, j int) bool { return !c.pods[j].Virtual || c.pods[i].Virtual }
 
@@ -376,8 +376,8 @@ func (c *refCluster) matching(i int, t counted, n int) int {
 	return c.crowd(i, t, n)
 }
 
-// crowd counts the pods on a place that the term selects, as pod i sees it. Terminating pods do
-// not count, except where a plan places them: there they are new pods.
+// crowd counts the pods on place n that term t selects, as far as pod i sees them. Terminating
+// pods do not count, except where a plan places them: there they are new pods.
 func (c *refCluster) crowd(i int, t counted, n int) int {
 	sum := 0
 	for j, p := range c.pods {
@@ -549,7 +549,8 @@ func (c *refCluster) bind(want []int, r *rand.Rand, try uint64) string {
 	return c.seat(left, want, try%2 == 0, polite)
 }
 
-// seat binds the pods; see next.
+// seat binds the pods one by one, in the order of next. It says why one of the remaining pods
+// was refused; "" when all are bound.
 func (c *refCluster) seat(left, want []int, eager, polite bool) string {
 	c.turns = c.turns[:0]
 	for _, i := range left {
@@ -581,10 +582,10 @@ func (c *refCluster) inTheWay(i int) int {
 	return n
 }
 
-// next picks the pod that is bound now. With polite it is the first that may be bound. Otherwise
-// pods that pass only as the first of their kind come first if eager and last if not, so that the
-// pods of their affinity can come before; in between come pods that spread, the least skewed
-// first. Virtual pods wait for all others.
+// next picks the pod that is bound now. With polite it is the first that may be bound.
+// Otherwise pods that pass only as the first of their kind are bound first if eager and last if
+// not, so that the pods that they have affinity to can be bound before; in between are pods
+// that spread, the least skewed first. Virtual pods wait for all others.
 func (c *refCluster) next(left, want []int, eager, polite bool) (int, string) {
 	best, rank, why := -1, 1<<30, ""
 	real := slices.ContainsFunc(left, func(i int) bool { return !c.pods[i].Virtual })

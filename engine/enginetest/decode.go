@@ -12,9 +12,9 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Decode makes a script of any bytes, one byte per choice, so that a fuzzer that changes a byte
-// changes one thing. Wild scripts contain what no API server accepts: their plans need not satisfy
-// Check.
+// Decode makes a script of any bytes, one byte per random decision, so that a fuzzer that
+// changes a byte changes one detail. Wild scripts contain values that no API server accepts:
+// their plans need not satisfy Check.
 func Decode(data []byte) (s *Script, wild bool) {
 	src := &choices{data}
 	r := &random{Rand: rand.New(src), s: &Script{Budgets: map[string]int64{}}}

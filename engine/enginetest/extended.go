@@ -11,12 +11,13 @@ import (
 )
 
 // devices is how many device resources random scripts use. Some are offered by instance types,
-// some by nodes, some by nothing; all together they must get positions in a quantity.Vector.
+// some only by nodes, some not at all; all together they must get positions in a
+// quantity.Vector.
 const devices = 9
 
-// fullResources lets types and nodes offer devices, and lets pods, DaemonSets and limits ask for
-// them and for resources that nothing offers. It has its own random source, so that the rest of
-// the script does not change.
+// fullResources lets types and nodes offer devices, and lets pods, DaemonSets and limits ask
+// for them and for resources that no instance type or node offers. It has its own random
+// source, so that the rest of the script does not change.
 func (r *random) fullResources(seed uint64) {
 	own := &random{Rand: rand.New(rand.NewPCG(seed, 0xe87e)), s: r.s}
 	if !own.often(40) {
@@ -44,7 +45,7 @@ func (r *random) fullResources(seed uint64) {
 	own.deviceWorkloads()
 }
 
-// deviceWorkloads makes whole workloads ask for devices, so that their pods stay alike.
+// deviceWorkloads makes whole workloads ask for devices, so that their pods remain alike.
 func (r *random) deviceWorkloads() {
 	var more quantity.Amounts
 	workload := ""

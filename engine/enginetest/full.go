@@ -97,7 +97,7 @@ func (r *random) unregister(n *cluster.Node) {
 	delete(n.Labels, cluster.LabelHostname)
 }
 
-// fullPods changes whole workloads, so that their pods stay alike, and bound pods one by one.
+// fullPods changes whole workloads, so that their pods remain alike, and bound pods one by one.
 func (r *random) fullPods() {
 	var last cluster.Pod
 	workload := ""
@@ -140,7 +140,7 @@ func (r *random) fullReplicas(seed uint64) {
 }
 
 // replica returns the change that gives pods of a workload, of which p is the first,
-// anti-affinity and a volume; most workloads stay as they are.
+// anti-affinity and a volume; most workloads do not change.
 func (r *random) replica(p cluster.Pod, volume string) func(*cluster.Pod) {
 	if !r.often(15) {
 		return func(*cluster.Pod) {}

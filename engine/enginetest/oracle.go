@@ -22,7 +22,7 @@ import (
 //
 //  1. more pods placed, of the highest priority first, virtual pods last;
 //  2. fewer pods on new nodes of pools with a low weight, the lowest first: such pools serve only
-//     what pools with a higher weight cannot;
+//     pods that pools with a higher weight cannot;
 //  3. a lower price of the launches, each at its first offering.
 type Score struct {
 	Placed []int // by priority, highest first; virtual pods in the last entry
@@ -87,8 +87,8 @@ func (k ranks) priority(p *cluster.Pod) int {
 	return slices.Index(k.priorities, -p.Priority)
 }
 
-// weight is the rank of a pool weight. Score.Light has no entry for the highest: those pools come
-// right after existing nodes, and only the price decides between the two.
+// weight is the rank of a pool weight. Score.Light has no entry for the highest: only the price
+// decides between these pools and existing nodes.
 func (k ranks) weight(w int32) int { return slices.Index(k.weights, w) }
 
 // Steps bounds the oracle's search; scripts that need more are too large for it.
@@ -124,7 +124,7 @@ type oracle struct {
 	perCPU  float64 // the lowest price of a milli-core of any offering
 }
 
-// row is one thing that can be launched, with one value for every label.
+// row is one offering of one pool that can be launched, with one value for every label.
 type row struct {
 	place
 	pool  int
@@ -217,7 +217,7 @@ func alike(a, b cluster.Pod) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// worthTrying leaves out rows that differ from a cheaper one in nothing that matters to a pod.
+// worthTrying lists rows, without those that no pod can distinguish from a cheaper one.
 func (o *oracle) worthTrying() []row {
 	keys := map[string]bool{}
 	for _, p := range o.cluster.pods {
@@ -377,8 +377,8 @@ func (o *oracle) settle(labels map[string][]string, yield func(map[string][]stri
 	yield(maps.Clone(labels))
 }
 
-// buyable are the domains that an offering could open for a pod. A new hostname is always
-// possible.
+// buyable are the domains that launching an offering could open for a pod. A new hostname is
+// always possible.
 func (o *oracle) buyable(pod int, key string) []string {
 	if key == cluster.LabelHostname {
 		return []string{"one more"}
@@ -515,8 +515,8 @@ func (o *oracle) take(r *row, n int64) {
 	}
 }
 
-// hopeless reports whether even placing every later pod that fits somewhere would not beat the
-// best.
+// hopeless reports whether the best score would not be beaten even if every later pod that fits
+// somewhere were placed.
 func (o *oracle) hopeless(i int) bool {
 	if !o.found {
 		return false

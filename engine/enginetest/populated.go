@@ -42,8 +42,8 @@ func Populated(seed uint64, pods int) *Script {
 const nowhere = "nowhere"
 
 // Bare is the script as a WhatIf of its snapshot sees it: pods that are pending or on leaving
-// nodes are not part of the question. They stay in the script, as selectors may tell pods apart
-// by their labels.
+// nodes are not to be placed. They remain in the script, as selectors may distinguish pods by
+// their labels.
 func Bare(s *Script) *Script {
 	out := *s
 	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)

@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// preferences compares what the plan says about preferences with where its pods are: it may not
-// claim more than holds.
+// preferences compares the preferences that the plan reports as honoured with those that hold
+// where its pods are: it must not report more.
 func (c *checker) preferences() {
 	p := c.plan.Preferences
 	if p.Honoured > p.Asked || p.Cost < 0 {

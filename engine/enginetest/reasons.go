@@ -72,8 +72,8 @@ func (c *checker) funnel(f reason.Funnel) error {
 	return nil
 }
 
-// runnersUp checks the explanation of a launch: other types, each once, priced against the first
-// offering; only types that lost by price are among the launch's offerings.
+// runnersUp checks the explanation of a launch: other types, each once, priced against the
+// first offering; only types that are merely dearer are among the launch's offerings.
 func (c *checker) runnersUp(l schedule.Launch) error {
 	first, seen := l.Offerings[0], map[string]bool{l.Offerings[0].Type: true}
 	pods := l.Requests.Sub(l.Daemons)

@@ -5,9 +5,10 @@
 // placements.
 //
 // A script is lines of `word name key=value…`; each word is documented at its function. Unknown
-// words and keys are errors, so that a typo fails a test instead of weakening it. A space or one
-// of % : , | = ~ ! @ & / inside a word is written as a percent escape where it would be read as
-// punctuation. The label keys zone, host, type and capacity-type stand for the long ones.
+// words and keys are errors, so that a typo fails a test instead of weakening it. A space or
+// one of % : , | = ~ ! @ & / inside a word is written as a percent escape where it would be
+// read as punctuation. The label keys zone, host, type and capacity-type are aliases of the
+// long ones.
 package enginetest
 
 import (
@@ -212,7 +213,7 @@ func (s *Script) offers(name string, zones []string, prices map[string]string, r
 // LabelReservation is the label of scripted reserved offerings.
 const LabelReservation = "karve.dev/reservation"
 
-// reservation is the quota that counts what is left of a reservation.
+// reservation is the name of the quota that counts the instances left in a reservation.
 func reservation(id string) string { return "reservation/" + id }
 
 // offer: offer D4 zone=1 price=0.20 [spot] [reservation=id] [fallback] [draw:family=4]

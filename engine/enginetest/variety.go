@@ -74,7 +74,7 @@ func (c *checker) needlessly(u schedule.Unplaced) {
 	}
 }
 
-// anyoneChoosy reports whether rules about other pods may decide where a pod goes.
+// anyoneChoosy reports whether rules about other pods may decide where some pod is placed.
 func (c *checker) anyoneChoosy() bool {
 	return slices.ContainsFunc(c.Pods, func(p cluster.Pod) bool { return len(p.Spreads)+len(p.AntiAffinity) > 0 })
 }
@@ -119,8 +119,8 @@ func (c *checker) onFresh(i int, pool cluster.NodePool, visit func(at int)) {
 	}
 }
 
-// sold is the node that an offering becomes in a pool, if the pool allows it. If labels have
-// several values it is not certain what the node would be, and it does not count.
+// sold makes the node that an offering becomes in a pool, if the pool allows it. A node with
+// several possible values for a label does not count: which value it would have is not certain.
 func (c *checker) sold(t offering.InstanceType, o offering.Offering, pool cluster.NodePool) (place, bool) {
 	labels := c.labelsOf(t, o, pool)
 	for _, r := range pool.Requirements {

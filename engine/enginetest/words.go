@@ -30,7 +30,7 @@ func label(text string) string {
 	return plain(text)
 }
 
-// plain undoes percent escapes; what is not an escape stays as it is.
+// plain undoes percent escapes; text that is not an escape does not change.
 func plain(text string) string {
 	if out, err := url.PathUnescape(text); err == nil {
 		return out
