@@ -26,7 +26,7 @@ func Amounts(list corev1.ResourceList) quantity.Amounts {
 
 // ResourceList is the inverse of Amounts. It leaves out zeros and attached volumes: no kubelet
 // reports attachments as resources, so waiting for all resources that a claim requests would
-// never end, and the names mean nothing to people who read a total.
+// never end, and users who read a total do not know the names.
 func ResourceList(a quantity.Amounts) corev1.ResourceList {
 	list := make(corev1.ResourceList, len(a))
 	for name, n := range a {
@@ -37,8 +37,9 @@ func ResourceList(a quantity.Amounts) corev1.ResourceList {
 	return list
 }
 
-// baseUnits is limited to quantity.Most in both directions: a quantity that does not fit into 64
-// bits would wrap around, and a typo of 1e20 bytes would request nothing.
+// baseUnits converts a quantity to base units, limited to quantity.Most in both directions: a
+// quantity that does not fit into 64 bits would wrap around, and a typo of 1e20 bytes would
+// request nothing.
 func baseUnits(name corev1.ResourceName, q resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		if q.CmpInt64(quantity.Most/1000) > 0 {

@@ -113,14 +113,13 @@ func Offerings(c *karpv1.NodeClaim, types []offering.InstanceType) ([]offering.R
 	return offering.RotateZones(choices, string(c.UID)), err
 }
 
-// OfferingOf is the offering that a claim's instance was bought by; empty before the claim is
-// launched.
+// OfferingOf is the offering that a claim was launched as; empty before the launch.
 func OfferingOf(c *karpv1.NodeClaim) offering.Ref {
 	return offering.Ref{Type: c.Labels[cluster.LabelInstanceType], Zone: c.Labels[cluster.LabelZone], CapacityType: c.Labels[cluster.LabelCapacityType]}
 }
 
-// LaunchClaim is what a provider needs to know to launch the claim's instance, given the offerings
-// it may choose from.
+// LaunchClaim converts the claim to what a provider needs to launch its instance as one of the
+// offerings.
 func LaunchClaim(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
 	return provider.Claim{
 		Name:          c.Name,
@@ -140,7 +139,7 @@ func LaunchClaim(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
 // UrgentAnnotation set to "true" on a NodeClaim asks to launch it before others.
 const UrgentAnnotation = "karve.dev/urgent"
 
-// launchState is the claim's annotations under karve's own domain.
+// launchState returns the claim's annotations under karve's own domain.
 func launchState(c *karpv1.NodeClaim) map[string]string {
 	out := map[string]string{}
 	for key, value := range c.Annotations {

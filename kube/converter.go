@@ -9,10 +9,10 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Converter converts many pods, which come from few templates. Equal parts are made once and
-// shared between the results, so they must not be changed. Sharing depends on the pod's content,
-// never on its owner. The zero value is ready to use, a nil Converter shares nothing; it is not
-// safe for concurrent use.
+// Converter converts many pods that were created from few templates. Equal parts are made once
+// and shared between the results, so they must not be changed. Sharing depends on the pod's
+// content, never on its owner. The zero value is ready to use, a nil Converter shares nothing;
+// it is not safe for concurrent use.
 type Converter struct {
 	amounts    map[usualAmounts]quantity.Amounts
 	labels     map[[2]string]cluster.Term // by key and value
@@ -32,7 +32,7 @@ func keep[K comparable, V any](table *map[K]V, key K, v V) V {
 	return v
 }
 
-// shared is how many values are kept for sharing.
+// Shared is how many values are kept for sharing.
 func (k *Converter) Shared() int { return len(k.amounts) + len(k.labels) + len(k.namespaces) }
 
 // requests is the function Requests.

@@ -22,7 +22,7 @@ type ManagedNode struct {
 	// several, Node is the youngest.
 	Nodes int
 	Pods  []*corev1.Pod
-	// World is the node as the engine sees it.
+	// Snapshot is the node as the engine sees it.
 	Snapshot cluster.Node
 	// Promised counts the pods that were promised capacity here and are not bound yet.
 	Promised int
@@ -33,9 +33,9 @@ type ManagedNode struct {
 	Activity time.Time
 }
 
-// DisruptionNode is a node as decisions about nodes see it at a given moment. soft says that the
-// node's pool replaces expired nodes within budgets, like drifted ones (see SoftExpiry). Spare is
-// left unset: only capacity buffers know it.
+// DisruptionNode is a node as decisions about nodes see it at a given moment. soft says that
+// the node's pool replaces expired nodes within budgets, like drifted ones (see SoftExpiry).
+// Spare is left unset: it depends on capacity buffers.
 func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time) disrupt.Node {
 	n := disrupt.Node{
 		Key:         m.Claim.Name,

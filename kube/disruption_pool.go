@@ -16,7 +16,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Annotations of a NodePool by which its owner sets what a move must be worth.
+// Annotations of a NodePool that set when its nodes are disrupted, and how much that must save.
 const (
 	// AnnotationMinSavings is what replacing nodes must save: a share of their cost (5%), or an
 	// amount per hour ($0.02/h or 0.02).

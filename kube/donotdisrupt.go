@@ -39,7 +39,7 @@ func InvalidDoNotDisrupt(p *corev1.Pod) error {
 	return err
 }
 
-// protectedFor reads for how long after its start a pod is not to be disturbed.
+// protectedFor reads for how long after its start a pod must not be disrupted.
 func protectedFor(value string) (time.Duration, error) {
 	d, err := time.ParseDuration(value)
 	if err != nil {

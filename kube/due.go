@@ -33,9 +33,9 @@ func Dues(c *karpv1.NodeClaim, soft bool, now time.Time) []disrupt.Due {
 	return dues
 }
 
-// due reports whether a condition of that type asks for a replacement. Disruption budgets have no
-// reason for unhealthy nodes or for nodes under maintenance; all three count as Drifted, since
-// each asks for a replacement by what would be launched now.
+// due reports whether a condition of that type asks for a replacement. Disruption budgets have
+// no reason for unhealthy nodes or for nodes under maintenance; all three count as Drifted,
+// since each asks for a replacement by a node as it would be launched now.
 func due(condition string) bool {
 	switch condition {
 	case karpv1.ConditionTypeDrifted, ConditionUnhealthy, ConditionMaintenance:

@@ -15,8 +15,8 @@ import (
 const (
 	// MoveAnnotation is on the claims that are replaced: a MoveMark.
 	MoveAnnotation = "karve.dev/move"
-	// ReplacesAnnotation is on the claims launched in their place: the move's ID. It stays after
-	// the move and then says why the node exists.
+	// ReplacesAnnotation is on the claims launched in their place: the move's ID. It is kept
+	// after the move and then says why the node exists.
 	ReplacesAnnotation = "karve.dev/replaces"
 )
 

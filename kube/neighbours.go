@@ -90,7 +90,7 @@ func (c *selectorContext) podTerm(t *corev1.PodAffinityTerm, weight int32) clust
 		return out
 	}
 	rules, ok := selectorRules(t.NamespaceSelector, 0)
-	if !ok { // it selects no namespace; those in Namespaces stay
+	if !ok { // it selects no namespace; those in Namespaces remain
 		return out
 	}
 	out.Select.NamespaceLabels = rules

@@ -15,13 +15,13 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Node merges a NodeClaim with its Node. Either may be nil, not both. The catalog is that of the
-// claim's node class (nil when unknown). It gives the price and, with choices, an estimate for a
-// claim whose instance type is not chosen yet.
+// Node merges a NodeClaim with its Node. Either may be nil, not both. The catalog is that of
+// the claim's node class (nil when unknown). It has the price and, with choices (the offerings
+// that the claim accepts), an estimate for a claim whose instance type is not chosen yet.
 //
-// Until the node is initialized, the claim's estimate is used for resources the kubelet does not
-// report yet, and startup and ephemeral taints are left out: they are gone by the time pods are
-// scheduled there.
+// Until the node is initialized, the claim's estimate is used for resources the kubelet does
+// not report yet, and startup and ephemeral taints are left out: they are removed before pods
+// are scheduled there.
 func Node(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
 	switch {
 	case c == nil:
@@ -101,10 +101,10 @@ func Initialized(n *corev1.Node, c *karpv1.NodeClaim) bool {
 func InFlightName(claim string) string { return "nodeclaim/" + claim }
 
 // expected describes a claim whose instance type is not chosen yet. Labels are those of the
-// cheapest acceptable offering, the likeliest to be bought; if that guess fails, a pod that was
-// promised capacity becomes pending again. Capacity and Allocatable err on the safe side: the
-// largest capacity of all offerings counts against limits, the smallest allocatable is what pods
-// can count on.
+// cheapest acceptable offering, the likeliest to be launched; if that guess fails, a pod that
+// was promised capacity becomes pending again. Capacity and Allocatable err on the safe side:
+// the largest capacity of all offerings counts against limits, the smallest allocatable is
+// certain to be there for pods.
 func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
 	known := false
 	for _, choice := range choices {
@@ -123,8 +123,8 @@ func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer
 		w.Allocatable = Amounts(c.Spec.Resources.Requests)
 		w.Capacity = quantity.Amounts{}.Add(w.Allocatable)
 	}
-	// A type that is being bought now may have gone out of stock since, even through this
-	// purchase: limits count it all the same.
+	// A type that is being launched may be out of stock by now, even because of this launch:
+	// limits count it all the same.
 	for _, name := range typesNamed(c) {
 		if t := cat.Find(name); t != nil {
 			widen(w.Capacity, t.Capacity)
@@ -237,8 +237,8 @@ func withCordon(n *corev1.Node) []corev1.Taint {
 	return taints
 }
 
-// Ephemeral reports whether a taint is one that a starting node is known to carry and to lose by
-// itself.
+// Ephemeral reports whether a taint is one that starting nodes have and that is removed without
+// karve.
 func Ephemeral(t corev1.Taint) bool {
 	switch t.Key {
 	case corev1.TaintNodeNotReady:

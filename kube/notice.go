@@ -11,15 +11,15 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// NoticeKind is what the cloud is about to do to a node's instance, named as in Azure's Scheduled
-// Events.
+// NoticeKind is the kind of an event that the cloud announces for a node's instance, named as
+// in Azure's Scheduled Events.
 type NoticeKind string
 
-// Kinds of Notice. Any other kind is ignored.
+// The kinds of Notice. Any other kind is ignored.
 const (
-	NoticePreempt   NoticeKind = "Preempt"   // a spot instance is taken back
+	NoticePreempt   NoticeKind = "Preempt"   // a spot instance is evicted
 	NoticeTerminate NoticeKind = "Terminate" // a user or service deletes the instance
-	NoticeRedeploy  NoticeKind = "Redeploy"  // it moves elsewhere; its local disks are lost
+	NoticeRedeploy  NoticeKind = "Redeploy"  // it is moved; its local disks are lost
 	NoticeReboot    NoticeKind = "Reboot"    // it restarts
 	NoticeFreeze    NoticeKind = "Freeze"    // it is paused for some seconds
 )
@@ -39,7 +39,8 @@ const (
 )
 
 // InterruptedAnnotation of a NodeClaim says why the cloud interrupts its node: a NoticeKind, or
-// that the instance is gone already. Capacity for its pods is launched before other capacity.
+// that the instance is deleted already. Capacity for its pods is launched before other
+// capacity.
 const InterruptedAnnotation = "karve.dev/interrupted"
 
 // Interrupted reports whether the cloud interrupts the claim's node. The claim may be nil.
@@ -55,10 +56,10 @@ const ConditionMaintenance = "karve.dev/Maintenance"
 // that form: no instance can be found or terminated by it.
 const ConditionProviderIDRecognized = "karve.dev/ProviderIDRecognized"
 
-// Notice is the cloud's announcement that it will disturb a node's instance.
+// Notice is the cloud's announcement of an event that interrupts or deletes a node's instance.
 type Notice struct {
 	Kind NoticeKind
-	// At is the earliest time it happens; zero when the time is missing or cannot be read.
+	// At is the earliest time of the event; zero when the time is missing or cannot be read.
 	At time.Time
 	// Started says that it has begun.
 	Started bool

@@ -50,7 +50,7 @@ func Ref(p *corev1.Pod) cluster.PodRef {
 }
 
 // Provisionable reports whether capacity should be sought for the pod: the scheduler found it
-// unschedulable and no preemption makes room for it.
+// unschedulable and no preemption frees capacity for it.
 func Provisionable(p *corev1.Pod) bool {
 	return p.Spec.NodeName == "" &&
 		unschedulable(p) &&
@@ -73,15 +73,15 @@ func Terminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// Movable reports whether a bound pod needs a new node when its node goes and may be disturbed
-// now. A terminating pod needs none, except that the replacement of a StatefulSet's pod takes
-// over its identity and so its requests.
+// Movable reports whether a bound pod needs a new node when its node is removed, and may be
+// disrupted now. A terminating pod needs none, except that the replacement of a StatefulSet's
+// pod takes over its identity and so its requests.
 func Movable(p *corev1.Pod, now time.Time) bool {
 	return !DoNotDisrupt(p, now) && NeedsNode(p)
 }
 
-// NeedsNode reports whether a pod needs a new node when its node goes, whatever its annotations
-// ask for.
+// NeedsNode reports whether a pod needs a new node when its node is removed, whatever its
+// annotations ask for.
 func NeedsNode(p *corev1.Pod) bool {
 	if Terminal(p) || OwnedByDaemonSet(p) || Static(p) {
 		return false
@@ -124,8 +124,8 @@ func OwnerOf(p *corev1.Pod) types.UID {
 }
 
 // ReplacedAtOnce reports whether the pod's owner creates another pod as soon as this one is
-// terminating. (The replacement of a StatefulSet's pod has the same name, and is created when the
-// old pod is gone.)
+// terminating. (The replacement of a StatefulSet's pod has the same name, and is created when
+// the old pod is deleted.)
 func ReplacedAtOnce(p *corev1.Pod) bool {
 	return ownedBy(p, "apps/v1", "ReplicaSet") || ownedBy(p, "v1", "ReplicationController")
 }

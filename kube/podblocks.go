@@ -34,20 +34,20 @@ type Refusal struct {
 	Status policyv1.PodDisruptionBudgetStatus
 }
 
-// Evictions tells whether the eviction API would evict a pod now.
+// Evictions answers whether the eviction API would evict a pod now.
 type Evictions interface {
 	Refused(p *corev1.Pod) Refusal
 }
 
-// podSummary is what the pods of a node mean for its disruption.
+// podSummary sums up the pods of a node for decisions about its disruption.
 type podSummary struct {
-	// movable counts those that would need a new node; cost is the cost of evicting them.
+	// movable counts the pods that would need a new node; cost is the cost of evicting them.
 	movable int
 	cost    float64
-	// doNotDisrupt forbid disruption by annotation; refused would not be evicted by the eviction
-	// API.
+	// doNotDisrupt are the pods that forbid disruption by annotation; refused are those that
+	// the eviction API would not evict.
 	doNotDisrupt, refused []podBlock
-	// pdbs are the PodDisruptionBudgets that let pods of the node go.
+	// pdbs are the PodDisruptionBudgets that allow pods of the node to be evicted.
 	pdbs []disrupt.PDB
 }
 
@@ -80,7 +80,7 @@ func summarize(pods []*corev1.Pod, evictions Evictions, now time.Time) (all podS
 	return all
 }
 
-// allow records that a PodDisruptionBudget lets the pod go.
+// allow records that a PodDisruptionBudget allows the pod to be evicted.
 func (s *podSummary) allow(p *corev1.Pod, r Refusal) {
 	name := r.Guard.String()
 	at := slices.IndexFunc(s.pdbs, func(b disrupt.PDB) bool { return b.Name == name })
@@ -141,7 +141,7 @@ func names(of []types.NamespacedName) []string {
 	return out
 }
 
-// EvictionCost is upstream's estimate of what evicting a pod costs: 1, changed by the pod's
+// EvictionCost is Karpenter's estimate of the cost of evicting a pod: 1, changed by the pod's
 // deletion cost and priority, from -10 to 10.
 func EvictionCost(p *corev1.Pod) float64 {
 	cost := 1.0

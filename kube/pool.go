@@ -47,9 +47,9 @@ func byToday(labels map[string]string) map[string]string {
 	return out
 }
 
-// blocked says why no node may be launched for a pool: the first of its conditions that does not
-// hold. The conditions that Ready depends on come before Ready itself, which says only that one
-// of them does not hold.
+// blocked says why no node may be launched for a pool: the first of its conditions that does
+// not hold. The conditions that Ready depends on are checked before Ready itself, which says
+// only that one of them does not hold.
 func blocked(p *karpv1.NodePool) (reason.Reason, string, reason.Facts) {
 	if p.DeletionTimestamp != nil {
 		return reason.NodePoolNotReady, "the NodePool is being deleted", nil

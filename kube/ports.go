@@ -8,10 +8,10 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// hostPorts lists the node's ports that the pod holds while it runs: those of its containers and
-// of sidecars (init containers that keep running), as the scheduler counts them. With hostNetwork
-// every container port is a host port: the API server writes that into pods, but not into the
-// templates of DaemonSets.
+// hostPorts lists the node's ports that the pod uses while it runs: those of its containers and
+// of sidecars (init containers that keep running), as the scheduler counts them. With
+// hostNetwork every container port is a host port: the API server writes that into pods, but
+// not into the templates of DaemonSets.
 func hostPorts(spec *corev1.PodSpec) []cluster.Port {
 	var out []cluster.Port
 	for i := range spec.InitContainers {

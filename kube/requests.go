@@ -141,8 +141,8 @@ func (t *requestSum) amounts() quantity.Amounts {
 	return out
 }
 
-// large is more than any node has of any resource, and small enough that the sum of hundreds
-// stays far below quantity.Most.
+// large is more than any node has of any resource, and small enough that the sum of hundreds is
+// far below quantity.Most.
 const large = 1 << 53
 
 // whole is the amount in base units; false if it is not a whole number of them, or is large.

@@ -17,22 +17,22 @@ const (
 	// BackOffAnnotation is on NodeClaims whose move failed, and on NodePools in which too many
 	// moves failed: a BackOff.
 	BackOffAnnotation = "karve.dev/back-off"
-	// ConsolidationPauseAnnotation is on NodePools where the scheduler undid consolidations by placing the
-	// pods on other nodes than planned: a ConsolidationPause.
+	// ConsolidationPauseAnnotation is on NodePools where the scheduler undid consolidations by
+	// placing the pods on other nodes than planned: a ConsolidationPause.
 	ConsolidationPauseAnnotation = "karve.dev/consolidation-pause"
 )
 
 // mostFailures is the largest count of failures that is accepted.
 const mostFailures = 1000
 
-// BackOff is how often moves failed in a row, and until when no move is tried.
+// BackOff is how many consecutive moves failed, and until when no move is tried.
 type BackOff struct {
 	Failures int       `json:"failures"`
 	Until    time.Time `json:"until"`
 }
 
-// ConsolidationPause is until when underutilized nodes are left alone, and how long that pause is: the next one
-// is twice as long.
+// ConsolidationPause is until when underutilized nodes are left alone, and how long that pause
+// is: the next one is twice as long.
 type ConsolidationPause struct {
 	Seconds int       `json:"seconds"`
 	Until   time.Time `json:"until"`
@@ -52,8 +52,8 @@ func (l ConsolidationPause) String() string {
 	return string(text)
 }
 
-// BackOffOf reads the BackOff of an object; the zero BackOff when it has none. The error is about an
-// annotation that cannot be read.
+// BackOffOf reads the BackOff of an object; the zero BackOff when it has none. The error is
+// about an annotation that cannot be read.
 func BackOffOf(o client.Object) (r BackOff, err error) {
 	text, ok := o.GetAnnotations()[BackOffAnnotation]
 	if !ok {
@@ -65,8 +65,8 @@ func BackOffOf(o client.Object) (r BackOff, err error) {
 	return r, nil
 }
 
-// ConsolidationPauseOf reads the ConsolidationPause of a NodePool; the zero ConsolidationPause when it has none. The error is about an
-// annotation that cannot be read.
+// ConsolidationPauseOf reads the ConsolidationPause of a NodePool; the zero ConsolidationPause
+// when it has none. The error is about an annotation that cannot be read.
 func ConsolidationPauseOf(o client.Object) (l ConsolidationPause, err error) {
 	text, ok := o.GetAnnotations()[ConsolidationPauseAnnotation]
 	if !ok {

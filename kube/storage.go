@@ -57,8 +57,8 @@ func (s *Storage) SetClaim(c *corev1.PersistentVolumeClaim) {
 // SetVolume adds or replaces a PersistentVolume.
 func (s *Storage) SetVolume(v *corev1.PersistentVolume) { s.Volumes[v.Name] = v }
 
-// SetClass adds or replaces a StorageClass. It reports false when both versions say the same
-// about volumes that are not yet provisioned.
+// SetClass adds or replaces a StorageClass. It reports false when both versions treat volumes
+// that are not yet provisioned alike.
 func (s *Storage) SetClass(c *storagev1.StorageClass) (changed bool) {
 	old := s.Classes[c.Name]
 	s.Classes[c.Name] = c
@@ -205,7 +205,7 @@ func (s *Storage) source(pv *corev1.PersistentVolume) *corev1.CSIPersistentVolum
 	}
 	translated, err := s.csi.TranslateInTreePVToCSI(klog.Background(), pv)
 	if err != nil {
-		return nil // malformed: the kubelet will say so
+		return nil // malformed: the kubelet reports it
 	}
 	return translated.Spec.CSI
 }
