@@ -11,12 +11,12 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// activity is when a pod last came or went, by node name. Pods may outlive their Node for a
-// while: the entry goes with the last of both.
+// activity is when a pod was last bound to a node or left it, by node name. Pods may outlive
+// their Node for a while: the entry is deleted with the last of both.
 type activity map[string]time.Time
 
 // record records the time for the node when a pod other than a DaemonSet's is bound to it,
-// finishes, begins to terminate or goes. Either pod may be nil.
+// finishes, begins to terminate or is deleted. Either pod may be nil.
 func (a activity) record(old, now *corev1.Pod) {
 	either := now
 	if either == nil {
@@ -30,7 +30,8 @@ func (a activity) record(old, now *corev1.Pod) {
 	}
 }
 
-// phaseOfStay orders the phases of a pod on its node: not there, there, terminating, gone.
+// phaseOfStay orders the phases of a pod on its node: not bound, running, terminating,
+// finished.
 func phaseOfStay(p *corev1.Pod) int {
 	switch {
 	case p == nil:
@@ -45,7 +46,7 @@ func phaseOfStay(p *corev1.Pod) int {
 	return 1
 }
 
-// recall takes the times of an old store.
+// recall copies the times of an old store.
 func (a activity) recall(old activity) { maps.Copy(a, old) }
 
 // keep forgets the nodes that do not exist.

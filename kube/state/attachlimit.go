@@ -14,9 +14,9 @@ import (
 )
 
 // attachLimits records how many volumes each node can attach, as the CSI drivers on it report,
-// and derives which instance types can attach fewer than their catalog says. What was learned
-// about a type is forgotten with its last node: it depends on the cluster's objects alone, so two
-// processes that watch them agree.
+// and derives which instance types can attach fewer than their catalog says. The limits learned
+// for a type are forgotten with its last node: they depend on the cluster's objects alone, so
+// two processes that watch them agree.
 type attachLimits struct {
 	nodes map[string]*storagev1.CSINode
 	kind  map[string]string // node → instance type, where both are known
@@ -50,8 +50,8 @@ func (l *attachLimits) place(node, kind string) bool {
 	return l.relearn(kind) || changed
 }
 
-// report records what the drivers of a node report; nil when there is no report any more. It
-// reports whether the limits of the node's type changed.
+// report records the CSINode in which a node's drivers report their limits; nil when it was
+// deleted. It reports whether the limits of the node's type changed.
 func (l *attachLimits) report(node string, n *storagev1.CSINode) bool {
 	before := reported(l.nodes[node])
 	if l.nodes[node] = n; n == nil {
@@ -139,8 +139,8 @@ func lowered(capacity quantity.Amounts, limits map[string]int64) quantity.Amount
 	return out
 }
 
-// apply sets the attach limits in the node's allocatable resources: what its drivers report and,
-// for drivers that have not reported yet, what its instance type can attach. t may be nil.
+// apply sets the attach limits in the node's allocatable resources: the reported ones and, for
+// drivers that have not reported yet, those of its instance type. t may be nil.
 func (l *attachLimits) apply(w *cluster.Node, t *offering.InstanceType) {
 	if w.Allocatable == nil {
 		w.Allocatable = quantity.Amounts{}

@@ -85,8 +85,8 @@ func (s *catalogs) offeringsOf(c *karpv1.NodeClaim, catalog *kube.Catalog) []off
 	return list
 }
 
-// known is what offeringsOf computed before. The list is current if ok is set; catalog is the one
-// to compute it from otherwise, nil when there is none.
+// known returns the list that offeringsOf computed before. The list is current if ok is set;
+// catalog is the one to compute it from otherwise, nil when there is none.
 func (s *catalogs) known(c *karpv1.NodeClaim) (list []offering.Ref, catalog *kube.Catalog, ok bool) {
 	catalog = s.of(c)
 	known, had := s.accepted[c.Name]
@@ -98,14 +98,15 @@ func (s *catalogs) accept(c *karpv1.NodeClaim, offerings []offering.Ref) {
 	s.accepted[c.Name] = accepted{of: s.of(c), offerings: offering.RotateZones(offerings, string(c.UID))}
 }
 
-// recall takes from old catalogs what a claim accepts.
+// recall copies from old catalogs the offerings that a claim accepts.
 func (s *catalogs) recall(claim string, old *catalogs) { s.accepted[claim] = old.accepted[claim] }
 
-// forgetClaim forgets what a claim accepts.
+// forgetClaim forgets the offerings that a claim accepts.
 func (s *catalogs) forgetClaim(name string) { delete(s.accepted, name) }
 
 // set sets the instance types of a node class, as the provider gives them, and its quota. It
-// returns what the Snapshot is to have, and whether quota and types differ from before.
+// returns the catalog to be written to the Snapshot, and whether quota and types differ from
+// before.
 func (s *catalogs) set(class string, types []offering.InstanceType, quota map[string]int64) (c classCatalog, newQuota, newTypes bool) {
 	old := s.byClass[class]
 	newQuota = len(quota) > 0 && old == nil || old != nil && !maps.Equal(old.quota, quota)
@@ -151,12 +152,13 @@ func sameLimits(a, b []offering.InstanceType) bool {
 	return slices.EqualFunc(a, b, func(a, b offering.InstanceType) bool { return maps.Equal(a.Capacity, b.Capacity) })
 }
 
-// report records what the storage drivers of a node report; nil when there is no report any more.
+// report records the CSINode in which a node's storage drivers report their limits; nil when it
+// was deleted.
 func (s *catalogs) report(node string, n *storagev1.CSINode) {
 	s.limitsChanged = s.limits.report(node, n) || s.limitsChanged
 }
 
-// placeNode records the instance type of a node; n is nil when the node is gone.
+// placeNode records the instance type of a node; n is nil when the node was deleted.
 func (s *catalogs) placeNode(name string, n *corev1.Node) {
 	instanceType := ""
 	if n != nil {

@@ -104,7 +104,7 @@ func (s *daemonSets) removePod(uid string) {
 	s.tidy(owner, x)
 }
 
-// write updates the snapshot about a DaemonSet. Pods that need devices by dynamic resource
+// write updates a DaemonSet in the snapshot. Pods that need devices by dynamic resource
 // allocation run where those devices are; no such devices are known on nodes that could be
 // launched, so these DaemonSets are left out.
 func (s *daemonSets) write(x *daemonSet) {

@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// The methods of this file record what karve decided, before any watch shows it.
+// The methods of this file record karve's decisions before any watch shows their result.
 
 // Launched records a claim that was just created, before any watch shows it, with the offerings
 // it accepts and the pods it was launched for.
@@ -32,8 +32,8 @@ func (m *Mirror) Nominate(key string, pods []cluster.PodRef) {
 
 // BeginMove counts nodes as leaving although they are not deleted yet, and promises their pods
 // capacity. Both happen in one step, so that no decision sees the pods without a node and
-// launches nodes for them. It holds until the nodes are gone or CancelMove is called; a node that
-// is already leaving keeps leaving.
+// launches nodes for them. It holds until the nodes are deleted or CancelMove is called; a node
+// that is already leaving keeps leaving.
 //
 // The claims may not exist yet (see Launched): if they were recorded afterwards, a decision in
 // between could give their capacity to other pods.
@@ -49,21 +49,22 @@ func (m *Mirror) CancelMove(nodes, claims []string) {
 
 // BeginEviction records that the pod is about to be evicted, so that its owner will create a
 // replacement. Call it before the eviction. It ignores a pod whose owner does not create a
-// replacement at once, or does not create one at all. The record holds until the pod is gone.
+// replacement at once, or does not create one at all. The record holds until the pod is
+// deleted.
 func (m *Mirror) BeginEviction(p *corev1.Pod) {
 	m.change(func() news { m.parts.reservations.beginEviction(p); return news{} })
 }
 
-// Supersede records that another pod takes the place of one that still runs: a rolling restart is
-// under way. The old pod then needs no new node, and capacity promised to it is for its
-// replacement. It holds until the pod is gone.
+// Supersede records that another pod takes the place of one that still runs: a rolling restart
+// is under way. The old pod then needs no new node, and capacity promised to it is for its
+// replacement. It holds until the pod is deleted.
 func (m *Mirror) Supersede(p *corev1.Pod) {
 	m.change(func() news { m.parts.reservations.supersede(string(p.UID)); return news{} })
 }
 
 // Surging sets which pods leave their drained node by a rolling restart and not by an eviction;
-// pods is the complete set. No PodDisruptionBudget holds these pods, and capacity for them is
-// sought in time. It reports whether the set changed.
+// pods is the complete set. No PodDisruptionBudget keeps these pods on their nodes, and
+// capacity for them is sought in time. It reports whether the set changed.
 func (m *Mirror) Surging(pods map[types.UID]bool) bool {
 	others := m.pdbs.surge(pods)
 	if len(others) == 0 {

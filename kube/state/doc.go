@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package state keeps a cluster.Snapshot current from watch events. Mirror is the lock and the
-// methods that controllers call. Behind it, stores hold the objects that were shown (pods, nodes
-// and NodeClaims, catalogs, volumes), the promises of capacity, the replacements of evicted pods
-// and what holds pods on their nodes; writers derive from them what the Snapshot shows.
+// methods that controllers call. Behind it, stores hold the objects that were shown (pods,
+// nodes and NodeClaims, catalogs, volumes), the promises of capacity, the replacements of
+// evicted pods and the protections of pods against eviction; writers derive the Snapshot from
+// them.
 //
 // The package makes no decisions and has no client, so it writes nothing to the cluster. The zero
 // Mirror is not usable; see NewMirror.

@@ -19,7 +19,7 @@ import (
 // Attach feeds the Mirror from a cache's informers. Call it once, before the
 // cache starts.
 func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
-	p := &m.parts // restore replaces what is in parts, never parts itself
+	p := &m.parts // restore replaces the contents of parts, never parts itself
 	for _, f := range []*feed{
 		feedOf(m, &corev1.Pod{}, p.setPod, p.removePod),
 		feedOf(m, &corev1.Node{}, unlisted(p.setNode), p.removeNode),
@@ -102,8 +102,8 @@ func (f *feed) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// Fed declares that the owner shows the Mirror everything by calling the Set and Remove methods,
-// instead of calling Attach.
+// Fed declares that the owner feeds the Mirror by calling the Set and Remove methods, instead
+// of calling Attach.
 func (m *Mirror) Fed() { m.feeds = append(m.feeds, &feed{registration: fed{}}) }
 
 type fed struct{}

@@ -12,16 +12,16 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// interruptions tells which pods need capacity urgently because the cloud interrupts a node.
+// interruptions finds the pods that need capacity urgently because the cloud interrupts a node.
 type interruptions struct {
 	pods         *podStore
 	nodes        *nodeStore
 	promises     *promises
 	replacements *replacements
-	// owners lost a pod together with its node before capacity for a replacement was found, and
-	// when. Pods with little or no grace period are gone before any plan is made. Owners do not
-	// say which pod a new one replaces, so all pods that an owner creates within ownerUrgentFor
-	// count as replacements.
+	// owners has the owners that lost a pod together with its node before capacity for a
+	// replacement was found, and when. Pods with little or no grace period are deleted before
+	// any plan is made. Owners do not say which pod a new one replaces, so all pods that an
+	// owner creates within ownerUrgentFor count as replacements.
 	owners map[types.UID]time.Time
 }
 
@@ -29,8 +29,8 @@ type interruptions struct {
 // capacity.
 const ownerUrgentFor = time.Minute
 
-// recordLost records the owner of a pod that went with its interrupted node, unless there is
-// capacity for the replacement. Call it while the pod is still known.
+// recordLost records the owner of a pod that was deleted with its interrupted node, unless
+// there is capacity for the replacement. Call it while the pod is still known.
 func (s *interruptions) recordLost(p *corev1.Pod) {
 	owner := kube.OwnerOf(p)
 	if owner == "" || kube.OwnedByDaemonSet(p) || kube.Terminal(p) && p.DeletionTimestamp == nil || !s.nodes.interrupted(p) || s.hasCapacity(string(p.UID)) {

@@ -13,9 +13,9 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 )
 
-// leftOutObjects has the objects with which an event handler panicked. The Snapshot does without
-// such an object until it changes. After a second panic the object is left out for a minute even
-// if it changes, and after every further one for twice as long, up to an hour: each panic costs a
+// leftOutObjects has the objects with which an event handler panicked. The Snapshot lacks such
+// an object until it changes. After a second panic the object is left out for a minute even if
+// it changes, and after every further one for twice as long, up to an hour: each panic costs a
 // restore of the Mirror.
 type leftOutObjects map[leftOutKey]*leftOut
 
@@ -61,7 +61,7 @@ func (l leftOutObjects) add(f *feed, o client.Object, now time.Time) {
 // forget records that the object is not left out, or does not exist any more.
 func (l leftOutObjects) forget(f *feed, o client.Object) { delete(l, keyOf(f, o)) }
 
-// fedObject is an object with the feed that it comes from.
+// fedObject is an object with its feed.
 type fedObject struct {
 	feed *feed
 	client.Object
@@ -127,16 +127,16 @@ func (f *feed) update(old, now client.Object) {
 	})
 }
 
-// replace records an object in place of another one of the same name. An object that was deleted
-// and recreated while the watch was interrupted arrives as an update but is another object:
-// nothing recorded about the old one, also by its name, holds for it.
+// replace records an object in place of another one of the same name. An object that was
+// deleted and recreated while the watch was interrupted arrives as an update but is another
+// object: no record about the old one, also by its name, holds for it.
 func (f *feed) replace(old, now client.Object) news {
 	gone := f.remove(old)
 	return gone.and(f.set(now, false))
 }
 
-// end forgets an object that is gone. If that panics, the Mirror is restored from lists that no
-// longer have the object.
+// end forgets an object that was deleted. If that panics, the Mirror is restored from lists
+// that no longer have the object.
 func (f *feed) end(o client.Object) {
 	m := f.mirror
 	_ = m.Panics.Try(handling, f.describe(o), func() {

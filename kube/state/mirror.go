@@ -13,10 +13,10 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 )
 
-// Mirror keeps a cluster.Snapshot current from watch events. It holds the API objects it was
-// shown, which must not be changed, and for each node the pods that were promised capacity there.
-// Those pods count as bound until the scheduler binds them or the promise lapses, so that no two
-// batches launch a node for the same pod.
+// Mirror keeps a cluster.Snapshot current from watch events. It keeps the API objects it was
+// shown, which must not be changed, and for each node the pods that were promised capacity
+// there. Those pods count as bound until the scheduler binds them or the promise lapses, so
+// that no two batches launch a node for the same pod.
 type Mirror struct {
 	// Class is the kind of node class that this installation serves. Pools with another kind of
 	// node class belong to another provisioner in the same cluster and are ignored. Set Class
@@ -73,9 +73,10 @@ func (m *Mirror) View(f func(*cluster.Snapshot)) {
 // reports every few seconds do not change it. It does not reflect changes that time alone causes.
 func (m *Mirror) Revision() uint64 { return m.revision.n.Load() }
 
-// Settle ends what has lapsed. Nodes that do not initialize stop counting as capacity. Promises
-// on them, and promises on ready nodes where the scheduler did not bind the pod, end. Claims that
-// no watch has shown are forgotten. Objects that were left out and have changed are tried again.
+// Expire ends records that have lapsed. Nodes that do not initialize stop counting as capacity.
+// Promises on them, and promises on ready nodes where the scheduler did not bind the pod, end.
+// Claims that no watch has shown are forgotten. Objects that were left out and have changed are
+// tried again.
 func (m *Mirror) Expire() {
 	now := time.Now()
 	m.retryLeftOut(now)
@@ -89,7 +90,7 @@ func (m *Mirror) Expire() {
 	})
 }
 
-// Tidy frees memory that is not needed any more. Settle does so too: Tidy is for a process that
+// Tidy frees memory that is not needed any more. Expire does so too: Tidy is for a process that
 // follows the cluster and makes no decisions.
 func (m *Mirror) Tidy() {
 	m.change(func() news {
@@ -99,8 +100,8 @@ func (m *Mirror) Tidy() {
 	})
 }
 
-// change runs f under the lock and calls the callbacks after the lock is released: what they
-// trigger may use the Mirror.
+// change runs f under the lock and calls the callbacks after the lock is released: code that
+// they trigger may use the Mirror.
 func (m *Mirror) change(f func() news) {
 	n := m.locked(f)
 	if m.OnUrgent != nil {

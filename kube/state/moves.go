@@ -15,8 +15,8 @@ import (
 // BeginMoveRequest lists nodes that will be deleted once their replacements are ready.
 type BeginMoveRequest struct {
 	Nodes []string // keys
-	// Homes are existing nodes where pods fit; Bought are the NodeClaims that are launched for
-	// the other pods.
+	// Existing are existing nodes where pods fit; Launched are the NodeClaims that are launched
+	// for the other pods.
 	Existing []schedule.Nomination
 	Launched []LaunchedClaim
 }
@@ -75,8 +75,8 @@ func (m *moves) cancel(nodes, claims []string) (waiting []string) {
 	return waiting
 }
 
-// keep makes the pods of a node that stays after all count as bound there. It returns the pods
-// that need capacity all the same because the node was deleted meanwhile.
+// keep makes the pods of a node that is not removed after all count as bound there. It returns
+// the pods that need capacity all the same because the node was deleted meanwhile.
 func (m *moves) keep(key string) (waiting []string) {
 	waiting = m.nodeWriter.writeClaim(key)
 	n, _ := m.snapshot.node(key)

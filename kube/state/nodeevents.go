@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// nodeEvents brings events of Nodes, NodeClaims, CSINodes and catalogs to every part that they
+// nodeEvents passes events of Nodes, NodeClaims, CSINodes and catalogs to every part that they
 // concern. Its methods return the pods that start to need capacity.
 type nodeEvents struct {
 	revision *revision
@@ -81,7 +81,7 @@ func (e *nodeEvents) expectClaim(c *karpv1.NodeClaim, offerings []offering.Ref, 
 	}
 }
 
-// removeClaim forgets a NodeClaim; pods that were promised capacity on it need it elsewhere.
+// removeClaim forgets a NodeClaim; pods that were promised capacity on it need other capacity.
 func (e *nodeEvents) removeClaim(c *karpv1.NodeClaim) (waiting []string) {
 	e.revision.increment()
 	c = e.nodes.removeClaim(c)
@@ -141,7 +141,8 @@ func (e *nodeEvents) removeCatalog(class string) {
 	e.snapshot.removeCatalog(class)
 }
 
-// report records what the storage drivers of a node report; nil when there is no report any more.
+// report records the CSINode in which a node's storage drivers report their limits; nil when it
+// was deleted.
 func (e *nodeEvents) report(node string, n *storagev1.CSINode) (waiting []string) {
 	e.catalogs.report(node, n)
 	if n := e.nodes.node(node); n != nil {

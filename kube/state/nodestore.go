@@ -17,11 +17,11 @@ import (
 
 // unseenFor is how long a NodeClaim that karve created counts although no watch has shown it:
 // longer than any watch lags, and short enough that a NodeClaim deleted before any watch showed
-// it does not hold pods for ever.
+// it does not keep promises to pods for ever.
 const unseenFor = time.Minute
 
-// nodeStore holds the Nodes and NodeClaims of the cluster, and pairs them by provider ID. A node that
-// has a NodeClaim has the claim's name as its key, another one its own name.
+// nodeStore holds the Nodes and NodeClaims of the cluster, and pairs them by provider ID. The
+// key of a node with a NodeClaim is the claim's name, that of another node its own name.
 type nodeStore struct {
 	byName map[string]*corev1.Node
 	claims map[string]*karpv1.NodeClaim

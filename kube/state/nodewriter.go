@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// StuckAfter is the age from which a node that is not initialized is taken to stay so: no pod is
-// promised capacity there any more.
+// StuckAfter is the age from which a node that is not initialized is expected never to be: no
+// pod is promised capacity there any more.
 const StuckAfter = 15 * time.Minute
 
 // nodeWriter writes nodes to the snapshot, and the pods that a change of a node concerns.
@@ -25,7 +25,7 @@ type nodeWriter struct {
 	pods     *podWriter
 }
 
-// writeNode updates the snapshot about a Node, with its NodeClaim if it has one. Like all writers
+// writeNode updates a Node in the snapshot, with its NodeClaim if it has one. Like all writers
 // it returns the pods that start to need capacity.
 func (w *nodeWriter) writeNode(n *corev1.Node) (waiting []string) {
 	if claim, ok := w.nodes.claimWith(n.Spec.ProviderID); ok {
@@ -37,8 +37,8 @@ func (w *nodeWriter) writeNode(n *corev1.Node) (waiting []string) {
 	return w.write(unmanaged)
 }
 
-// writeClaim updates the snapshot about a NodeClaim, with its Node if there is one. It ignores
-// the name of a claim that does not exist.
+// writeClaim updates a NodeClaim in the snapshot, with its Node if there is one. It ignores the
+// name of a claim that does not exist.
 func (w *nodeWriter) writeClaim(name string) (waiting []string) {
 	c := w.nodes.claim(name)
 	if c == nil {
@@ -47,8 +47,8 @@ func (w *nodeWriter) writeClaim(name string) (waiting []string) {
 	return w.write(w.catalogs.node(w.nodes.nodeWith(c.Status.ProviderID), c))
 }
 
-// write updates the snapshot about one node, and about the pods promised to it when the node name
-// they are recorded under changes.
+// write updates one node in the snapshot, and the pods promised to it when the node name they
+// are recorded under changes.
 func (w *nodeWriter) write(n cluster.Node) (waiting []string) {
 	old, had := w.snapshot.node(n.Key)
 	if n.Initialized && had && !old.Initialized && len(w.promises.on(n.Key)) > 0 {
@@ -75,7 +75,7 @@ func (w *nodeWriter) write(n cluster.Node) (waiting []string) {
 	return append(w.pods.release(n.Key), w.pods.movable(n.Name)...)
 }
 
-// writeStuck updates the snapshot about the nodes that have become stuck.
+// writeStuck updates the nodes in the snapshot that have become stuck.
 func (w *nodeWriter) writeStuck(now time.Time) (waiting []string) {
 	for _, n := range w.snapshot.nodes {
 		if !n.Unschedulable && stuck(n, now) {

@@ -14,8 +14,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// The methods of this file are what Attach calls for each object that an informer shows. Call
-// them only where there is no informer.
+// Attach calls the methods of this file for each object that an informer shows. Call them only
+// where there is no informer.
 
 // SetPod adds or replaces a pod. listed says that the pod existed before the watch began, so its
 // binding does not count as activity on the node.
@@ -43,7 +43,7 @@ func (m *Mirror) SetClaim(c *karpv1.NodeClaim) {
 	m.change(func() news { return m.parts.setClaim(c) })
 }
 
-// RemoveClaim forgets a NodeClaim; pods that were promised capacity on it need it elsewhere.
+// RemoveClaim forgets a NodeClaim; pods that were promised capacity on it need other capacity.
 func (m *Mirror) RemoveClaim(c *karpv1.NodeClaim) {
 	m.change(func() news { return m.parts.removeClaim(c) })
 }
@@ -105,8 +105,8 @@ func (m *Mirror) RemoveVolume(v *corev1.PersistentVolume) {
 	m.change(func() news { return m.parts.removeVolume(v) })
 }
 
-// SetStorageClass adds or replaces a StorageClass, and looks again at the pods whose volumes are not
-// yet provisioned.
+// SetStorageClass adds or replaces a StorageClass, and looks again at the pods whose volumes
+// are not yet provisioned.
 func (m *Mirror) SetStorageClass(s *storagev1.StorageClass) {
 	m.change(func() news { return m.parts.setStorageClass(s) })
 }
@@ -116,7 +116,8 @@ func (m *Mirror) RemoveStorageClass(s *storagev1.StorageClass) {
 	m.change(func() news { return m.parts.removeStorageClass(s) })
 }
 
-// SetCSINode adds or replaces a CSINode: how many volumes the storage drivers on a node can attach.
+// SetCSINode adds or replaces a CSINode: how many volumes the storage drivers on a node can
+// attach.
 func (m *Mirror) SetCSINode(n *storagev1.CSINode) {
 	m.change(func() news { return m.parts.setCSINode(n) })
 }
@@ -152,8 +153,8 @@ func (m *Mirror) RemoveCatalog(class string) {
 	m.change(func() news { m.parts.nodeEvents.removeCatalog(class); return news{} })
 }
 
-// SetVirtualPods replaces virtual pods: gone by UID, come as new ones. They exist only in the
-// Snapshot, so nothing is ever promised to them.
+// SetVirtualPods replaces virtual pods: it removes those with the UIDs in gone, and adds those
+// in come. They exist only in the Snapshot, so no capacity is ever promised to them.
 func (m *Mirror) SetVirtualPods(gone []string, come []cluster.Pod) {
 	m.change(func() news { m.parts.snapshot.setVirtual(gone, come); return anything(true) })
 }

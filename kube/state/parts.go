@@ -15,8 +15,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// parts is what a Mirror knows of the cluster. Stores hold what was shown; writers derive from
-// them what the snapshot has; the others keep both in step. It can be rebuilt; see restore.
+// parts is the state of a Mirror. Stores hold the objects that were shown; writers derive the
+// snapshot from them; the others keep both consistent. It can be rebuilt; see restore.
 type parts struct {
 	snapshot *snapshot
 
@@ -64,8 +64,7 @@ func newParts(r *revision, pdbs *PDBs) parts {
 	return p
 }
 
-// news is what a change of the Mirror must report to its callbacks. The zero news reports
-// nothing.
+// news is the report of a change of the Mirror to its callbacks. The zero news calls none.
 type news struct {
 	waiting []string // UIDs of pods that now need capacity; "" for other changes
 	urgent  []string // those of them whose node is interrupted
@@ -176,10 +175,10 @@ func (p *parts) removePDB(b *policyv1.PodDisruptionBudget) news {
 	return anything(p.protections.removePDB(b) && p.snapshot.anyLeaving())
 }
 
-// again looks at pods again.
+// again writes pods to the snapshot again.
 func (p *parts) again(uids []string) news { return news{waiting: p.podWriter.writeAll(uids)} }
 
-// catchUp applies what was put off until the snapshot is read or time has passed.
+// catchUp applies changes that were put off until the snapshot is read or time has passed.
 func (p *parts) catchUp(now time.Time) (waiting []string) {
 	return p.podWriter.writeAll(p.protections.takeDue(now))
 }

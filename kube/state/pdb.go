@@ -28,8 +28,8 @@ type PDBs struct {
 	surging map[types.UID]bool
 }
 
-// pdbIndex is the PodDisruptionBudgets of a namespace. Most select by a label with a value and are
-// indexed by it, so a pod is matched against few selectors.
+// pdbIndex is the PodDisruptionBudgets of a namespace. Most select by a label with a value and
+// are indexed by it, so a pod is matched against few selectors.
 type pdbIndex struct {
 	byName  map[string]*pdb
 	byLabel []labelIndex // few: most namespaces use one key
@@ -42,7 +42,8 @@ type labelIndex struct {
 	byValue map[string][]*pdb
 }
 
-// label is a label that all pods selected by a PodDisruptionBudget have. Every pod has the zero label.
+// label is a label that all pods selected by a PodDisruptionBudget have. Every pod has the zero
+// label.
 type label struct{ key, value string }
 
 func (l label) of(p *corev1.Pod) bool {
@@ -60,8 +61,7 @@ type pdb struct {
 	// lagging is set until the status reflects the newest spec; unhealthy when pods that are not
 	// ready may always be evicted.
 	lagging, unhealthy bool
-	// forGood is set when no pod can be evicted while the spec and the number of pods stay as
-	// they are.
+	// forGood is set when no pod can be evicted until the spec or the number of pods changes.
 	forGood bool
 }
 
@@ -77,7 +77,7 @@ func NewPDBs(list ...policyv1.PodDisruptionBudget) *PDBs {
 // Set adds or replaces a PodDisruptionBudget.
 func (b *PDBs) Set(p *policyv1.PodDisruptionBudget) { b.set(p) }
 
-// set is Set, and says what changes.
+// set is Set, and returns what changes.
 func (b *PDBs) set(p *policyv1.PodDisruptionBudget) pdbChange {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,11 +100,12 @@ func (b *PDBs) remove(p *policyv1.PodDisruptionBudget) pdbChange {
 	return pdbChange{}
 }
 
-// pdbChange is what a new version of a PodDisruptionBudget changes.
+// pdbChange is the effect of a new version of a PodDisruptionBudget.
 type pdbChange struct {
 	// any is set when the answer for some pod differs from before.
 	any bool
-	// about has labels of the pods that may have become held for good, or no longer are.
+	// about has labels of the pods that the budget may now keep from eviction for good, or may
+	// no longer.
 	about []label
 }
 
@@ -317,7 +318,7 @@ func (b *PDBs) MaySurge(p *corev1.Pod) bool {
 	return len(r.Budgets) > 1 || len(r.Budgets) == 1 && r.Status.ExpectedPods == 1
 }
 
-// surges reports whether the pod leaves by a rolling restart.
+// surgesOut reports whether the pod leaves by a rolling restart.
 func (b *PDBs) surgesOut(p *corev1.Pod) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podEvents brings a pod's event to every part that it concerns.
+// podEvents passes a pod's event to every part that it concerns.
 type podEvents struct {
 	revision      *revision
 	pods          *podStore
@@ -73,7 +73,8 @@ func (e *podEvents) remove(p *corev1.Pod) news {
 	return news{}
 }
 
-// forgetActivity drops the record of a node that is gone, once the last of its pods is gone too.
+// forgetActivity drops the record of a node that was deleted, once the last of its pods is
+// deleted too.
 func (e *podEvents) forgetActivity(node string) {
 	if e.nodes.node(node) == nil && len(e.pods.on(node)) == 0 {
 		delete(e.activity, node)

@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// podWriter writes pods to the snapshot: each as its object, the promises made to it, and what is
-// known of its replacement, its volumes and its node say.
+// podWriter writes pods to the snapshot: each by its object, the promises made to it, its
+// replacement, its volumes and its node.
 type podWriter struct {
 	pods         *podStore
 	nodes        *nodeStore
@@ -25,7 +25,7 @@ type podWriter struct {
 	convert      kube.Converter
 }
 
-// write updates the snapshot about one pod and returns its UID when it starts to need capacity.
+// write updates one pod in the snapshot and returns its UID when it starts to need capacity.
 func (w *podWriter) write(uid string) []string {
 	now, ok := w.convertPod(uid)
 	old, had := w.snapshot.pod(uid)
@@ -39,7 +39,7 @@ func (w *podWriter) write(uid string) []string {
 	}
 	w.snapshot.setPod(now)
 	if now.Movable && had && !old.Movable && w.snapshot.leaving(w.nodes.key(now.Node)) {
-		return []string{uid} // no PodDisruptionBudget or annotation holds it any more
+		return []string{uid} // no PodDisruptionBudget or annotation protects it any more
 	}
 	if now.Node == "" && (!had || old.Node != "" || old.Refused != "" && now.Refused == "") {
 		return []string{uid}
@@ -47,7 +47,7 @@ func (w *podWriter) write(uid string) []string {
 	return nil
 }
 
-// writeAll updates the snapshot about several pods and returns those that start to need capacity.
+// writeAll updates several pods in the snapshot and returns those that start to need capacity.
 func (w *podWriter) writeAll(uids []string) (waiting []string) {
 	for _, uid := range uids {
 		waiting = append(waiting, w.write(uid)...)
@@ -104,7 +104,7 @@ func (w *podWriter) release(key string) (waiting []string) {
 	return w.writeAll(w.promises.endAll(key))
 }
 
-// movable lists the pods on a node, by its name, that need another one when it goes.
+// movable lists the pods on a node, by its name, that need another one when it is removed.
 func (w *podWriter) movable(node string) (uids []string) {
 	for uid := range w.pods.on(node) {
 		if p, _ := w.snapshot.pod(uid); p.Movable {
@@ -115,7 +115,7 @@ func (w *podWriter) movable(node string) (uids []string) {
 }
 
 // tidy drops the values that the converter shares between pods once most pods that had them are
-// gone.
+// deleted.
 func (w *podWriter) tidy() {
 	if w.convert.Shared() > 4*len(w.snapshot.pods)+spareNumbers {
 		w.convert = kube.Converter{}

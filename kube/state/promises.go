@@ -45,7 +45,7 @@ func (s *promises) without(uids []string) []string {
 	return out
 }
 
-// make promises a pod capacity on a node, instead of where it was promised capacity before.
+// make promises a pod capacity on a node, and ends an earlier promise to the pod.
 func (s *promises) make(uid, key string) {
 	s.end(uid)
 	s.revision.increment()
@@ -80,13 +80,13 @@ func (s *promises) extend(key string, until time.Time) {
 	s.until[key] = until
 }
 
-// endsOn is when the promises on a node end; zero when nothing was promised there lately.
+// endsOn is when the promises on a node end; zero when no capacity was promised there lately.
 func (s *promises) endsOn(key string) time.Time { return s.until[key] }
 
 // forgetEnd forgets until when promises on a node hold.
 func (s *promises) forgetEnd(key string) { delete(s.until, key) }
 
-// recallEnds takes from an old store until when promises hold.
+// recallEnds copies from an old store until when promises hold.
 func (s *promises) recallEnds(old *promises) { maps.Copy(s.until, old.until) }
 
 // keepEnds forgets until when promises hold on nodes that do not exist.

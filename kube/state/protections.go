@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// protections records which pods must stay on their nodes for now: PodDisruptionBudgets hold
-// them, or their do-not-disrupt annotation does.
+// protections records which pods must not be evicted for now, because of PodDisruptionBudgets
+// or their do-not-disrupt annotation.
 type protections struct {
 	revision *revision
 	pods     *podStore
@@ -33,8 +33,8 @@ func newProtections(r *revision, pods *podStore, pdbs *PDBs) *protections {
 	}
 }
 
-// setPDB adds or replaces a PodDisruptionBudget. Like removePDB it reports whether the change may
-// concern pods that are known; takeDue tells which. At startup, and during large rollouts, these
+// setPDB adds or replaces a PodDisruptionBudget. Like removePDB it reports whether the change
+// may concern known pods; takeDue lists them. At startup, and during large rollouts, these
 // objects change by the hundred.
 func (s *protections) setPDB(b *policyv1.PodDisruptionBudget) bool {
 	return s.checkLater(b.Namespace, s.pdbs.set(b))
@@ -87,14 +87,14 @@ func hasAny(p *corev1.Pod, labels map[label]bool) bool {
 	return false
 }
 
-// holds reports whether a bound pod cannot be evicted from its node however long karve waits. No
-// capacity is sought for it elsewhere: that capacity would stay unused.
+// holds reports whether a PodDisruptionBudget forbids the eviction of a bound pod however long
+// karve waits. No capacity is sought for it elsewhere: that capacity would stay unused.
 func (s *protections) holds(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && kube.Evictable(p) && s.pdbs.Refused(p).ForGood
 }
 
 // record records what protects a pod that is written to the snapshot, and returns whether a
-// PodDisruptionBudget holds it.
+// PodDisruptionBudget forbids its eviction for good.
 func (s *protections) record(uid string, p *corev1.Pod) (held bool) {
 	if until := kube.ProtectedUntil(p); until.IsZero() {
 		delete(s.ends, uid)
@@ -130,7 +130,7 @@ func (s *protections) listInvalid() []*corev1.Pod {
 	return out
 }
 
-// forget forgets a pod that is gone.
+// forget forgets a pod that was deleted.
 func (s *protections) forget(uid string) {
 	delete(s.ends, uid)
 	delete(s.invalid, uid)

@@ -34,8 +34,8 @@ func (m *Mirror) PromisedTo(key string) []*corev1.Pod {
 	return m.parts.pods.list(m.parts.promises.on(key))
 }
 
-// Misread lists pods whose do-not-disrupt annotation cannot be read, by namespace and name (see
-// InvalidDoNotDisrupt). The objects are shared and must not be changed.
+// InvalidDoNotDisrupt lists pods whose do-not-disrupt annotation cannot be read, by namespace
+// and name (see kube.InvalidDoNotDisrupt). The objects are shared and must not be changed.
 func (m *Mirror) InvalidDoNotDisrupt() []*corev1.Pod {
 	m.lock()
 	defer m.mu.Unlock()
@@ -49,10 +49,10 @@ func (m *Mirror) Waiting() int {
 	return m.parts.snapshot.waiting()
 }
 
-// Strength counts the pods of each owner. Terminating and finished pods, and pods whose
+// CountPods counts the pods of each owner. Terminating and finished pods, and pods whose
 // replacements are on their way, do not count. Owners without pods are left out.
 //
-// It goes through all pods: call it rarely, and for all owners at once.
+// It reads all pods: call it rarely, and for all owners at once.
 func (m *Mirror) CountPods(owners map[types.UID]bool) map[types.UID]int {
 	m.lock()
 	defer m.mu.Unlock()
@@ -97,7 +97,8 @@ func (m *Mirror) Describe(key string) string {
 	return "nodeclaim/" + key + ", node/" + n.Name
 }
 
-// Machines lists every NodeClaim, by name. The objects are shared and must not be changed.
+// ManagedNodes lists every NodeClaim with its Node and pods, by name. The objects are shared
+// and must not be changed.
 func (m *Mirror) ManagedNodes() []kube.ManagedNode {
 	m.lock()
 	defer m.mu.Unlock()

@@ -33,8 +33,8 @@ func newReplacements() *replacements {
 	}
 }
 
-// begin records that the owner of the pod will replace it. It reports false when that is known,
-// or another pod counts instead already.
+// begin records that the owner of the pod will replace it. It reports false when that is
+// recorded already, or another pod counts instead.
 func (s *replacements) begin(uid string, owner types.UID) bool {
 	if _, known := s.by[uid]; known || s.superseded[uid] {
 		return false
@@ -53,7 +53,7 @@ func (s *replacements) counts(p *corev1.Pod) bool {
 
 // match finds the evicted pod that a new pod replaces. Owners do not say which, and it does not
 // matter: the pods of one owner are alike. A pod that is not terminating has not been evicted
-// yet, or a PodDisruptionBudget holds it.
+// yet, or a PodDisruptionBudget prevents it.
 func (s *replacements) match(p *corev1.Pod, terminating func(uid string) bool) {
 	for _, uid := range slices.Sorted(maps.Keys(s.unmatched[kube.OwnerOf(p)])) {
 		if terminating(uid) {
@@ -97,8 +97,8 @@ func (s *replacements) counting(uid string) string {
 	return uid
 }
 
-// forget forgets a pod that is gone, whether it was evicted or a replacement. If a replacement
-// goes, the next pod of its owner is treated like any other.
+// forget forgets a pod that was deleted, whether it was evicted or a replacement. If a
+// replacement is deleted, the next pod of its owner is treated like any other.
 func (s *replacements) forget(uid string) {
 	delete(s.superseded, uid)
 	s.expectNone(uid)
@@ -109,7 +109,7 @@ func (s *replacements) forget(uid string) {
 	delete(s.evicted, uid)
 }
 
-// recallSuperseded takes from an old store which pods are superseded.
+// recallSuperseded copies from an old store which pods are superseded.
 func (s *replacements) recallSuperseded(old *replacements) { maps.Copy(s.superseded, old.superseded) }
 
 // keepSuperseded forgets the superseded pods that do not exist.

@@ -89,8 +89,8 @@ func (r *reservations) update(replacement *corev1.Pod) {
 	}
 }
 
-// supersede records that another pod counts instead of this one, which may still run. It reports
-// false when the pod is gone, or superseded already.
+// supersede records that another pod counts instead of this one, which may still run. It
+// reports false when the pod was deleted, or superseded already.
 func (r *reservations) supersede(uid string) bool {
 	if r.pods.get(uid) == nil || r.replacements.isSuperseded(uid) {
 		return false
@@ -102,8 +102,8 @@ func (r *reservations) supersede(uid string) bool {
 }
 
 // releaseOvercommitted ends the promises on an initialized node, by its name, once other pods
-// have taken so much of it that not all promises can be kept. Promises that still fit are made
-// again by the next decision.
+// use so much of it that not all promises can be kept. Promises that still fit are made again
+// by the next decision.
 func (r *reservations) releaseOvercommitted(node string) (waiting []string) {
 	key := r.nodes.key(node)
 	n, _ := r.snapshot.node(key)

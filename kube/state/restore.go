@@ -11,8 +11,8 @@ import (
 )
 
 // restore rebuilds the parts after a panic left them half changed: from the informers' stores,
-// without the objects that are left out, and with what no list has (promises, claims that no
-// watch has shown yet, nodes that are to be deleted). The pairing of evicted pods with
+// without the objects that are left out, and with the state that no list has (promises, claims
+// that no watch has shown yet, nodes that are to be deleted). The pairing of evicted pods with
 // replacements is forgotten, as after a restart. Callers hold the lock.
 func (m *Mirror) restore() {
 	m.spoilt = false
@@ -54,7 +54,7 @@ func (m *Mirror) rebuild(old *parts) bool {
 // restoring is the name under which panics of a restore are counted.
 const restoring = "mirror"
 
-// recallBefore takes from old parts what must be there before objects are added.
+// recallBefore copies from old parts the records that must exist before objects are added.
 func (p *parts) recallBefore(old *parts) {
 	p.snapshot.setSettings(old.snapshot.settings)
 	for class, c := range old.catalogs.byClass {
@@ -93,7 +93,7 @@ func (m *Mirror) feedAll() bool {
 	return true
 }
 
-// recallAfter takes from old parts what is recorded about pods and nodes that exist.
+// recallAfter copies from old parts the records about pods and nodes that exist.
 func (p *parts) recallAfter(old *parts) {
 	p.replacements.keepSuperseded(func(uid string) bool { return p.pods.get(uid) != nil })
 	p.nodes.keepMoving()

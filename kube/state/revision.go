@@ -35,7 +35,7 @@ func podChanged(old, now *corev1.Pod) bool {
 	return podFactsOf(old) != podFactsOf(now)
 }
 
-// podFacts is what decisions about nodes read of a pod besides its requirements.
+// podFacts are the parts of a pod that decisions about nodes read besides its requirements.
 type podFacts struct {
 	phase                       corev1.PodPhase
 	ready, terminating, started bool

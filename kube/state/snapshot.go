@@ -72,7 +72,7 @@ func (s *snapshot) removeCatalog(class string) {
 	s.builder.RemoveCatalog(class)
 }
 
-// setPool reports whether the pool differs from what was written last.
+// setPool reports whether the pool differs from the version written last.
 func (s *snapshot) setPool(p cluster.NodePool) (changed bool) {
 	if old, had := s.pools[p.Name]; had && reflect.DeepEqual(old, p) {
 		return false
@@ -127,7 +127,7 @@ func (s *snapshot) removeNode(key string) {
 	}
 }
 
-// leaving reports whether the node leaves, or will be deleted.
+// leaving reports whether the node is leaving: it is or will be deleted.
 func (s *snapshot) leaving(key string) bool { return s.nodes[key].Leaving }
 
 // anyLeaving reports whether any node leaves.
@@ -182,7 +182,7 @@ func (s *snapshot) waiting() int {
 }
 
 // A cluster.Builder interns labels and values and never frees the numbers. They are of no use
-// once the objects are gone.
+// once the objects are deleted.
 
 // spareNumbers is how many unused numbers never cause a renewal, however few are in use.
 const spareNumbers = 1024
@@ -194,9 +194,9 @@ type builderLoad struct {
 }
 
 // tidy makes a new builder once most of the interned strings may be unused, or most of the
-// objects are gone. Between two renewals at least as many objects come or go as the Snapshot has,
-// so the cost of renewals stays a small part of the cost of the changes. The new Snapshot equals
-// the old one.
+// objects are deleted. Between two renewals at least as many objects are added or deleted as
+// the Snapshot has, so the cost of renewals is always a small part of the cost of the changes.
+// The new Snapshot equals the old one.
 func (s *snapshot) tidy() {
 	interned, load := s.builder.Interned(), s.builder.Load()
 	s.load.highest = max(s.load.highest, load)
