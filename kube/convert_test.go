@@ -331,7 +331,7 @@ func TestNodeOfClaimWithoutInstance(t *testing.T) {
 		Key: "web-1", Name: "nodeclaim/web-1", Pool: "web", Claim: true, Price: 10,
 		Labels: map[string]string{karpv1.NodePoolLabelKey: "web", "arch": "amd64", cluster.LabelInstanceType: "lean", cluster.LabelZone: "z1", cluster.LabelCapacityType: "spot"},
 		Taints: []cluster.Taint{{Key: "gpu", Effect: cluster.NoSchedule}},
-		// Limits count the most, pods the least of what it may become.
+		// Limits count the largest node that it may become, pods the smallest.
 		Capacity:    quantity.Amounts{"cpu": 4000, "memory": 32 << 30},
 		Allocatable: quantity.Amounts{"cpu": 1900, "memory": 8 << 30},
 		QuotaUses:   []offering.QuotaUse{{Quota: "spot", Amount: 4}},
@@ -345,8 +345,8 @@ func TestNodeOfClaimWithoutInstance(t *testing.T) {
 	}
 }
 
-// Limits are hard also while the offerings of a claim are out of stock: the instance may be on
-// its way already.
+// Limits are hard also while the offerings of a claim are out of stock: the instance may be
+// launched already.
 //
 // Rule LIMIT-1.
 func TestLimitsCountTypesOutOfStock(t *testing.T) {

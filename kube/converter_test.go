@@ -14,7 +14,7 @@ import (
 )
 
 // A Converter that has converted many pods returns what the function Pod returns, and earlier
-// results stay unchanged.
+// results do not change.
 func TestConverterIsPod(t *testing.T) {
 	var k Converter
 	now := time.Now()

@@ -115,8 +115,8 @@ func printed(p *karpv1.NodePool) string {
 	return out
 }
 
-// Rule CONSOLIDATION-5, Rule CONSOLIDATION-16, Rule BUDGET-3: what annotations ask for, and what is said of those that
-// cannot be read.
+// Rule CONSOLIDATION-5, Rule CONSOLIDATION-16, Rule BUDGET-3: the settings in annotations, and
+// the errors for annotations that cannot be read.
 func TestDisruptionPoolAnnotations(t *testing.T) {
 	money := func(usd float64) *disrupt.MinSavings {
 		p, err := offering.USDPerHour(usd)

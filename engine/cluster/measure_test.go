@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// TestDevicePluginComesAndGoes (Rule POD-8): when a device plugin comes and goes on one
-// node, only the memos about pods that request its devices are dropped.
+// TestDevicePluginComesAndGoes (Rule POD-8): when a device plugin is added to one node and
+// removed again, only the memos about pods that request its devices are dropped.
 func TestDevicePluginComesAndGoes(t *testing.T) {
 	script, err := enginetest.Parse(`
 type D4 cpu=4 mem=16Gi price=0.2 zones=1

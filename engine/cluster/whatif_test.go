@@ -84,7 +84,7 @@ func (x *supposition) shut(n *cluster.Node) {
 	}
 }
 
-// bringBack gives the script back the node's pods from before the WhatIf: the WhatIf places
+// bringBack restores in the script the node's pods from before the WhatIf: the WhatIf places
 // the pods of a removed node even if it was leaving already.
 func (x *supposition) bringBack(node string) {
 	for i := range x.script.Pods {

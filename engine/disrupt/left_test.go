@@ -8,8 +8,8 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Rule CONSOLIDATION-22: a node that stays reports by how much its cheapest replacement is too
-// expensive.
+// Rule CONSOLIDATION-22: the reason for a kept node says by how much its cheapest replacement
+// is too expensive.
 func TestDearer(t *testing.T) {
 	n := &node{price: 86e6}
 	for _, tc := range []struct {

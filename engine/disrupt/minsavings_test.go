@@ -13,8 +13,8 @@ import (
 
 const cent = offering.Price(10_000_000)
 
-// Rule CONSOLIDATION-16: replacements save a share of the cost of the nodes that go, and all
-// moves save something for each pod.
+// Rule CONSOLIDATION-16: replacements save a share of the cost of the removed nodes, and all
+// moves save an amount for each pod.
 func TestThrift(t *testing.T) {
 	pool := func(t *MinSavings) *Pool { return &Pool{Name: "p", MinSavings: t} }
 	plain := []Part{{Pool: pool(nil), Nodes: 1, Price: 100 * cent}}

@@ -18,8 +18,8 @@ import (
 )
 
 // sound checks a plan against the cluster as a script: all moves are made at once, every pod of
-// a node that goes has exactly one node that kube-scheduler would bind it to, limits and quota
-// hold, and no node that receives pods goes.
+// a removed node has exactly one node that kube-scheduler would bind it to, limits and quota
+// hold, and no node that receives pods is removed.
 func sound(s *enginetest.Script, moves []disrupt.Move) error {
 	going := map[string]bool{}
 	var p schedule.Plan
@@ -104,7 +104,7 @@ func TestRandomWorldsConverge(t *testing.T) {
 	t.Logf("%d moves, %d launches", moves, launches)
 }
 
-// Rule CONSOLIDATION-7: the order in which anything is listed does not matter.
+// Rule CONSOLIDATION-7: the order of nodes, pools and pods does not matter.
 func TestOrderDoesNotMatter(t *testing.T) {
 	for seed := range uint64(60) {
 		s := enginetest.Bare(enginetest.Populated(seed, 25))

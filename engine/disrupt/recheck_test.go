@@ -12,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/engine/enginetest"
 )
 
-// While nothing changes, a move that was decided stays right, and all moves can still be made
+// While nothing changes, a move that was decided remains right, and all moves can still be made
 // together as they are then. A few may be refused: where pods spread, a move depends on which
 // pods arrive first, and the search looks for a refused move again.
 func TestWhatWasDecidedStaysRight(t *testing.T) {
@@ -51,7 +51,7 @@ func TestWhatWasDecidedStaysRight(t *testing.T) {
 }
 
 // Rule MOVE-2: while nothing changes some move of every plan is still right, so that the same
-// move is not decided and refused without end.
+// move is not decided and refused again and again.
 func TestSomethingComesTrue(t *testing.T) {
 	asked, refused := 0, 0
 	for seed := range uint64(300) {

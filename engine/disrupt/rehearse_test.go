@@ -19,9 +19,9 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Rule CONSOLIDATION-20: wherever kube-scheduler puts the pods of a move, the cluster is cheaper
-// afterwards. The scheduler here is the test's own: it does not know the plan and puts pods
-// where most capacity is free.
+// Rule CONSOLIDATION-20: wherever kube-scheduler puts the pods of a move, the cluster is
+// cheaper afterwards. The scheduler here is the test's own: it does not read the plan and puts
+// pods where most capacity is free.
 func TestMovesPayHoweverPodsScatter(t *testing.T) {
 	seeds := uint64(500)
 	if testing.Short() {
@@ -47,7 +47,7 @@ func TestMovesPayHoweverPodsScatter(t *testing.T) {
 	t.Logf("%d moves, %d machines besides", moves, more)
 }
 
-// Rule CONSOLIDATION-20: nor does it matter which node of a move is drained first.
+// Rule CONSOLIDATION-20: it does not matter either which node of a move is drained first.
 func TestMovesPayWhicheverNodeIsDrainedFirst(t *testing.T) {
 	moves := 0
 	for seed := range uint64(1000) {
@@ -105,8 +105,8 @@ func amounts(milli, mib, pods int64) quantity.Amounts {
 	return quantity.Amounts{quantity.NameCPU: milli, quantity.NameMemory: mib << 20, quantity.NamePods: pods}
 }
 
-// scatter carries out the move: its launches become nodes, its nodes go, and their pods are
-// scheduled, the largest first: of all, or of each node.
+// scatter carries out the move: its launches become nodes, its nodes are removed, and their
+// pods are scheduled, the largest first: of all, or of each node.
 func scatter(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move, nodeByNode bool) {
 	t.Helper()
 	for _, l := range m.Launches {

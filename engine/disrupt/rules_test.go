@@ -32,14 +32,14 @@ var (
 // Rule CONSOLIDATION-23: which nodes are left alone, for which causes, and with which reason.
 func TestEligible(t *testing.T) {
 	all := []Cause{Empty, Underutilized, Drifted, Expired}
-	occupied := []Cause{Underutilized, Drifted, Expired} // causes for which a node with pods can go
+	occupied := []Cause{Underutilized, Drifted, Expired} // causes that concern nodes with pods
 	vacant := []Cause{Empty, Drifted, Expired}
 	for _, tc := range []struct {
 		name   string
 		change func(*Node, *Pool, *Cluster)
 		goes   []Cause
-		// asked and because are the cause and the reason of a refusal; causes that the node
-		// cannot go for anyway are left out.
+		// asked and because are the cause and the reason of a refusal; causes for which the
+		// node cannot be disrupted anyway are left out.
 		asked   Cause
 		because reason.Reason
 		detail  string

@@ -18,7 +18,7 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// market is the instance types and pools of the scripts below.
+// market has the instance types and pools of the scripts below.
 const market = `
 type D2 cpu=2 mem=8Gi price=0.10
 type D4 cpu=4 mem=16Gi price=0.20
@@ -41,7 +41,7 @@ func fullOf(node string, pods int) string {
 	return b.String()
 }
 
-// told writes the moves and the nodes that stay, one a line.
+// told writes the moves and the kept nodes, one a line.
 func told(p disrupt.Plan) string {
 	var b strings.Builder
 	for _, m := range p.Moves {
@@ -85,9 +85,9 @@ func TestSearch(t *testing.T) {
 		change       func(*disrupttest.Fleet, *disrupt.Cluster)
 		want         string
 	}{
-		// Rule CONSOLIDATION-6: empty nodes come first, then nodes that are due, then nodes
-		// whose pods fit elsewhere, then nodes whose pods cost less elsewhere; no node is in two
-		// moves, or both goes and receives pods.
+		// Rule CONSOLIDATION-6: the order is empty nodes, then nodes that are due, then nodes
+		// whose pods fit elsewhere, then nodes whose pods cost less elsewhere; no node is in
+		// two moves, or both removed and a receiver of pods.
 		{"stages", d("a", 4) + d("b", 4) + "pod b1 cpu=3800m mem=1Gi on=b\n" + d("c", 4) + "pod c1 cpu=500m mem=1Gi on=c\n" + d("d", 8) + "pod d1 cpu=1500m mem=1Gi on=d\npod d2 cpu=1500m mem=1Gi on=d\n",
 			func(f *disrupttest.Fleet, c *disrupt.Cluster) { due(f, c, "b", time.Hour) },
 			"Empty a 0.2000\nDrifted b ->d:1 0.2000\nUnderutilized c ->d:1 0.2000\nd stays: ReceivesPods\n"},
@@ -102,19 +102,19 @@ func TestSearch(t *testing.T) {
 			due(f, c, "b", time.Hour)
 			c.Pools[0].Budgets = one
 		}, "Drifted b buys D2/o|D4/o|D8/o:1 0.0000\na stays: BudgetExhausted\n"},
-		// Rule DRIFT-11: pods of a node that is due do not go to another node that is due.
+		// Rule DRIFT-11: pods of a node that is due do not move to another node that is due.
 		{"due goes to what stays", d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\n" + d("b", 8) + "pod b1 cpu=1 mem=1Gi on=b\n" + d("z", 8, "price=0.41") + "pod z1 cpu=6500m mem=1Gi on=z\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
 			due(f, c, "a", time.Hour)
 			due(f, c, "b", time.Minute)
 		}, "Drifted a ->z:1 0.2000\nDrifted b buys D2/o|D4/o|D8/o:1 0.3000\nz stays: ReceivesPods\n"},
-		// Rule DRIFT-11: they may go to a node that is not quiet, to which consolidation moves
-		// no pods.
+		// Rule DRIFT-11: they may move to a node that is not quiet, to which consolidation
+		// moves no pods.
 		{"due goes to who is busy", d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\n" + d("b", 4) + "pod b1 cpu=3500m mem=1Gi on=b\n" + d("c", 8) + "pod c1 cpu=4500m mem=1Gi on=c\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
 			due(f, c, "a", time.Hour)
 			c.Nodes[2].QuietSince = now
 			c.Pools[0].ConsolidateAfter = time.Minute
 		}, "Drifted a ->c:1 0.2000\nb stays: NotCheaper\nc stays: NotYetConsolidatable\n"},
-		// Rule CONSOLIDATION-10: the node that saves most for what it disrupts goes.
+		// Rule CONSOLIDATION-10: the node that saves most for what it disrupts is removed.
 		{"delete", d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\npod a2 cpu=1 mem=1Gi on=a\n" + d("b", 4) + "pod b1 cpu=1 mem=1Gi on=b\n",
 			nil, "Underutilized b ->a:1 0.2000\na stays: ReceivesPods\n"},
 		// Rule CONSOLIDATION-10: uninitialized nodes and nodes that are not quiet receive no pods.
@@ -125,13 +125,14 @@ func TestSearch(t *testing.T) {
 		// Rule CONSOLIDATION-12: one node is replaced by one; every offering of the launch must
 		// pay.
 		{"replace", d("a", 8) + "pod a1 cpu=1500m mem=1Gi on=a\n", nil, "Underutilized a buys D2/o|D4/o:1 0.3000\n"},
-		// Rule CONSOLIDATION-15: a full node goes where other nodes take so many of its pods
-		// that a smaller node suffices for the rest.
+		// Rule CONSOLIDATION-15: a full node is replaced if other nodes take so many of its
+		// pods that a smaller node suffices for the rest.
 		{"full, and yet too many", d("x", 8) + fullOf("x", 8) + d("y", 8) + "pod y1 cpu=2 mem=1Gi on=y\n",
 			keep("y"), "Underutilized x ->y:6 buys D2/o|D4/o:2 0.3000\ny stays: DoNotDisrupt\n"},
 		{"full, and hardly too many", d("x", 8) + fullOf("x", 8) + d("y", 8) + "pod y1 cpu=7 mem=1Gi on=y\n",
 			keep("y"), "x stays: NotCheaper\ny stays: DoNotDisrupt\n"},
-		// Rule CONSOLIDATION-20: one pod goes where the other is to go, which then does not fit.
+		// Rule CONSOLIDATION-20: one pod is bound where the other should be, which then does
+		// not fit.
 		{"scattered", d("x", 4, "price=0.10") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi on=z\n",
 			keep("y", "z"), "x stays: RehearsalFailed\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
 		{"scattered, but worth it", d("x", 4, "price=0.11") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi on=z\n",
@@ -141,8 +142,8 @@ func TestSearch(t *testing.T) {
 				keep("y", "z")(f, c)
 				c.Settings.Upstream = true
 			}, "Underutilized x ->y:1 ->z:1 0.1000\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
-		// Rule CONSOLIDATION-21: where pods have anti-affinity, no pod goes where kube-scheduler
-		// would not put it.
+		// Rule CONSOLIDATION-21: where pods have anti-affinity, no pod moves to a node where
+		// kube-scheduler would not put it.
 		{"scattered, but apart", d("x", 4, "price=0.10") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi label:app=w apart:kubernetes.io/hostname=app:w on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi label:app=w on=z\n",
 			keep("y", "z"), "Underutilized x ->y:1 ->z:1 0.1000\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
 		// Rule CONSOLIDATION-12: two nodes are replaced together, when neither alone saves enough.
@@ -164,8 +165,8 @@ func TestSearch(t *testing.T) {
 			nil, "Underutilized a buys S2/s|S4/s|S8/s:1 0.3800\n"},
 		{"spot to spot for Karpenter", strings.ReplaceAll(d("a", 8), "on-demand", "spot") + "type S2 cpu=2 mem=8Gi spot=0.02\ntype S4 cpu=4 mem=16Gi spot=0.04\ntype S8 cpu=8 mem=16Gi spot=0.08\npod a1 cpu=1 mem=1Gi on=a\n",
 			func(_ *disrupttest.Fleet, c *disrupt.Cluster) { c.Settings.Upstream = true }, "a stays: SpotToSpot\n"},
-		// Rule CONSOLIDATION-19: a node without a known price goes when it can, and is never
-		// replaced.
+		// Rule CONSOLIDATION-19: a node without a known price is removed when possible, and is
+		// never replaced.
 		{"unpriced", d("a", 8, "price=0") + "pod a1 cpu=1 mem=1Gi on=a\n", nil, "a stays: PriceUnknown\n"},
 		// Rule CONSOLIDATION-19: a move that saves less than required is not made, and the
 		// reason says how much it saves.
@@ -175,13 +176,13 @@ func TestSearch(t *testing.T) {
 		// Rule CONSOLIDATION-14: a replacement must fit its pool's limits beside the node that
 		// it replaces.
 		{"limits", "pool q limit:cpu=9\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:q on=a\n", nil, "a stays: PodsDoNotFit\n"},
-		// Rule MOVE-4: nothing is launched in a pool where moves failed.
+		// Rule MOVE-4: no node is launched in a pool where moves failed.
 		{"supplier rests", "pool q\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:p on=a\n" + strings.ReplaceAll(d("b", 8), "pool=p", "pool=q") + "pod b1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:p on=b\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
 			due(f, c, "a", time.Hour)
 			c.Pools[0].Resting = now.Add(time.Minute)
 		}, "a stays: BackingOff\nb stays: BackingOff\n"},
-		// Rule STATIC-4: a static pool's node that is due is replaced one for one, and otherwise
-		// stays.
+		// Rule STATIC-4: a static pool's node that is due is replaced one for one, and
+		// otherwise kept.
 		{"static", "pool s static\n" + strings.ReplaceAll(d("a", 2)+d("b", 2), "pool=p", "pool=s") + "pod a1 cpu=1 mem=1Gi on=a\npod b1 cpu=1 mem=1Gi on=b\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
 			due(f, c, "a", time.Hour)
 		}, "Drifted a buys D2/o|D4/o|D8/o:0 0.0000\nb stays: Static\n"},
@@ -207,8 +208,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// Rule CONSOLIDATION-22: a node that stays because of a user's setting reports what its removal
-// would save.
+// Rule CONSOLIDATION-22: the reason for a node that is kept because of a user's setting says
+// what its removal would save.
 func TestWishesCost(t *testing.T) {
 	s, err := enginetest.Parse(market + d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\n" + d("b", 8) + "pod b1 cpu=1 mem=1Gi on=b\npod b2 cpu=1 mem=1Gi on=b\n")
 	if err != nil {
@@ -231,8 +232,8 @@ func TestWishesCost(t *testing.T) {
 	}
 }
 
-// Rule MOVE-2: a move is rechecked before it is made: it goes on when it is still right, without
-// the nodes of a deletion that may not go any more, and else not at all.
+// Rule MOVE-2: a move is rechecked before it is made: it is made if it is still right, without
+// the nodes of a deletion that may not be removed any more, and else not at all.
 func TestRecheck(t *testing.T) {
 	const script = "pod a1 cpu=1500m mem=1Gi on=a\npod b1 cpu=7500m mem=1Gi on=b\n"
 	for _, tc := range []struct {

@@ -12,14 +12,14 @@ import (
 	"github.com/karve-dev/karve/engine/enginetest"
 )
 
-// TestMovesBesideEachOther: in each of these clusters a plan once had a move that took away what
-// another move needed.
+// TestMovesBesideEachOther: in each of these clusters a plan once had a move that removed a pod
+// or node that another move needed.
 func TestMovesBesideEachOther(t *testing.T) {
 	for _, tc := range []struct {
 		name, script, want string
 	}{
-		// Rule CONSOLIDATION-6: c's pod goes to zone 3, which has two pods, as zone 2 has three:
-		// the pods of e must not go there, too.
+		// Rule CONSOLIDATION-6: c's pod moves to zone 3, which has two pods, as zone 2 has
+		// three: the pods of e must not move there, too.
 		{"who is counted elsewhere stays there", `
 pool p
 node a label:zone=3
@@ -46,8 +46,8 @@ pod other on=d
 pod even on=b spread=team:2:min=1:app!=c volume=vol1::shared volume-in:zone=In:2
 pods even x3 on=c
 `, "Underutilized b ->c:1 1.3760\na stays: PriceUnknown\n"},
-		// Rule CONSOLIDATION-6: b's pod goes to an arm64 node, as the pod of its affinity is on
-		// another one.
+		// Rule CONSOLIDATION-6: b's pod moves to an arm64 node, as the pod of its affinity is
+		// on another one.
 		{"who is wanted nearby stays near", `
 type T
 offer T zone=2
@@ -86,7 +86,7 @@ pod even-1 namespace=team-b on=b label:app=c spread=team:2:app=c
 pod even-2 namespace=team-b on=c label:app=c spread=team:2:app=c
 pod even-3 namespace=team-b on=d label:app=c need:version=Gt:1 spread=team:2:app=c
 `, "Underutilized a+b buys T0/o:1 buys T0/o:1 0.2960\nUnderutilized c+d buys T0/o:1 buys T0/o:1 0.2960\n"},
-		// Rule CONSOLIDATION-14: the first offering is that of a node that goes; there is no
+		// Rule CONSOLIDATION-14: the first offering is that of a removed node; there is no
 		// quota for the next one.
 		{"quota for what is bought in the end", `
 budget family1 left=20

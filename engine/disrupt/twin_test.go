@@ -18,8 +18,8 @@ import (
 
 // TestTwin compares the cost after the search ends, with every move carried out until there is
 // none, with the cheapest cluster that results from removing any set of nodes and placing their
-// pods by enginetest.Best. Any saving pays here. The oracle can reach everything that the search
-// reaches, so a cheaper end of the search is a bug in either.
+// pods by enginetest.Best. Any saving pays here. The oracle can reach everything that the
+// search reaches, so a cheaper end of the search is a bug in either.
 func TestTwin(t *testing.T) {
 	const worlds, least = 1500, 0.97
 	var compared, optimal, needless, over int
@@ -64,10 +64,10 @@ func TestTwin(t *testing.T) {
 	}
 }
 
-// sparse is a small cluster after its plan was carried out and some of its pods went. It leaves
-// out what the oracle does not know: that one move frees limits and quota for the next, that no
-// pod goes to nodes which are not ready, and that spot nodes are replaced only where there is a
-// choice of types.
+// sparse is a small cluster after its plan was carried out and some of its pods were deleted.
+// It has no case that the oracle does not handle: that one move frees limits and quota for the
+// next, that no pod moves to nodes which are not ready, and that spot nodes are replaced only
+// where there are several types.
 func sparse(seed uint64) *enginetest.Script {
 	s := enginetest.RandomSmall(seed, false)
 	s.Budgets = nil
@@ -92,7 +92,7 @@ func sparse(seed uint64) *enginetest.Script {
 	return enginetest.Bare(s)
 }
 
-// converged is what the script's cluster costs once the search finds no further move.
+// converged is the price of the script's cluster once the search finds no further move.
 func converged(t *testing.T, seed uint64, s *enginetest.Script) offering.Price {
 	f := disrupttest.Of(s)
 	for pass := 0; ; pass++ {
@@ -130,7 +130,7 @@ func cheapest(s *enginetest.Script) (offering.Price, bool) {
 	return best, true
 }
 
-// without is what the cluster costs without those nodes, and whether all their pods fit
+// without is the price of the cluster without those nodes, and whether all their pods fit
 // elsewhere. It reports false when that takes too many steps.
 func without(s *enginetest.Script, free []int, set int) (price offering.Price, homes, ok bool) {
 	out := *s

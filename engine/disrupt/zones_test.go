@@ -20,10 +20,10 @@ import (
 )
 
 // Rule CONSOLIDATION-20, Rule CONSOLIDATION-21: where pods spread over zones, the scheduler may
-// put them into another zone than planned, or must; further launches cost what they cost in the
-// zone where they are needed. A move pays all the same, whatever the scheduler prefers,
-// whichever of its offerings are launched, and however quickly its pods leave. The scheduler
-// here is the test's own.
+// put them into another zone than planned, or must; further launches have the price of the zone
+// where they are needed. A move pays all the same, whatever the scheduler prefers, whichever of
+// its offerings are launched, and however quickly its pods leave. The scheduler here is the
+// test's own.
 func TestMovesPayInWhateverZonePodsEndUp(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {
@@ -34,7 +34,7 @@ func TestMovesPayInWhateverZonePodsEndUp(t *testing.T) {
 		for _, h := range happenings() {
 			f := zonedScene(seed)
 			p := disrupt.Search(f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{}), disrupt.Cursor{})
-			if len(p.Moves) == 0 { // later moves depend on where pods of earlier ones went
+			if len(p.Moves) == 0 { // later moves depend on the new nodes of earlier moves' pods
 				continue
 			}
 			m, before, nodes := p.Moves[0], f.Price(), f.Bought
@@ -122,7 +122,7 @@ func short(a map[string]int64) bool {
 }
 
 // happen carries out the move: its launches become nodes, its pods leave and are scheduled, its
-// nodes go.
+// nodes are removed.
 func (h happening) happen(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move) {
 	t.Helper()
 	for _, l := range m.Launches {
@@ -203,7 +203,7 @@ func (h happening) seat(f *disrupttest.Fleet, p *cluster.Pod, closed []string) s
 	return best
 }
 
-// even reports whether the pod's spread, if it has one, lets it go to the zone.
+// even reports whether the pod's spread, if it has one, admits it to the zone.
 func even(f *disrupttest.Fleet, p *cluster.Pod, zone string) bool {
 	if len(p.Spreads) == 0 {
 		return true
@@ -241,7 +241,7 @@ func forOneOf(t *testing.T, f *disrupttest.Fleet, p *cluster.Pod) string {
 	return buy(t, f, best)
 }
 
-// buy launches a node and returns its name.
+// buy launches a node of the offering and returns its name.
 func buy(t *testing.T, f *disrupttest.Fleet, c offering.Ref) string {
 	t.Helper()
 	n, err := f.Buy(schedule.Launch{Pool: "p", Offerings: []offering.Ref{c}, Labels: map[string]string{cluster.LabelZone: c.Zone, cluster.LabelCapacityType: c.CapacityType, cluster.LabelInstanceType: c.Type}})

@@ -169,8 +169,8 @@ func refs(names []string) []cluster.PodRef {
 	return out
 }
 
-// TestFullWorldsAreFull checks that everything RandomFull mixes in occurs often enough that
-// plans meet it.
+// TestFullWorldsAreFull checks that every kind of rule that RandomFull mixes in occurs often
+// enough to affect plans.
 func TestFullWorldsAreFull(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(300) {

@@ -4,13 +4,13 @@ package schedsim
 
 import "testing"
 
-// Rule CONSOLIDATION-21: a pod may go to a zone that then has at most maxSkew more pods than the
-// zone with the fewest.
+// Rule CONSOLIDATION-21: a pod may be bound in a zone that then has at most maxSkew more pods
+// than the zone with the fewest.
 func TestSpreadsAdmitPods(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods, groups  []int // by zone
 		skew, domains int
-		want          string // o where a pod may go
+		want          string // o where a pod may be bound
 	}{
 		"where there are fewest":                {[]int{1, 2, 2}, []int{1, 1, 1}, 1, 1, "oxx"},
 		"anywhere when even":                    {[]int{2, 2, 2}, []int{1, 1, 1}, 1, 1, "ooo"},

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Rule CONSOLIDATION-20: pods that a PodDisruptionBudget lets go only one after the other leave
-// after all other pods.
+// Rule CONSOLIDATION-20: pods that a PodDisruptionBudget allows to be evicted only one after
+// the other leave after all other pods.
 func TestPodsThatAPDBDelaysLeaveLast(t *testing.T) {
 	one, many := PDB{Name: "one", Allowed: 1}, PDB{Name: "many", Allowed: 9}
 	var l leavingPods

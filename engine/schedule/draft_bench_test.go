@@ -189,7 +189,7 @@ func benchmarkProbe(b *testing.B, t *town, full bool, maxPrice func(*cluster.Nod
 	b.ReportMetric(float64(classes)/float64(i), "classes")
 }
 
-// BenchmarkProbe drafts for every node in turn where its pods would go.
+// BenchmarkProbe drafts the new places of the pods of every node in turn.
 func BenchmarkProbe(b *testing.B) {
 	b.Run("nothing bought", func(b *testing.B) {
 		benchmarkProbe(b, newTown(2000, 40000, 120, 50), false, func(*cluster.NodeInfo) offering.Price { return 0 })

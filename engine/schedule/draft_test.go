@@ -46,8 +46,8 @@ func TestSketchIsSolve(t *testing.T) {
 	}
 }
 
-// TestSketchHolds: for any maximum price, the plan written out of a draft that stays within
-// it is one that the scheduler accepts, and costs at most the maximum price.
+// TestSketchHolds: for any maximum price, the plan written out of a draft that stays within it
+// is accepted by the scheduler, and costs at most the maximum price.
 func TestSketchHolds(t *testing.T) {
 	housed, bought, broke := 0, 0, 0
 	for seed := range uint64(600) {
@@ -79,7 +79,7 @@ func TestSketchHolds(t *testing.T) {
 }
 
 // TestKeep: after a draft is applied, only the pods that it left out are pending, and another
-// draft can do for them only what the first did.
+// draft with a maximum price of zero launches no node.
 func TestKeep(t *testing.T) {
 	for seed := range uint64(300) {
 		trial, _ := vacated(seed)

@@ -65,11 +65,11 @@ func TestPricesScale(t *testing.T) {
 	}
 }
 
-// TestSolvedWorldsStaySolved: after a plan is carried out there is nothing to do for the pods
-// it placed, and the pods it left out are left out again. Limits are lifted: a plan counts
-// the largest of its offerings against them, and the node that comes may be smaller. Choices
-// between label values are left out as well: a plan holds for all of them, and the node has
-// one.
+// TestSolvedWorldsStaySolved: after a plan is carried out no further node is needed for the
+// pods it placed, and the pods it left out are left out again. Limits are lifted: a plan counts
+// the largest of its offerings against them, and the launched node may be smaller. Launches
+// with several possible values for a label are left out as well: a plan holds for all of the
+// values, and the node has one.
 func TestSolvedWorldsStaySolved(t *testing.T) {
 	for name, script := range lawWorlds(200, 25) {
 		for i := range script.Pools {
@@ -98,7 +98,7 @@ func asksForVariety(s *enginetest.Script) bool {
 	})
 }
 
-// TestUselessOffersChangeNothing: a type that is sold out, a pool without offerings and a
+// TestUselessOffersChangeNothing: a type that is out of stock, a pool without offerings and a
 // blocked pool change no launch.
 func TestUselessOffersChangeNothing(t *testing.T) {
 	for name, script := range lawWorlds(150, 20) {
@@ -224,7 +224,7 @@ func stirNode(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 	b.SetNode(n)
 }
 
-// forget removes everything that a script added. What the next script adds again stays.
+// forget removes the objects that a script added.
 func forget(b *cluster.Builder, s *enginetest.Script) {
 	for _, p := range s.Pods {
 		b.RemovePod(p.UID)

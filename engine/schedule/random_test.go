@@ -195,7 +195,7 @@ func setAll(b *cluster.Builder, s *enginetest.Script) {
 }
 
 // TestFormerSelectorsChangeNothing (Rule PLAN-10): labels that only selectors of deleted pods
-// read do not tell pending pods apart, wherever those pods were meanwhile.
+// read do not distinguish pending pods, wherever those pods were meanwhile.
 func TestFormerSelectorsChangeNothing(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 5))

@@ -73,7 +73,7 @@ pods web x3 cpu=1
 }
 
 // Rule STATIC-3: where it is allowed, nodes with less variety than minValues ask for are
-// launched, and the launch says so.
+// launched, and the launch lists the labels.
 func TestStaticRelaxesVariety(t *testing.T) {
 	launches := static(t, `
 settings relax-min-values

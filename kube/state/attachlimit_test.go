@@ -22,7 +22,7 @@ import (
 
 const attachDisks = quantity.Attachable + azureDisk
 
-// reporting is what the drivers of a node report; nil means without a limit.
+// reporting makes a CSINode with that limit; nil means without a limit.
 func reporting(node string, limit *int32) *storagev1.CSINode {
 	d := storagev1.CSINodeDriver{Name: azureDisk, NodeID: node}
 	if limit != nil {
@@ -83,8 +83,8 @@ func TestAttachLimitOfNodes(t *testing.T) {
 	}
 }
 
-// A type whose nodes attach less than the catalog says attaches less on new nodes
-// too, and the provider's list is left as it is.
+// A type whose nodes attach less than the catalog says attaches less on new nodes too, and the
+// provider's list does not change.
 func TestAttachLimitIsLearnt(t *testing.T) {
 	m, types := NewMirror(nil), diskTypes()
 	sold := func() []int64 {

@@ -337,7 +337,7 @@ func TestBadObjects(t *testing.T) {
 	}
 }
 
-// holdToAccount wants every pod to be placed once or to have a reason.
+// holdToAccount checks that every pod is placed once or has a reason.
 func (n *nasty) holdToAccount(t *testing.T, plan schedule.Plan, served int) {
 	t.Helper()
 	seen := map[types.UID]int{}

@@ -22,7 +22,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// readyMachine has been ready for an hour, has a price and blocks nothing.
+// readyMachine is a node that has been ready for an hour, has a price and may be disrupted.
 func readyMachine(pods ...*corev1.Pod) kube.ManagedNode {
 	c, n := joined(claimNamed("a"))
 	c.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour))
@@ -121,7 +121,7 @@ func TestInvalidDoNotDisrupt(t *testing.T) {
 	}
 }
 
-// Rule CONSOLIDATION-18: what evicting the pods of a node costs.
+// Rule CONSOLIDATION-18: the cost of evicting the pods of a node.
 func TestEvictionCost(t *testing.T) {
 	cost := func(text string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.PodDeletionCost: text} }
@@ -205,7 +205,8 @@ func TestDisruptionNode(t *testing.T) {
 	}
 }
 
-// Rule CONSOLIDATION-20: budgets that let only some pods go tell which evictions will be late.
+// Rule CONSOLIDATION-20: budgets that allow only some evictions decide which of them will be
+// late.
 func TestGuards(t *testing.T) {
 	m := readyMachine()
 	m.Pods = []*corev1.Pod{runningPod("a"), runningPod("b"), runningPod("other", func(p *corev1.Pod) { p.Labels = nil })}

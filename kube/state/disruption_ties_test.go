@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// Of several Nodes with one provider ID the youngest counts, in whatever order they come and go.
-// While there are several, the node is not disrupted.
+// Of several Nodes with one provider ID the youngest counts, in whatever order they are added
+// and deleted. While there are several, the node is not disrupted.
 //
 // Rule BLOCK-6.
 func TestSeveralNodesOfOneClaim(t *testing.T) {

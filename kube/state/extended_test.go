@@ -136,8 +136,8 @@ func TestInventedResourcesKeepNoPodWaiting(t *testing.T) {
 	expectOutcomes(t, m, "after forty invented resources", served)
 }
 
-// A pod that waits for a resource gets a node once something offers the resource, and waits again
-// when nothing does, with the same message as before.
+// A pod that waits for a resource gets a node once a node or instance type offers the resource,
+// and waits again when none does, with the same message as before.
 //
 // Rule POD-8.
 func TestResourceIsOfferedLater(t *testing.T) {
@@ -187,8 +187,8 @@ func TestAttachLimitIsReportedLater(t *testing.T) {
 	expectOutcomes(t, m, "the limit is lifted", map[string]string{"database": "n1"})
 }
 
-// In a long run many kinds of devices come and go, one node after the other. Each is planned for
-// while it is there, and the first ones still are.
+// In a long run many kinds of devices are added and removed, one node after the other. Each is
+// planned for while it exists, and the first ones still are.
 //
 // Rule POD-9.
 func TestManyKindsOfDevicesComeAndGo(t *testing.T) {
@@ -208,9 +208,9 @@ func TestManyKindsOfDevicesComeAndGo(t *testing.T) {
 }
 
 // When more resources are offered and requested than decisions can count, attach limits and
-// resources of instance types go before those that only nodes offer, and these by name: the order
-// of events decides nothing. The others are reported, and are planned for as soon as there is a
-// position.
+// resources of instance types go before those that only nodes offer, and these by name: the
+// order of events does not matter. The others are reported, and are planned for as soon as
+// there is a position.
 //
 // Rule POD-10.
 func TestMoreResourcesThanPositions(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 )
 
 // A pod that was deleted and recreated while the watch was cut is one pod, not two: no node is
-// launched for the pod that is gone.
+// launched for the pod that was deleted.
 //
 // Rule MEMORY-1.
 func TestPodMadeAnewInAGap(t *testing.T) {
@@ -71,7 +71,7 @@ func TestDaemonSetMadeAnewInAGap(t *testing.T) {
 }
 
 // Capacity that was promised on a NodeClaim is not promised on another one of its name, and pod
-// events on a Node say nothing of another Node.
+// events on a Node are not recorded for another Node.
 //
 // Rule MEMORY-1.
 func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
@@ -107,7 +107,7 @@ func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
 }
 
 // Whatever events watches miss, and in whatever state they report a deletion, the Mirror ends
-// with what a list of the cluster says.
+// in the state that a list of the cluster gives.
 //
 // Rule MEMORY-1, Rule PLAN-10.
 func TestMirrorEqualsRebuildAfterGaps(t *testing.T) {
@@ -240,7 +240,7 @@ func (x *monkey) namespace(i int) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"tier": fmt.Sprint(i)}}}
 }
 
-// compare checks that a Mirror that is shown only the current cluster knows the same.
+// compare checks that a Mirror that is shown only the current cluster has the same state.
 func (x *monkey) compare(t *testing.T) {
 	t.Helper()
 	// These are about the past, and no list has them.
@@ -263,7 +263,7 @@ func (x *monkey) compare(t *testing.T) {
 	}
 }
 
-// known is what a Mirror knows of its cluster, and what it would launch.
+// known is the state of a Mirror, and the plan for its Snapshot.
 func known(m *Mirror) map[string]any {
 	var plan schedule.Plan
 	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })

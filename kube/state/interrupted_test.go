@@ -37,7 +37,7 @@ func losing(t *testing.T, interrupted bool) (m *Mirror, old *corev1.Pod) {
 }
 
 // A pod that replaces one whose node was interrupted is as urgent as that one, although the old
-// pod is gone already and no capacity was found for it.
+// pod is deleted already and no capacity was found for it.
 //
 // Rule DRAIN-9.
 func TestWhoComesForALostPodIsUrgent(t *testing.T) {

@@ -107,7 +107,7 @@ func TestDaemonOfRealPod(t *testing.T) {
 	}
 }
 
-// A pod that is no longer its DaemonSet's says nothing of new nodes, and is forgotten.
+// A pod that its DaemonSet no longer owns does not affect new nodes, and is forgotten.
 //
 // Rule PLAN-2.
 func TestDaemonPodLosesItsOwner(t *testing.T) {

@@ -53,7 +53,7 @@ func joined(c *karpv1.NodeClaim) (*karpv1.NodeClaim, *corev1.Node) {
 	return c, n
 }
 
-// In whatever order events come, the Snapshot is the one of a fresh list.
+// In whatever order events arrive, the Snapshot is the one of a fresh list.
 //
 // Rule PLAN-10.
 func TestMirrorEqualsRebuild(t *testing.T) {
@@ -115,7 +115,7 @@ func change(random *rand.Rand, kept map[string]any, m *Mirror) {
 	show(m, x)
 }
 
-// randomBudget selects one pod, or all; some let none of them ever go.
+// randomBudget selects one pod, or all; some budgets never allow an eviction.
 func randomBudget(i int) *policyv1.PodDisruptionBudget {
 	b := podBudgetOf(fmt.Sprint("b", i), func(b *policyv1.PodDisruptionBudget) {
 		b.Spec.Selector = &metav1.LabelSelector{}
@@ -169,7 +169,8 @@ func hide(m *Mirror, x any) {
 	}
 }
 
-// No node is launched again for a pod that has one coming, until its claim is given up.
+// No second node is launched for a pod while the first is in flight, until its claim is given
+// up.
 //
 // Rule LAUNCH-2.
 func TestPromiseHoldsUntilClaimGoes(t *testing.T) {
@@ -264,7 +265,7 @@ func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
 	})
 }
 
-// A claim that no watch ever showed does not hold pods for ever.
+// A claim that no watch ever showed does not keep promises to pods for ever.
 func TestUnseenClaimIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)

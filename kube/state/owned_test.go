@@ -14,7 +14,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// made is a pending pod that its owner recreates when it goes.
+// made is a pending pod that its owner recreates when it is deleted.
 func made(name string, by types.UID) *corev1.Pod {
 	p := pendingPod(name)
 	p.OwnerReferences = []metav1.OwnerReference{{UID: "a friend"}, {UID: by, Controller: new(true)}}

@@ -85,7 +85,7 @@ func printedPlan(m *Mirror) (plan string) {
 	return plan
 }
 
-// furnish shows a cluster in which everything matters.
+// furnish shows a cluster in which every object affects the plan.
 func furnish(m *Mirror) {
 	m.SetSettings(cluster.Settings{Preferences: cluster.Ignore})
 	m.SetNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"team": "a"}}})
@@ -132,8 +132,8 @@ func furniture() []offering.InstanceType {
 	return out
 }
 
-// A thousand nodes under new names cause a renewal, one does not: the cost of renewals stays a
-// small part of the cost of the changes.
+// A thousand nodes under new names cause a renewal, one does not: the cost of renewals is
+// always a small part of the cost of the changes.
 //
 // Rule MEMORY-2.
 func TestRenewalIsRare(t *testing.T) {
@@ -196,8 +196,8 @@ func TestStandbyForgets(t *testing.T) {
 	})
 }
 
-// Pod events on a node are forgotten once both the node and its pods are gone: a node that goes
-// first leaves nothing behind.
+// Pod events on a node are forgotten once both the node and its pods are deleted, even if the
+// node is deleted first.
 //
 // Rule MEMORY-2.
 func TestPodsThatOutliveTheirNodeLeaveNothing(t *testing.T) {

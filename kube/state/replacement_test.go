@@ -94,8 +94,8 @@ func TestEvictedPodAndReplacementCountAsOne(t *testing.T) {
 	}
 }
 
-// Capacity that was promised to a pod goes to its replacement, whichever comes first, and is used
-// once.
+// Capacity that was promised to a pod is used by its replacement, whichever of promise and
+// replacement is first, and is used once.
 //
 // Rule DRAIN-8.
 func TestReplacementTakesThePromise(t *testing.T) {
@@ -147,8 +147,8 @@ func TestBoundReplacementNeedsNothing(t *testing.T) {
 	}
 }
 
-// A pod that is scaled away has no replacement, and pods that come and go for other reasons
-// replace none.
+// A pod that is scaled away has no replacement, and pods that are created or deleted for other
+// reasons replace none.
 //
 // Rule DRAIN-8.
 func TestEvictedPodsWithoutReplacement(t *testing.T) {
@@ -173,7 +173,7 @@ func TestEvictedPodsWithoutReplacement(t *testing.T) {
 }
 
 // A pod that loses its owner while it terminates is forgotten like any other: the owner's next
-// pods replace pods that are there.
+// pods replace pods that exist.
 //
 // Rule DRAIN-8.
 func TestDisplacedPodLosesItsOwner(t *testing.T) {

@@ -226,7 +226,7 @@ func TestPodIsWokenWhenItsVolumeCanBeMounted(t *testing.T) {
 		refused string
 		wakes   int
 	}{
-		{func() {}, "does not exist", 1}, // to be told why
+		{func() {}, "does not exist", 1}, // for the message that says why
 		{func() { m.SetVolumeClaim(unboundClaim("data", "late")) }, "StorageClass late does not exist", 0},
 		{func() { m.SetStorageClass(late("late")) }, "", 1},
 		{func() { m.SetVolumeClaim(boundClaim("data", "pv")) }, "PersistentVolume pv, which does not exist", 0},

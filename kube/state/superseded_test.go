@@ -42,7 +42,7 @@ func TestSupersededPodNeedsNoRoom(t *testing.T) {
 	if len(m.parts.replacements.superseded) != 0 {
 		t.Error("a pod that is gone is remembered")
 	}
-	m.Supersede(old) // gone: nothing to say
+	m.Supersede(old) // deleted already: no effect
 	if len(m.parts.replacements.superseded) != 0 {
 		t.Error("a pod that is gone is remembered")
 	}
