@@ -76,8 +76,8 @@ type usualAmounts struct {
 	named int64 // one bit for each resource
 }
 
-// requestSum is a sum of whole amounts. Looking up a few names is much faster than iterating over a
-// list, and a pod that requests no other resources needs no map of its own.
+// requestSum is a sum of whole amounts. Looking up a few names is much faster than iterating
+// over a list, and a pod that requests no other resources needs no map of its own.
 type requestSum struct {
 	usual  usualAmounts
 	others quantity.Amounts // nil while there are none

@@ -91,8 +91,8 @@ func (l *DomainView) ask(h *NodeInfo) (int, bool) {
 // counts, and Memo is a place to keep them as long as the WhatIf lasts.
 func (w *Snapshot) InWhatIf() bool { return w.trial != nil }
 
-// Memo is what decisions about a WhatIf's Snapshot keep for later decisions; nil at first.
-// It must stay true whatever else the WhatIf supposes.
+// Memo is what decisions about a WhatIf's Snapshot keep for later decisions; nil at first. It
+// must be true whatever else the WhatIf supposes.
 func (w *Snapshot) Memo() *any { return &w.trial.remembered }
 
 // TrackPods keeps a PodCounts, which holds the current counts, up to date while the WhatIf

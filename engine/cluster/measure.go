@@ -38,7 +38,7 @@ func (b *Builder) measureAll() {
 }
 
 // measureAsking computes the vectors of requests for these resources again. The vectors of
-// nodes and catalogs stay valid.
+// nodes and catalogs are still valid.
 func (b *Builder) measureAsking(names []string) {
 	shapes := map[*PodShape]bool{}
 	for _, name := range names {

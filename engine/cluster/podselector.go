@@ -74,8 +74,8 @@ func (r *AntiAffinityTerm) EachNode(real bool, f func(h *NodeInfo, pods, termina
 	eachOf(r.owners, real, f)
 }
 
-// RequiredAntiAffinity lists the required anti-affinity terms of the class's own pods. They must not be
-// changed.
+// RequiredAntiAffinity lists the required anti-affinity terms of the class's own pods. They
+// must not be changed.
 func (c *PodClass) RequiredAntiAffinity() []*AntiAffinityTerm { return c.ownTerms }
 
 // AntiAffinityAgainst lists those of the Snapshot's AntiAffinityTerms whose selector picks

@@ -180,7 +180,7 @@ type Node struct {
 	// Capacity counts against the pool's limits; Allocatable is what pods can use.
 	// quantity.Attachable resources that are not listed are unlimited. For a NodeClaim whose
 	// instance type is not chosen yet, Capacity is the largest and Allocatable the smallest
-	// amount of each resource over the instance types it accepts: so limits stay hard, and the
+	// amount of each resource over the instance types it accepts: so limits are hard, and the
 	// capacity promised to pods really exists.
 	Capacity, Allocatable quantity.Amounts
 	// QuotaUses is what the node takes from the region's quotas while the cloud does not count

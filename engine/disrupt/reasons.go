@@ -7,7 +7,7 @@ import "github.com/karve-dev/karve/engine/reason"
 // Reasons to leave a node alone whatever the cause. Values are part of karve's API: never
 // renamed, never reused.
 const (
-	NoNodePool                   reason.Reason = "NoNodePool"                   // no known NodePool owns the node
+	NoNodePool                   reason.Reason = "NoNodePool"                   // no NodePool of the cluster owns the node
 	NotInitialized               reason.Reason = "NotInitialized"               // the node is not initialized yet
 	MarkedForDeletion            reason.Reason = "MarkedForDeletion"            // the node is deleting or marked for deletion
 	MoveInProgress               reason.Reason = "MoveInProgress"               // a move of the node was decided before

@@ -82,8 +82,8 @@ func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
 // capPerEviction computes what an eviction must save: a share of the average cost of a pod. The
 // average is the price that remains in the best case (the price of pinned nodes, and the price
 // of nodes for the other pods at the best prices) divided by the pods that may move: where few
-// pods may move, the whole saving depends on these. The value does not change while the cluster
-// shrinks, so no plan is undone by the next.
+// pods may move, the saving of the whole cluster depends on these. The value does not change
+// while the cluster shrinks, so no plan is undone by the next.
 func capPerEviction(c *Cluster, all []*node, prices *schedule.ShadowPrices) {
 	t := &c.Settings.MinSavings
 	if t.PerPod <= 0 {

@@ -45,8 +45,8 @@ const few = 32
 // fewPods reports whether the pending pods are that few.
 func fewPods(w *cluster.Snapshot) bool { return w.Pending() <= max(few, len(w.Nodes)/8) }
 
-// rooms is the free capacity left, by slot of the index. While few pods are to be placed it may
-// be more than the free capacity left.
+// rooms is the free capacity by slot of the index. While few pods are to be placed it may
+// include capacity that planned pods use.
 func (s *nodes) rooms(x *cluster.NodeIndex) *cluster.FreeSpace {
 	if own := s.indexed[x]; own != nil {
 		return own

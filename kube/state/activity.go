@@ -30,8 +30,8 @@ func (a activity) record(old, now *corev1.Pod) {
 	}
 }
 
-// phaseOfStay orders the phases of a pod on its node: not bound, running, terminating,
-// finished.
+// phaseOfStay orders the phases of a pod on its node: not bound, bound, terminating, finished
+// or deleted.
 func phaseOfStay(p *corev1.Pod) int {
 	switch {
 	case p == nil:

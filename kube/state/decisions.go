@@ -32,8 +32,8 @@ func (m *Mirror) Nominate(key string, pods []cluster.PodRef) {
 
 // BeginMove counts nodes as leaving although they are not deleted yet, and promises their pods
 // capacity. Both happen in one step, so that no decision sees the pods without a node and
-// launches nodes for them. It holds until the nodes are deleted or CancelMove is called; a node
-// that is already leaving keeps leaving.
+// launches nodes for them. The record holds until the nodes are deleted or CancelMove is
+// called; a node that is already leaving keeps leaving.
 //
 // The claims may not exist yet (see Launched): if they were recorded afterwards, a decision in
 // between could give their capacity to other pods.

@@ -88,7 +88,7 @@ func hasAny(p *corev1.Pod, labels map[label]bool) bool {
 }
 
 // holds reports whether a PodDisruptionBudget forbids the eviction of a bound pod however long
-// karve waits. No capacity is sought for it elsewhere: that capacity would stay unused.
+// karve waits. No capacity is sought for it elsewhere: that capacity would not be used.
 func (s *protections) holds(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && kube.Evictable(p) && s.pdbs.Refused(p).ForGood
 }
