@@ -149,7 +149,7 @@ func TestSizeThatCanBeHadIsFound(t *testing.T) {
 			reason, detail := p.ClassTrouble("default")
 			if reason != "" && !resting {
 				rests++
-				if sizes := []int{0, 3, 9}[min(rests, 2)]; !strings.Contains(detail, fmt.Sprintf("machines of %d sizes were refused alike", sizes)) {
+				if sizes := []int{0, 3, 9}[min(rests, 2)]; !strings.Contains(detail, fmt.Sprintf("VMs of %d sizes were refused for the same reason", sizes)) {
 					t.Errorf("rest %d after %d requests: %s", rests, len(sent.put), detail)
 				}
 			}

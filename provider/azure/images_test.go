@@ -380,7 +380,7 @@ func TestDiskEncryptionSetIsChecked(t *testing.T) {
 		t.Errorf("does not exist: %v", err)
 	}
 	r.options.DiskEncryptionSetID = "/subscriptions/other/resourceGroups/g/providers/Microsoft.Compute/diskEncryptionSets/keys"
-	if _, err := azure.New(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), "not the one that machines are in") {
+	if _, err := azure.New(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), "not the one that VMs are in") {
 		t.Errorf("of another subscription: %v", err)
 	}
 }

@@ -130,7 +130,7 @@ func TestNothingIsDeletedByAListAlone(t *testing.T) {
 	options := *r.options.ClientOptions
 	options.Transport = &retagger{inner: options.Transport}
 	r.options.ClientOptions = &options
-	if err := r.provider(t).Terminate(t.Context(), in.ProviderID); err == nil || !strings.Contains(err.Error(), "not ours to delete") {
+	if err := r.provider(t).Terminate(t.Context(), in.ProviderID); err == nil || !strings.Contains(err.Error(), "so karve does not delete it") {
 		t.Errorf("a machine that was given to somebody since it was listed: %v", err)
 	}
 	if got := r.Ledger().ByOperation["VirtualMachines.Get"] - reads; got != 1 {
