@@ -24,39 +24,39 @@ type Builder struct {
 	resources *quantity.Space
 	settings  Settings
 
-	shapes     map[string]*PodShape
-	classes    map[string]*PodClass
-	crowds     map[string]*PodSelector
-	crowdByID  []*PodSelector
-	freeCrowds []int                     // ids to use again
-	anchored   map[string][]*PodSelector // by anchor
-	labelled   map[string][]*PodClass    // by label and value that some selector may anchor on
-	terms      antiAffinityTerms
-	mentioned  map[string]int  // pod labels that selectors ask or asked for: how many classes do
-	former     map[string]bool // of mentioned, those with no class left; see unmention
-	namespaces map[string]map[string]string
+	shapes        map[string]*PodShape
+	classes       map[string]*PodClass
+	selectors     map[string]*PodSelector
+	selectorByID  []*PodSelector
+	freeSelectors []int                     // ids to use again
+	anchored      map[string][]*PodSelector // by anchor
+	labelled      map[string][]*PodClass    // by label and value that some selector may anchor on
+	terms         antiAffinityTerms
+	mentioned     map[string]int  // pod labels that selectors ask or asked for: how many classes do
+	former        map[string]bool // of mentioned, those with no class left; see unmention
+	namespaces    map[string]map[string]string
 
-	pods     map[string]*pod      // by UID
-	places   map[string]*place    // by node name
-	nodes    map[string]*NodeInfo // by key
-	pools    map[string]NodePool  // by name
-	daemons  map[string]*daemon
-	catalogs map[string]catalog      // by node class
-	markets  map[string]*PoolCatalog // by pool
+	pods         map[string]*pod      // by UID
+	places       map[string]*place    // by node name
+	nodes        map[string]*NodeInfo // by key
+	pools        map[string]NodePool  // by name
+	daemons      map[string]*daemon
+	catalogs     map[string]catalog      // by node class
+	poolCatalogs map[string]*PoolCatalog // by pool
 
-	worn    map[*constraint.Key]int       // how many nodes have each label
-	queue   map[*PodClass]bool            // classes with unbound pods
-	leaving map[*NodeInfo]bool            // nodes whose movable pods need replacements elsewhere
-	drawing map[*NodeInfo]bool            // nodes that the cloud does not count against quota yet
-	holding map[string]holding            // by pool
-	stale   map[*NodeInfo]bool            // nodes whose Free must be computed again
-	order   []*NodeInfo                   // nodes that take pods, in order; nil when out of date
-	stuck   []*NodeInfo                   // unschedulable nodes; computed with order
-	indexes map[string]*NodeIndex         // of order, by label keys
-	turn    int                           // number of Snapshots handed out
-	moved   []*PodClass                   // classes whose Pods last listed pods of leaving nodes
-	asking  map[string]map[*PodShape]bool // extended resources, by the shapes that ask for them
-	scratch signature
+	labelsInUse map[*constraint.Key]int       // how many nodes have each label
+	queue       map[*PodClass]bool            // classes with unbound pods
+	leaving     map[*NodeInfo]bool            // nodes whose movable pods need replacements elsewhere
+	drawing     map[*NodeInfo]bool            // nodes that the cloud does not count against quota yet
+	holding     map[string]holding            // by pool
+	stale       map[*NodeInfo]bool            // nodes whose Free must be computed again
+	order       []*NodeInfo                   // nodes that take pods, in order; nil when out of date
+	stuck       []*NodeInfo                   // unschedulable nodes; computed with order
+	indexes     map[string]*NodeIndex         // of order, by label keys
+	turn        int                           // number of Snapshots handed out
+	moved       []*PodClass                   // classes whose Pods last listed pods of leaving nodes
+	asking      map[string]map[*PodShape]bool // extended resources, by the shapes that ask for them
+	scratch     signature
 }
 
 // pod is what the Builder keeps of a Pod. The class holds everything that decisions look at;
@@ -71,7 +71,7 @@ type pod struct {
 	daemon  string
 	movable bool
 	dying   bool
-	housed  bool // a WhatIf placed it on a node that is kept
+	placed  bool // a WhatIf placed it on a node that is kept
 }
 
 // place is a node name with the pods bound to it, whether or not the node is known.
@@ -97,10 +97,10 @@ type catalog struct {
 func NewBuilder() *Builder {
 	return &Builder{
 		space: constraint.NewSpace(), podLabels: constraint.NewSpace(), resources: quantity.NewSpace(),
-		shapes: map[string]*PodShape{}, classes: map[string]*PodClass{}, crowds: map[string]*PodSelector{}, anchored: map[string][]*PodSelector{}, labelled: map[string][]*PodClass{}, terms: antiAffinityTerms{byKey: map[string]*AntiAffinityTerm{}},
+		shapes: map[string]*PodShape{}, classes: map[string]*PodClass{}, selectors: map[string]*PodSelector{}, anchored: map[string][]*PodSelector{}, labelled: map[string][]*PodClass{}, terms: antiAffinityTerms{byKey: map[string]*AntiAffinityTerm{}},
 		mentioned: map[string]int{}, former: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*NodeInfo{}, pools: map[string]NodePool{},
-		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*PoolCatalog{}, worn: map[*constraint.Key]int{},
+		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, poolCatalogs: map[string]*PoolCatalog{}, labelsInUse: map[*constraint.Key]int{},
 		queue: map[*PodClass]bool{}, leaving: map[*NodeInfo]bool{}, drawing: map[*NodeInfo]bool{}, holding: map[string]holding{}, stale: map[*NodeInfo]bool{}, indexes: map[string]*NodeIndex{}, asking: map[string]map[*PodShape]bool{},
 	}
 }
@@ -290,7 +290,7 @@ func (b *Builder) SetPool(p NodePool) {
 func (b *Builder) RemovePool(name string) {
 	b.askFor(b.pools[name].Limits, -1)
 	delete(b.pools, name)
-	delete(b.markets, name)
+	delete(b.poolCatalogs, name)
 }
 
 // SetDaemon adds or replaces a DaemonSet by UID. A DaemonSet with invalid constraints runs
@@ -317,7 +317,7 @@ func (b *Builder) RemoveDaemon(uid string) {
 }
 
 func (b *Builder) daemonsChanged() {
-	clear(b.markets)
+	clear(b.poolCatalogs)
 	for _, h := range b.nodes {
 		b.stale[h] = true
 	}
@@ -334,7 +334,7 @@ func (b *Builder) SetCatalog(class string, types []offering.InstanceType, budget
 		b.sell(entry.compiled, 1)
 		for name, p := range b.pools {
 			if p.Class == class {
-				delete(b.markets, name)
+				delete(b.poolCatalogs, name)
 			}
 		}
 	}
@@ -366,7 +366,7 @@ func (b *Builder) RemoveCatalog(class string) {
 	delete(b.catalogs, class)
 	for name, p := range b.pools {
 		if p.Class == class {
-			delete(b.markets, name)
+			delete(b.poolCatalogs, name)
 		}
 	}
 }
@@ -386,9 +386,9 @@ func (b *Builder) Snapshot() *Snapshot {
 	b.forgetIndexes()
 	b.measure()
 	w := &Snapshot{
-		Space: b.space, Resources: b.resources, Catalogs: b.compileMarkets(),
+		Space: b.space, Resources: b.resources, Catalogs: b.compilePoolCatalogs(),
 		Nodes: b.hosts(), Unschedulable: b.stuck, Classes: b.pending(), AntiAffinityTerms: b.terms.inOrder(),
-		QuotaLeft: b.budgets(), Settings: b.settings, worn: b.worn, indexes: b.indexes, builder: b,
+		QuotaLeft: b.budgets(), Settings: b.settings, labelsInUse: b.labelsInUse, indexes: b.indexes, builder: b,
 	}
 	return w
 }
@@ -396,22 +396,22 @@ func (b *Builder) Snapshot() *Snapshot {
 // Interned is how many labels and values the Builder keeps an ID for, including unused ones:
 // IDs are not reused. When most of them are unused, a new Builder that gets the same objects
 // needs less memory, and its Snapshot is the same.
-func (b *Builder) Interned() int { return b.space.Len() + b.podLabels.Len() + len(b.crowdByID) }
+func (b *Builder) Interned() int { return b.space.Len() + b.podLabels.Len() + len(b.selectorByID) }
 
 // Load is the number of pods, nodes, classes and selectors in the Snapshot.
-func (b *Builder) Load() int { return len(b.pods) + len(b.nodes) + len(b.classes) + len(b.crowds) }
+func (b *Builder) Load() int { return len(b.pods) + len(b.nodes) + len(b.classes) + len(b.selectors) }
 
-func (b *Builder) compileMarkets() []*PoolCatalog {
+func (b *Builder) compilePoolCatalogs() []*PoolCatalog {
 	var out []*PoolCatalog
 	var laid map[layout]*PoolCatalog
 	for name, p := range b.pools {
-		m := b.markets[name]
+		m := b.poolCatalogs[name]
 		if m == nil {
 			if laid == nil {
 				laid = b.laidOut()
 			}
-			m = b.market(p, laid)
-			b.markets[name] = m
+			m = b.poolCatalog(p, laid)
+			b.poolCatalogs[name] = m
 		}
 		m.measureLimits(b.resources, b.holding[name])
 		out = append(out, m)
@@ -427,8 +427,8 @@ func (b *Builder) compileMarkets() []*PoolCatalog {
 
 // laidOut returns the pool catalogs by layout.
 func (b *Builder) laidOut() map[layout]*PoolCatalog {
-	out := make(map[layout]*PoolCatalog, len(b.markets))
-	for _, m := range b.markets {
+	out := make(map[layout]*PoolCatalog, len(b.poolCatalogs))
+	for _, m := range b.poolCatalogs {
 		out[m.laid] = m
 	}
 	return out
@@ -445,7 +445,7 @@ func (b *Builder) forgetFits() {
 }
 
 func (b *Builder) forgetFitsOf(s *PodShape) {
-	gone := func(m *PoolCatalog) bool { return b.markets[m.Pool.Name] != m }
+	gone := func(m *PoolCatalog) bool { return b.poolCatalogs[m.Pool.Name] != m }
 	maps.DeleteFunc(s.fits, func(m *PoolCatalog, _ *Compatible) bool { return gone(m) })
 	maps.DeleteFunc(s.met, func(m *PoolCatalog, _ bitset.Set) bool { return gone(m) })
 }
@@ -541,7 +541,7 @@ func (b *Builder) refresh(h *NodeInfo, daemons []*daemon) {
 		h.readLabels(b.space)
 		b.wear(h, 1)
 	}
-	h.movable, h.crew = nil, nil
+	h.movable, h.podsThere = nil, nil
 	h.Free = b.resources.Offered(h.Allocatable)
 	h.Mounted, h.DaemonPorts = nil, nil
 	present := map[string]bool{}
@@ -574,12 +574,12 @@ func (h *NodeInfo) readLabels(space *constraint.Space) {
 	}
 }
 
-// wear adds the node's labels to the counts in worn, or subtracts them. readLabels must have
+// wear adds the node's labels to the counts in labelsInUse, or subtracts them. readLabels must have
 // been called.
 func (b *Builder) wear(h *NodeInfo, by int) {
 	for key := range h.labels {
-		if b.worn[key] += by; b.worn[key] == 0 {
-			delete(b.worn, key)
+		if b.labelsInUse[key] += by; b.labelsInUse[key] == 0 {
+			delete(b.labelsInUse, key)
 		}
 	}
 }

@@ -37,7 +37,7 @@ type PodClass struct {
 
 	namespace string
 	labels    map[string]string   // those that some selector asks for
-	crowds    bitset.Set          // IDs of the selectors that pick the class
+	selectors bitset.Set          // IDs of the selectors that pick the class
 	ownTerms  []*AntiAffinityTerm // required anti-affinity terms of its pods
 	named     []*PodSelector      // selectors that its constraints name
 	mentions  []string            // pod labels that its selectors ask for
@@ -47,7 +47,7 @@ type PodClass struct {
 	on        map[*place]headcount
 	waiting   []*pod
 	changed   bool   // Pods does not reflect waiting yet
-	homeless  []*pod // the pods that Pods lists during a WhatIf
+	unplaced  []*pod // the pods that Pods lists during a WhatIf
 }
 
 // headcount is how many pods are at a place, and how many of them are terminating.
@@ -149,7 +149,7 @@ func (b *Builder) meet(c *PodClass, p *Pod) error {
 		if s.Key == "" || s.MaxSkew < 1 {
 			return faultf(map[string]any{"key": s.Key, "maxSkew": int(s.MaxSkew)}, "topology spread over %q with a maxSkew of %d means nothing", s.Key, s.MaxSkew)
 		}
-		g, err := b.crowd(s.Select)
+		g, err := b.selector(s.Select)
 		if err != nil {
 			return fmt.Errorf("topology spread over %s: %w", s.Key, err)
 		}
@@ -187,7 +187,7 @@ func (b *Builder) neighbours(c *PodClass, terms []PodAffinityTerm) ([]AffinityTe
 		if t.Key == "" {
 			return nil, faultf(map[string]any{"field": "topologyKey"}, "a term has no topologyKey")
 		}
-		g, err := b.crowd(t.Select)
+		g, err := b.selector(t.Select)
 		if err != nil {
 			return nil, err
 		}
@@ -221,8 +221,8 @@ func (b *Builder) dismiss(c *PodClass) {
 	for _, label := range c.mentions {
 		b.releaseLabel(label)
 	}
-	for id := range c.crowds.Clone().All() {
-		b.crowdByID[id].forget(c)
+	for id := range c.selectors.Clone().All() {
+		b.selectorByID[id].forget(c)
 	}
 	for label, value := range c.labels {
 		at := anchor(label, value)
@@ -234,7 +234,7 @@ func (b *Builder) dismiss(c *PodClass) {
 		b.terms.release(r, c)
 	}
 	for _, g := range c.named {
-		b.releaseCrowd(g)
+		b.releaseSelector(g)
 	}
 	if c.refs--; c.refs == 0 {
 		delete(b.shapes, c.PodShape.key)
@@ -444,7 +444,7 @@ func (b *Builder) refold(p *pod, exact bool) {
 func (b *Builder) split(old *PodClass, key string, labels map[string]string) *PodClass {
 	c := *old
 	c.key, c.body, c.labels = key, key[:len(old.body)], labels
-	c.crowds, c.pods, c.on, c.waiting, c.Pods = nil, 0, map[*place]headcount{}, nil, nil
+	c.selectors, c.pods, c.on, c.waiting, c.Pods = nil, 0, map[*place]headcount{}, nil, nil
 	c.refs++
 	c.ownTerms = nil
 	for _, g := range c.named {

@@ -127,8 +127,8 @@ func (t *WhatIf) recountLabels(h *NodeInfo, by int) {
 
 // recountPods adds pods on the node to the tracked PodCounts, or subtracts them (by is 1 or
 // -1).
-func (t *WhatIf) recountPods(h *NodeInfo, crew []ClassCount, by int) {
-	for _, m := range crew {
+func (t *WhatIf) recountPods(h *NodeInfo, podsThere []ClassCount, by int) {
+	for _, m := range podsThere {
 		for _, c := range t.watch[m.Class] {
 			c.add(h, m, by)
 		}

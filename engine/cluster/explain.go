@@ -23,7 +23,7 @@ const mostListed = 12
 // narrow to those that Compatible finds for the shape. It is computed only for pods without
 // a place, so nothing of it is kept.
 func (m *PoolCatalog) Funnel(c *PodShape, w *Snapshot) []reason.Cut {
-	e := explanation{market: m, shape: c, world: w, left: bitset.Upto(len(m.Catalog.Offerings))}
+	e := explanation{poolCatalog: m, shape: c, snapshot: w, left: bitset.Upto(len(m.Catalog.Offerings))}
 	e.cut(reason.Requirements, m.Offerings, e.ofPool)
 	e.cut(reason.Requirements, m.anyAlternative(c.own), e.ofPod)
 	e.cut(reason.Volumes, m.anyAlternative(c.Alternatives), e.ofVolumes)
@@ -49,11 +49,11 @@ func (c *PodShape) aloneVector() quantity.Vector {
 
 // explanation is a funnel under construction.
 type explanation struct {
-	market *PoolCatalog
-	shape  *PodShape
-	world  *Snapshot
-	left   bitset.Set
-	cuts   []reason.Cut
+	poolCatalog *PoolCatalog
+	shape       *PodShape
+	snapshot    *Snapshot
+	left        bitset.Set
+	cuts        []reason.Cut
 }
 
 // cut keeps those of the offerings left that are in pass. It calls why, with the offerings
@@ -72,8 +72,8 @@ func (e *explanation) cut(by reason.Reason, pass bitset.Set, why func(before bit
 // ofPool says how many offerings each of the pool's requirements would remove by itself.
 func (e *explanation) ofPool(before bitset.Set) (string, map[string]any) {
 	alone := map[string]int64{}
-	for _, q := range e.market.Base {
-		if n := before.Len() - e.market.Catalog.Matching(q).Len(); e.market.Catalog.HasLabel(q.Key) && n > 0 {
+	for _, q := range e.poolCatalog.Base {
+		if n := before.Len() - e.poolCatalog.Catalog.Matching(q).Len(); e.poolCatalog.Catalog.HasLabel(q.Key) && n > 0 {
 			alone[q.String()] = int64(n)
 		}
 	}
@@ -95,7 +95,7 @@ func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
 				continue
 			}
 			alone[q.String()] = int64(n)
-			if n > most || n == most && !e.world.knows(q.Key) && e.world.knows(worst.Key) {
+			if n > most || n == most && !e.snapshot.knows(q.Key) && e.snapshot.knows(worst.Key) {
 				worst, most = q, n
 			}
 		}
@@ -107,10 +107,10 @@ func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
 	if values, ok := worst.Values(); ok {
 		facts["values"] = values[:min(len(values), mostListed)]
 	}
-	if e.world.knows(worst.Key) {
+	if e.snapshot.knows(worst.Key) {
 		return worst.String(), facts
 	}
-	nearest := e.world.nearest(worst.Key)
+	nearest := e.snapshot.nearest(worst.Key)
 	facts["unknown"], facts["nearest"] = worst.Key.Name, nearest
 	if nearest == "" {
 		return worst.String() + ", a label that no offer, pool or node has", facts
@@ -134,20 +134,20 @@ func contradiction(alternatives []constraint.Set) (first constraint.Requirement,
 // excluded is how many of the offerings the requirement would remove by itself.
 func (e *explanation) excluded(q constraint.Requirement, rows bitset.Set) int {
 	set := constraint.Set{q}
-	return rows.Len() - e.market.admitted(e.market.Base.And(set), set).And(rows).Len()
+	return rows.Len() - e.poolCatalog.admitted(e.poolCatalog.Base.And(set), set).And(rows).Len()
 }
 
 // known lists the values of a label that nodes of the pool can have.
 func (e *explanation) known(k *constraint.Key) []string {
-	q, own := e.market.Base.Get(k)
-	if !e.market.Catalog.HasLabel(k) {
+	q, own := e.poolCatalog.Base.Get(k)
+	if !e.poolCatalog.Catalog.HasLabel(k) {
 		if values, finite := q.Values(); own && finite {
 			return values[:min(len(values), mostListed)]
 		}
 		return nil
 	}
 	var out []string
-	for _, id := range e.market.Catalog.IDs(k) {
+	for _, id := range e.poolCatalog.Catalog.IDs(k) {
 		if !own || q.Admits(id) {
 			out = append(out, k.Value(id))
 		}
@@ -186,11 +186,11 @@ func (e *explanation) ofVolumes(before bitset.Set) (string, map[string]any) {
 func (e *explanation) mountable(v *Volume) bitset.Set {
 	var sets []constraint.Set
 	for _, term := range v.AnyOf {
-		if set, err := e.world.Space.Set(term); err == nil { // an invalid term has made the shape Refused
+		if set, err := e.snapshot.Space.Set(term); err == nil { // an invalid term has made the shape Refused
 			sets = append(sets, set)
 		}
 	}
-	return e.market.anyAlternative(sets)
+	return e.poolCatalog.anyAlternative(sets)
 }
 
 func written(terms []Term) []string {
@@ -212,7 +212,7 @@ func ofTaint(t Taint) (string, map[string]any) {
 
 // ofPorts lists the ports that DaemonSets take.
 func (e *explanation) ofPorts(before bitset.Set) (string, map[string]any) {
-	ports := e.market.PortsTaken(e.shape, before)
+	ports := e.poolCatalog.PortsTaken(e.shape, before)
 	return "a DaemonSet takes host port " + strings.Join(ports, ", "), map[string]any{"ports": ports}
 }
 
@@ -252,9 +252,9 @@ func (e *explanation) ofUnplanned(facts map[string]any) string {
 	asked := e.shape.alone()
 	var unoffered, short []string
 	for _, name := range asked.Asked() {
-		switch d, _ := e.world.Resources.Place(name); {
+		switch d, _ := e.snapshot.Resources.Place(name); {
 		case d != quantity.Unoffered:
-		case e.world.Resources.Short(name):
+		case e.snapshot.Resources.Short(name):
 			short = append(short, name)
 		default:
 			unoffered = append(unoffered, name)
@@ -291,7 +291,7 @@ type shortage struct {
 }
 
 func (e *explanation) shortage(name string, asked int64, rows bitset.Set) shortage {
-	d, limited := e.world.Resources.Place(name)
+	d, limited := e.snapshot.Resources.Place(name)
 	switch {
 	case !limited:
 		return shortage{name: name, asked: asked, largest: quantity.Most}
@@ -300,10 +300,10 @@ func (e *explanation) shortage(name string, asked int64, rows bitset.Set) shorta
 	}
 	var only quantity.Vector
 	only[d] = asked
-	s := shortage{name: name, asked: asked, removed: rows.Minus(e.market.WithRoom(&only)).Len()}
+	s := shortage{name: name, asked: asked, removed: rows.Minus(e.poolCatalog.WithRoom(&only)).Len()}
 	for i := range rows.All() {
-		if n := max(0, e.market.Allocatable[i][d]); n > s.largest {
-			s.largest, s.largestType = n, e.market.Catalog.Types[e.market.Catalog.Offerings[i].Type].Name
+		if n := max(0, e.poolCatalog.Allocatable[i][d]); n > s.largest {
+			s.largest, s.largestType = n, e.poolCatalog.Catalog.Types[e.poolCatalog.Catalog.Offerings[i].Type].Name
 		}
 	}
 	return s

@@ -27,7 +27,7 @@ func (b *Builder) Dump(w *Snapshot) string {
 			on = append(on, fmt.Sprint(at.name, n))
 		}
 		slices.Sort(on)
-		fmt.Fprintf(&out, "class %q %v %v %d\n", key, c.Pods, on, len(c.homeless))
+		fmt.Fprintf(&out, "class %q %v %v %d\n", key, c.Pods, on, len(c.unplaced))
 	}
 	for _, c := range w.Classes {
 		fmt.Fprintf(&out, "waits %q\n", c.key)
@@ -38,12 +38,12 @@ func (b *Builder) Dump(w *Snapshot) string {
 	for _, m := range w.Catalogs {
 		fmt.Fprintln(&out, "market", m.Pool.Name, m.Left, m.NodesLeft)
 	}
-	for k, n := range b.worn {
+	for k, n := range b.labelsInUse {
 		if n <= 0 {
 			fmt.Fprintln(&out, "nobody wears", k.Name)
 		}
 	}
-	fmt.Fprintln(&out, len(b.worn), w.QuotaLeft)
+	fmt.Fprintln(&out, len(b.labelsInUse), w.QuotaLeft)
 	return out.String()
 }
 

@@ -101,12 +101,12 @@ func (x *NodeIndex) refresh(h *NodeInfo) {
 	}
 }
 
-// Find is FreeSpace.NextWithRoom for pods of the shape. rooms is the index's own FreeSpace, or
+// Find is FreeSpace.NextWithRoom for pods of the shape. freeSpaces is the index's own FreeSpace, or
 // a copy from which planned pods were subtracted. Find remembers which slots have too little
 // free capacity for the shape: a search asks for the same shape again and again while most
 // nodes are full. The maxima over stretches help little then, because one node of a stretch
 // lacks one resource and another node another.
-func (x *NodeIndex) Find(s *PodShape, rooms *FreeSpace, from, to int) int {
+func (x *NodeIndex) Find(s *PodShape, freeSpaces *FreeSpace, from, to int) int {
 	in := x.spots[s]
 	if in == nil {
 		in = &spots{}
@@ -116,9 +116,9 @@ func (x *NodeIndex) Find(s *PodShape, rooms *FreeSpace, from, to int) int {
 	x.catchUp(s, in)
 	for slot := in.slots.Next(from); slot >= 0 && slot < to; slot = in.slots.Next(slot + 1) {
 		switch {
-		case rooms.holds(0, slot, &s.Requests, s.Dims):
+		case freeSpaces.holds(0, slot, &s.Requests, s.Dims):
 			return slot
-		case rooms == x.Free:
+		case freeSpaces == x.Free:
 			in.slots.Drop(slot)
 		}
 	}

@@ -32,11 +32,11 @@ type PodSelector struct {
 // ID is a small number, different for every PodSelector of a Snapshot.
 func (g *PodSelector) ID() int { return g.id }
 
-// Crowds are the IDs of the PodSelectors that pick the class. They must not be changed.
-func (c *PodClass) Crowds() bitset.Set { return c.crowds }
+// Selectors are the IDs of the PodSelectors that pick the class. They must not be changed.
+func (c *PodClass) Selectors() bitset.Set { return c.selectors }
 
 // Selects reports whether the selector picks the pods of a class.
-func (g *PodSelector) Selects(c *PodClass) bool { return c.crowds.Has(g.id) }
+func (g *PodSelector) Selects(c *PodClass) bool { return c.selectors.Has(g.id) }
 
 // Classes are the classes that the selector picks, in no order. They must not be changed.
 func (g *PodSelector) Classes() []*PodClass { return g.members }
@@ -103,12 +103,12 @@ func (c *PodClass) each(f func(h *NodeInfo, pods, terminating int)) {
 	}
 }
 
-// crowd returns the PodSelector of a selector, and makes it when it is new. It counts one
-// reference, which the class that names the selector releases with releaseCrowd.
-func (b *Builder) crowd(sel Selector) (*PodSelector, error) {
+// selector returns the PodSelector of a selector, and makes it when it is new. It counts one
+// reference, which the class that names the selector releases with releaseSelector.
+func (b *Builder) selector(sel Selector) (*PodSelector, error) {
 	b.scratch.reset()
 	b.scratch.selector(sel)
-	if g := b.crowds[string(b.scratch.bytes)]; g != nil {
+	if g := b.selectors[string(b.scratch.bytes)]; g != nil {
 		g.refs++
 		return g, nil
 	}
@@ -120,10 +120,10 @@ func (b *Builder) crowd(sel Selector) (*PodSelector, error) {
 	if g.namespace, err = b.podLabels.Set(sel.NamespaceLabels); err != nil {
 		return nil, err
 	}
-	if n := len(b.freeCrowds); n > 0 {
-		g.id, b.freeCrowds = b.freeCrowds[n-1], b.freeCrowds[:n-1]
+	if n := len(b.freeSelectors); n > 0 {
+		g.id, b.freeSelectors = b.freeSelectors[n-1], b.freeSelectors[:n-1]
 	} else {
-		g.id = len(b.crowds)
+		g.id = len(b.selectors)
 	}
 	b.register(g)
 	for _, c := range b.candidates(g) {
@@ -134,11 +134,11 @@ func (b *Builder) crowd(sel Selector) (*PodSelector, error) {
 
 // register adds the PodSelector to the maps by key, by ID and by anchor.
 func (b *Builder) register(g *PodSelector) {
-	b.crowds[g.key] = g
-	if g.id == len(b.crowdByID) {
-		b.crowdByID = append(b.crowdByID, nil)
+	b.selectors[g.key] = g
+	if g.id == len(b.selectorByID) {
+		b.selectorByID = append(b.selectorByID, nil)
 	}
-	b.crowdByID[g.id] = g
+	b.selectorByID[g.id] = g
 	for _, q := range g.labels {
 		if v, ok := q.Single(); ok {
 			g.anchor = anchor(q.Key.Name, v)
@@ -162,7 +162,7 @@ func (b *Builder) candidates(g *PodSelector) []*PodClass {
 func (b *Builder) enlist(g *PodSelector, c *PodClass) {
 	if b.picks(g, c) {
 		g.members = append(g.members, c)
-		c.crowds.Put(g.id)
+		c.selectors.Put(g.id)
 	}
 }
 
@@ -188,32 +188,32 @@ func meetsLabels(set constraint.Set, labels map[string]string) bool {
 	return true
 }
 
-// releaseCrowd drops one class's reference to the PodSelector, and removes the PodSelector with
+// releaseSelector drops one class's reference to the PodSelector, and removes the PodSelector with
 // the last one.
-func (b *Builder) releaseCrowd(g *PodSelector) {
+func (b *Builder) releaseSelector(g *PodSelector) {
 	if g.refs--; g.refs > 0 {
 		return
 	}
 	for _, c := range g.members {
-		c.crowds.Drop(g.id)
+		c.selectors.Drop(g.id)
 	}
-	delete(b.crowds, g.key)
-	b.crowdByID[g.id] = nil
+	delete(b.selectors, g.key)
+	b.selectorByID[g.id] = nil
 	b.anchored[g.anchor] = drop(b.anchored[g.anchor], g)
 	if len(b.anchored[g.anchor]) == 0 {
 		delete(b.anchored, g.anchor)
 	}
-	b.freeCrowds = append(b.freeCrowds, g.id)
+	b.freeSelectors = append(b.freeSelectors, g.id)
 }
 
 // regroup matches again the selectors that pick namespaces by label.
 func (b *Builder) regroup() {
-	for _, g := range b.crowds {
+	for _, g := range b.selectors {
 		if !g.byLabels {
 			continue
 		}
 		for _, c := range g.members {
-			c.crowds.Drop(g.id)
+			c.selectors.Drop(g.id)
 		}
 		g.members = nil
 		for _, c := range b.candidates(g) {
@@ -260,7 +260,7 @@ func (s *antiAffinityTerms) inOrder() []*AntiAffinityTerm {
 
 func (g *PodSelector) forget(c *PodClass) {
 	g.members = drop(g.members, c)
-	c.crowds.Drop(g.id)
+	c.selectors.Drop(g.id)
 }
 
 // drop removes x from the list, which is in no order.

@@ -58,10 +58,10 @@ type layout struct {
 	daemons string // each with the offerings on which it runs
 }
 
-// market compiles the PoolCatalog of one pool, which shares Allocatable and DaemonOverhead with
+// poolCatalog compiles the PoolCatalog of one pool, which shares Allocatable and DaemonOverhead with
 // a pool in laid that has the same layout. A pool whose node class has no catalog has no
 // offerings.
-func (b *Builder) market(p NodePool, laid map[layout]*PoolCatalog) *PoolCatalog {
+func (b *Builder) poolCatalog(p NodePool, laid map[layout]*PoolCatalog) *PoolCatalog {
 	m := &PoolCatalog{Pool: p, Catalog: b.catalogs[p.Class].compiled, cells: map[string][]CellOfferings{}}
 	if m.Catalog == nil {
 		m.Catalog = offering.Compile(b.space, b.resources, nil)

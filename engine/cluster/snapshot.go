@@ -32,10 +32,10 @@ type Snapshot struct {
 	AntiAffinityTerms []*AntiAffinityTerm
 	Settings          Settings
 
-	worn    map[*constraint.Key]int // see Builder
-	indexes map[string]*NodeIndex   // the Builder's; see NodeIndex
-	builder *Builder                // for WhatIf
-	trial   *WhatIf                 // the WhatIf that supposes this state; nil for the actual one
+	labelsInUse map[*constraint.Key]int // see Builder
+	indexes     map[string]*NodeIndex   // the Builder's; see NodeIndex
+	builder     *Builder                // for WhatIf
+	trial       *WhatIf                 // the WhatIf that supposes this state; nil for the actual one
 }
 
 // Pending counts the pods to be placed.
@@ -61,12 +61,12 @@ type NodeInfo struct {
 	// Index is the node's position in Snapshot.Nodes; negative when it takes no pods.
 	Index int
 
-	place   *place
-	labels  map[*constraint.Key]int
-	at      int          // as Index, even if a WhatIf closed the node; negative when not listed
-	movable []content    // see content; nil when it must be computed again
-	crew    []ClassCount // see PodsByClass; nil when it must be computed again
-	vacated bool         // by WhatIf.RemoveNodes
+	place     *place
+	labels    map[*constraint.Key]int
+	at        int          // as Index, even if a WhatIf closed the node; negative when not listed
+	movable   []content    // see content; nil when it must be computed again
+	podsThere []ClassCount // see PodsByClass; nil when it must be computed again
+	vacated   bool         // by WhatIf.RemoveNodes
 }
 
 // ClassCount is the number of pods of one class on one node.
@@ -78,34 +78,34 @@ type ClassCount struct {
 // PodsByClass lists the pods that run on the node, by class, in no order. It must not be
 // changed.
 func (h *NodeInfo) PodsByClass() []ClassCount {
-	if h.crew == nil && h.place != nil {
-		h.crew = muster(make([]ClassCount, 0, len(h.place.pods)), h.place.pods)
+	if h.podsThere == nil && h.place != nil {
+		h.podsThere = collectPods(make([]ClassCount, 0, len(h.place.pods)), h.place.pods)
 	}
-	return h.crew
+	return h.podsThere
 }
 
-// muster adds the pods to the counts per class, terminating ones as such.
-func muster(crew []ClassCount, pods []*pod) []ClassCount {
+// collectPods adds the pods to the counts per class, terminating ones as such.
+func collectPods(podsThere []ClassCount, pods []*pod) []ClassCount {
 	for _, p := range pods {
-		i := enrol(&crew, p.class)
-		crew[i].Pods++
+		i := addPod(&podsThere, p.class)
+		podsThere[i].Pods++
 		if p.dying {
-			crew[i].Terminating++
+			podsThere[i].Terminating++
 		}
 	}
-	return crew
+	return podsThere
 }
 
-// enrol returns the index of the class's entry in the counts; it appends the entry when there
+// addPod returns the index of the class's entry in the counts; it appends the entry when there
 // is none.
-func enrol(crew *[]ClassCount, c *PodClass) int {
-	for i := range *crew {
-		if (*crew)[i].Class == c {
+func addPod(podsThere *[]ClassCount, c *PodClass) int {
+	for i := range *podsThere {
+		if (*podsThere)[i].Class == c {
 			return i
 		}
 	}
-	*crew = append(*crew, ClassCount{Class: c})
-	return len(*crew) - 1
+	*podsThere = append(*podsThere, ClassCount{Class: c})
+	return len(*podsThere) - 1
 }
 
 // Accepts reports whether the node's labels and taints admit pods of the shape. It does not

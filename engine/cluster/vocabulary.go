@@ -13,7 +13,7 @@ import (
 
 // knows reports whether any offering, pool or node has the label.
 func (w *Snapshot) knows(k *constraint.Key) bool {
-	if w.worn[k] > 0 {
+	if w.labelsInUse[k] > 0 {
 		return true
 	}
 	for _, m := range w.Catalogs {
@@ -39,7 +39,7 @@ func (w *Snapshot) nearest(k *constraint.Key) string {
 // vocabulary lists the labels that offerings, pools and nodes have, sorted.
 func (w *Snapshot) vocabulary() []string {
 	names := map[string]bool{}
-	for k := range w.worn {
+	for k := range w.labelsInUse {
 		names[k.Name] = true
 	}
 	for _, m := range w.Catalogs {

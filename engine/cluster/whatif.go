@@ -209,8 +209,8 @@ func (t *WhatIf) Place(pods []PodRef, h *NodeInfo) []*PodClass {
 	var come []*pod
 	var classes []*PodClass
 	for _, ref := range pods {
-		if p := t.w.builder.pods[ref.UID]; p != nil && p.homeless() {
-			p.housed = true
+		if p := t.w.builder.pods[ref.UID]; p != nil && p.unplaced() {
+			p.placed = true
 			come, classes = append(come, p), append(classes, p.class)
 		}
 	}
@@ -222,7 +222,7 @@ func (t *WhatIf) Place(pods []PodRef, h *NodeInfo) []*PodClass {
 	t.later(func() {
 		t.guests[h] = guests
 		for _, p := range come {
-			p.housed = false
+			p.placed = false
 		}
 	})
 	t.receive(h, come)
@@ -231,9 +231,9 @@ func (t *WhatIf) Place(pods []PodRef, h *NodeInfo) []*PodClass {
 	return classes
 }
 
-// homeless reports whether the pod needs a node: it runs on none, or on one that is leaving.
-func (p *pod) homeless() bool {
-	return !p.housed && (p.place == nil || p.place.host == nil || p.place.host.Leaving)
+// unplaced reports whether the pod needs a node: it runs on none, or on one that is leaving.
+func (p *pod) unplaced() bool {
+	return !p.placed && (p.place == nil || p.place.host == nil || p.place.host.Leaving)
 }
 
 // receive subtracts the pods' requests and shared volumes from the node's free capacity, and
@@ -242,7 +242,7 @@ func (h *NodeInfo) receive(pods []*pod) {
 	if h.place == nil {
 		h.place = &place{name: h.Name, host: h}
 	}
-	h.crew = enlist(slices.Clone(h.PodsByClass()), pods)
+	h.podsThere = enlist(slices.Clone(h.PodsByClass()), pods)
 	if slices.ContainsFunc(pods, func(p *pod) bool { return len(p.class.Mounts) > 0 }) {
 		h.Mounted = maps.Clone(h.Mounted)
 	}
@@ -254,11 +254,11 @@ func (h *NodeInfo) receive(pods []*pod) {
 
 // enlist adds the pods to the counts per class. They count as they will be once they are
 // placed again: none is terminating.
-func enlist(crew []ClassCount, pods []*pod) []ClassCount {
+func enlist(podsThere []ClassCount, pods []*pod) []ClassCount {
 	for _, p := range pods {
-		crew[enrol(&crew, p.class)].Pods++
+		podsThere[addPod(&podsThere, p.class)].Pods++
 	}
-	return crew
+	return podsThere
 }
 
 // count adds the pods to the counts of their classes at a place. A terminating pod counts
@@ -281,10 +281,10 @@ func (t *WhatIf) count(pods []*pod, at *place) {
 // receive lets the pods run on the node: it updates free capacity, mounts, counts and
 // indexes.
 func (t *WhatIf) receive(h *NodeInfo, pods []*pod) {
-	free, mounted, place, crew := h.Free, h.Mounted, h.place, h.crew
+	free, mounted, place, podsThere := h.Free, h.Mounted, h.place, h.podsThere
 	come := enlist(nil, pods)
 	t.later(func() {
-		h.Free, h.Mounted, h.place, h.crew = free, mounted, place, crew
+		h.Free, h.Mounted, h.place, h.podsThere = free, mounted, place, podsThere
 		t.recountPods(h, come, -1)
 		t.w.reindex(h)
 	})
@@ -319,7 +319,7 @@ func (t *WhatIf) content(h *NodeInfo, leaving bool) []content {
 	var pods []*pod
 	if h.place != nil {
 		for _, p := range h.place.pods {
-			if p.movable && !p.housed {
+			if p.movable && !p.placed {
 				pods = append(pods, p)
 			}
 		}
@@ -391,7 +391,7 @@ func (t *WhatIf) evict(all []content) {
 	all = joined(all)
 	classes := slices.Clip(t.w.Classes)
 	for _, k := range all {
-		if len(k.class.homeless) == 0 {
+		if len(k.class.unplaced) == 0 {
 			classes = append(classes, k.class)
 		}
 	}
@@ -399,16 +399,16 @@ func (t *WhatIf) evict(all []content) {
 	was := make([]content, len(all))
 	for i, k := range all {
 		c := k.class
-		was[i] = content{c, c.homeless, c.Pods}
-		if len(c.homeless) > 0 {
-			k = newContent(c, slices.Concat(c.homeless, k.pods))
+		was[i] = content{c, c.unplaced, c.Pods}
+		if len(c.unplaced) > 0 {
+			k = newContent(c, slices.Concat(c.unplaced, k.pods))
 		}
-		c.homeless, c.Pods = k.pods, k.refs
+		c.unplaced, c.Pods = k.pods, k.refs
 	}
 	t.setClasses(classes)
 	t.later(func() {
 		for _, k := range was {
-			k.class.homeless, k.class.Pods = k.pods, k.refs
+			k.class.unplaced, k.class.Pods = k.pods, k.refs
 		}
 	})
 	t.leaveAgain(all)
@@ -442,9 +442,9 @@ func joined(all []content) []content {
 func (t *WhatIf) leaveAgain(all []content) {
 	for _, k := range all {
 		for _, p := range k.pods {
-			if p.housed {
-				p.housed = false
-				t.later(func() { p.housed = true })
+			if p.placed {
+				p.placed = false
+				t.later(func() { p.placed = true })
 			}
 		}
 	}
@@ -456,12 +456,12 @@ func (t *WhatIf) forget(pods []*pod) {
 	var settled []*PodClass
 	for _, p := range pods {
 		c := p.class
-		if seen[c] || len(c.homeless) == 0 {
+		if seen[c] || len(c.unplaced) == 0 {
 			continue
 		}
 		seen[c] = true
-		rest := slices.DeleteFunc(slices.Clone(c.homeless), func(p *pod) bool { return p.housed })
-		t.setHomeless(newContent(c, rest))
+		rest := slices.DeleteFunc(slices.Clone(c.unplaced), func(p *pod) bool { return p.placed })
+		t.setUnplaced(newContent(c, rest))
 		if len(rest) == 0 {
 			settled = append(settled, c)
 		}
@@ -471,12 +471,12 @@ func (t *WhatIf) forget(pods []*pod) {
 	}
 }
 
-// setHomeless sets the pods of a class that are to be placed.
-func (t *WhatIf) setHomeless(k content) {
+// setUnplaced sets the pods of a class that are to be placed.
+func (t *WhatIf) setUnplaced(k content) {
 	c := k.class
-	pods, refs := c.homeless, c.Pods
-	t.later(func() { c.homeless, c.Pods = pods, refs })
-	c.homeless, c.Pods = k.pods, k.refs
+	pods, refs := c.unplaced, c.Pods
+	t.later(func() { c.unplaced, c.Pods = pods, refs })
+	c.unplaced, c.Pods = k.pods, k.refs
 }
 
 func (t *WhatIf) setClasses(classes []*PodClass) {

@@ -18,8 +18,8 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// market has the instance types and pools of the scripts below.
-const market = `
+// poolCatalog has the instance types and pools of the scripts below.
+const poolCatalog = `
 type D2 cpu=2 mem=8Gi price=0.10
 type D4 cpu=4 mem=16Gi price=0.20
 type D8 cpu=8 mem=32Gi price=0.40
@@ -188,7 +188,7 @@ func TestSearch(t *testing.T) {
 		}, "Drifted a buys D2/o|D4/o|D8/o:0 0.0000\nb stays: Static\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, err := enginetest.Parse(market + tc.script)
+			s, err := enginetest.Parse(poolCatalog + tc.script)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,7 +211,7 @@ func TestSearch(t *testing.T) {
 // Rule CONSOLIDATION-22: the reason for a node that is kept because of a user's setting says
 // what its removal would save.
 func TestWishesCost(t *testing.T) {
-	s, err := enginetest.Parse(market + d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\n" + d("b", 8) + "pod b1 cpu=1 mem=1Gi on=b\npod b2 cpu=1 mem=1Gi on=b\n")
+	s, err := enginetest.Parse(poolCatalog + d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\n" + d("b", 8) + "pod b1 cpu=1 mem=1Gi on=b\npod b2 cpu=1 mem=1Gi on=b\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestRecheck(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			search := func(text string) (*disrupttest.Fleet, disrupt.Cluster) {
-				s, err := enginetest.Parse(market + d("a", 8) + d("b", 8) + text)
+				s, err := enginetest.Parse(poolCatalog + d("a", 8) + d("b", 8) + text)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -21,11 +21,11 @@ import (
 // pods by enginetest.Best. Any saving pays here. The oracle can reach everything that the
 // search reaches, so a cheaper end of the search is a bug in either.
 func TestTwin(t *testing.T) {
-	const worlds, least = 1500, 0.97
+	const snapshots, least = 1500, 0.97
 	var compared, optimal, needless, over int
 	var paid, possible offering.Price
 	worst, worstSeed := 0.0, uint64(0)
-	for seed := uint64(0); compared < worlds && over < worlds; seed++ {
+	for seed := uint64(0); compared < snapshots && over < snapshots; seed++ {
 		s := sparse(seed)
 		before := disrupttest.Of(s).Price()
 		if before == 0 {

@@ -233,7 +233,7 @@ func (s *topology) domainRulesOf(k *podGroup) {
 	s.evenly(k, add)
 	for i, n := range k.AntiAffinity {
 		if (n.Weight == 0 || k.held.on(offOthers, i)) && n.Key.Name != cluster.LabelHostname {
-			add(domainRule{count: s.domainCount(domainCountKey{key: n.Key, of: countKey{crowd: n.Pods, real: real}}, nil), kind: avoids, soft: n.Weight > 0, preference: preference{offOthers, i, n.Weight}})
+			add(domainRule{count: s.domainCount(domainCountKey{key: n.Key, of: countKey{selector: n.Pods, real: real}}, nil), kind: avoids, soft: n.Weight > 0, preference: preference{offOthers, i, n.Weight}})
 		}
 	}
 	for _, r := range s.terms.domains {
@@ -243,7 +243,7 @@ func (s *topology) domainRulesOf(k *podGroup) {
 	}
 	for i, n := range k.Affinity {
 		if (n.Weight == 0 || k.held.on(nearOthers, i)) && n.Key.Name != cluster.LabelHostname {
-			add(domainRule{count: s.domainCount(domainCountKey{key: n.Key, of: countKey{crowd: n.Pods, real: real}}, nil), kind: joins, soft: n.Weight > 0, preference: preference{nearOthers, i, n.Weight}})
+			add(domainRule{count: s.domainCount(domainCountKey{key: n.Key, of: countKey{selector: n.Pods, real: real}}, nil), kind: joins, soft: n.Weight > 0, preference: preference{nearOthers, i, n.Weight}})
 		}
 	}
 }
@@ -287,7 +287,7 @@ func spreadKey(c *cluster.PodClass, e *cluster.TopologySpread, keys string) doma
 	if e.HonorTaints {
 		filter.taints = c.PodShape
 	}
-	return domainCountKey{e.Key, countKey{crowd: e.Pods, settled: true, real: !c.Virtual}, filter}
+	return domainCountKey{e.Key, countKey{selector: e.Pods, settled: true, real: !c.Virtual}, filter}
 }
 
 // allows reports whether one more pod may go where the label has value v; a negative v means

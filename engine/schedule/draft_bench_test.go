@@ -167,7 +167,7 @@ func benchmarkProbe(b *testing.B, t *town, full bool, maxPrice func(*cluster.Nod
 			trial.Cordon(w.NodeByKey(key))
 		}
 	}
-	housed, broke, classes := 0, 0, 0
+	placed, broke, classes := 0, 0, 0
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
@@ -179,12 +179,12 @@ func benchmarkProbe(b *testing.B, t *town, full bool, maxPrice func(*cluster.Nod
 		if d.OverMaxPrice() {
 			broke++
 		} else if d.Unplaced() == 0 {
-			housed++
+			placed++
 		}
 		classes += len(trial.Snapshot().Classes)
 		trial.RollbackTo(mark)
 	}
-	b.ReportMetric(100*float64(housed)/float64(i), "%housed")
+	b.ReportMetric(100*float64(placed)/float64(i), "%housed")
 	b.ReportMetric(100*float64(broke)/float64(i), "%broke")
 	b.ReportMetric(float64(classes)/float64(i), "classes")
 }

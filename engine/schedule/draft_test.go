@@ -49,7 +49,7 @@ func TestSketchIsSolve(t *testing.T) {
 // TestSketchHolds: for any maximum price, the plan written out of a draft that stays within it
 // is accepted by the scheduler, and costs at most the maximum price.
 func TestSketchHolds(t *testing.T) {
-	housed, bought, broke := 0, 0, 0
+	placed, bought, broke := 0, 0, 0
 	for seed := range uint64(600) {
 		trial, script := vacated(seed)
 		full := schedule.Solve(script.World()).Price()
@@ -67,14 +67,14 @@ func TestSketchHolds(t *testing.T) {
 			if d.Unplaced() > 0 {
 				continue // the check would ask why no node is launched for the others
 			}
-			housed++
+			placed++
 			if err := enginetest.Check(script, p); err != nil {
 				t.Errorf("seed %d, maxPrice %s: %v\n%s\n%s", seed, maxPrice, err, enginetest.Format(script), enginetest.Print(p))
 			}
 		}
 	}
-	if housed < 600 || bought < 300 || broke < 100 {
-		t.Errorf("%d sketches housed everybody, %d machines were bought, %d sketches broke: that is not much of a test", housed, bought, broke)
+	if placed < 600 || bought < 300 || broke < 100 {
+		t.Errorf("%d sketches housed everybody, %d machines were bought, %d sketches broke: that is not much of a test", placed, bought, broke)
 	}
 }
 

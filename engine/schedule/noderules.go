@@ -113,7 +113,7 @@ func (c *counter) pledged() bool {
 
 // countKey identifies a counter.
 type countKey struct {
-	crowd    *cluster.PodSelector
+	selector *cluster.PodSelector
 	settled  bool // terminating pods are left out
 	real     bool // virtual pods are left out: existing pods do not see them
 	owners   *cluster.AntiAffinityTerm
@@ -218,15 +218,15 @@ func (k countKey) each(w *cluster.Snapshot, f func(*cluster.NodeInfo, int)) {
 		}
 		f(h, pods)
 	}
-	if k.crowd != nil {
-		k.crowd.EachNode(k.real, visit)
+	if k.selector != nil {
+		k.selector.EachNode(k.real, visit)
 		return
 	}
 	k.owners.EachNode(k.real, visit)
 }
 
 // isPort reports whether uses of a host port are counted.
-func (k *countKey) isPort() bool { return k.crowd == nil && k.owners == nil }
+func (k *countKey) isPort() bool { return k.selector == nil && k.owners == nil }
 
 // uses reports whether the port counts for k.
 func (k countKey) uses(p cluster.Port) bool {
@@ -238,8 +238,8 @@ func (k *countKey) counts(c *cluster.PodClass) bool {
 	switch {
 	case k.real && c.Virtual:
 		return false
-	case k.crowd != nil:
-		return k.crowd.Selects(c)
+	case k.selector != nil:
+		return k.selector.Selects(c)
 	}
 	return k.owners.OwnedBy(c)
 }
@@ -247,8 +247,8 @@ func (k *countKey) counts(c *cluster.PodClass) bool {
 // classes are those of the pods that count for k; not for ports.
 func (k countKey) classes() []*cluster.PodClass {
 	out := k.owners.Owners
-	if k.crowd != nil {
-		out = k.crowd.Classes
+	if k.selector != nil {
+		out = k.selector.Classes
 	}
 	if !k.real {
 		return out()
@@ -326,13 +326,13 @@ func (t *counters) compile(k *podGroup) {
 	for i, e := range k.Spreads {
 		if (!e.Soft || k.held.on(spreadOut, i)) && e.Key.Name == cluster.LabelHostname {
 			// A node can always be added, so the emptiest has none.
-			atMost(countKey{crowd: e.Pods, settled: true, real: real}, e.MaxSkew)
+			atMost(countKey{selector: e.Pods, settled: true, real: real}, e.MaxSkew)
 		}
 	}
 	t.antiAffinity(k, atMost)
 	for i, n := range k.Affinity {
 		if (n.Weight == 0 || k.held.on(nearOthers, i)) && n.Key.Name == cluster.LabelHostname {
-			l.needs = append(l.needs, need{counter: t.id(countKey{crowd: n.Pods, real: real}), own: n.Pods.Selects(k.PodClass)})
+			l.needs = append(l.needs, need{counter: t.id(countKey{selector: n.Pods, real: real}), own: n.Pods.Selects(k.PodClass)})
 		}
 	}
 	for _, p := range k.Ports {
@@ -353,7 +353,7 @@ func (t *counters) antiAffinity(k *podGroup, atMost func(countKey, int)) {
 		switch {
 		case n.Weight != 0 && !k.held.on(offOthers, i) || n.Key.Name != cluster.LabelHostname:
 		case n.Pods.Selects(k.PodClass):
-			atMost(countKey{crowd: n.Pods, real: !k.Virtual}, 1)
+			atMost(countKey{selector: n.Pods, real: !k.Virtual}, 1)
 		default:
 			l.avoids = append(l.avoids, n.Pods.ID())
 		}
@@ -369,7 +369,7 @@ func (t *counters) antiAffinity(k *podGroup, atMost func(countKey, int)) {
 			atMost(countKey{owners: r, real: !k.Virtual}, 1)
 		}
 	}
-	l.picked, l.virtual = k.PodClass.Crowds(), k.Virtual
+	l.picked, l.virtual = k.PodClass.Selectors(), k.Virtual
 	l.kept = t.terms.apart.Meets(l.picked)
 }
 
@@ -444,7 +444,7 @@ func (s *nodes) barred(k *podGroup, i int) bool {
 		return true
 	}
 	return slices.ContainsFunc(s.w.Nodes[i].PodsByClass(), func(m cluster.ClassCount) bool {
-		return m.Pods > 0 && (k.Virtual || !m.Class.Virtual) && (slices.ContainsFunc(l.avoids, m.Class.Crowds().Has) || k.repelledBy(m.Class))
+		return m.Pods > 0 && (k.Virtual || !m.Class.Virtual) && (slices.ContainsFunc(l.avoids, m.Class.Selectors().Has) || k.repelledBy(m.Class))
 	})
 }
 

@@ -17,7 +17,7 @@ type nodes struct {
 	counters    *counters
 	placements  *placements
 	left        map[int]*quantity.Vector                  // free capacity left, by node index
-	indexed     map[*cluster.NodeIndex]*cluster.FreeSpace // the same, by slot; see rooms
+	indexed     map[*cluster.NodeIndex]*cluster.FreeSpace // the same, by slot; see freeSpaces
 	many        bool                                      // see fewPods
 	mounts      map[int]map[cluster.Mount]bool            // volumes that planned pods attach
 	nominations map[int][]cluster.PodRef                  // planned pods, by node index
@@ -45,9 +45,9 @@ const few = 32
 // fewPods reports whether the pending pods are that few.
 func fewPods(w *cluster.Snapshot) bool { return w.Pending() <= max(few, len(w.Nodes)/8) }
 
-// rooms is the free capacity by slot of the index. While few pods are to be placed it may
+// freeSpaces is the free capacity by slot of the index. While few pods are to be placed it may
 // include capacity that planned pods use.
-func (s *nodes) rooms(x *cluster.NodeIndex) *cluster.FreeSpace {
+func (s *nodes) freeSpaces(x *cluster.NodeIndex) *cluster.FreeSpace {
 	if own := s.indexed[x]; own != nil {
 		return own
 	}
@@ -175,11 +175,11 @@ func nodeRanges(x *cluster.NodeIndex, group int, apart bool) []nodeRange {
 // find returns the first slot of the range that may have capacity for a pod of the group; -1
 // when there is none.
 func (s *nodes) find(k *podGroup, in *nodeRange) int {
-	rooms := s.rooms(in.index)
+	freeSpaces := s.freeSpaces(in.index)
 	if s.w.InWhatIf() {
-		return in.index.Find(k.PodShape, rooms, in.from, in.to)
+		return in.index.Find(k.PodShape, freeSpaces, in.from, in.to)
 	}
-	return rooms.NextWithRoom(in.from, in.to, &k.Requests, k.Dims)
+	return freeSpaces.NextWithRoom(in.from, in.to, &k.Requests, k.Dims)
 }
 
 // next returns the index of the range's first node that takes a pod of the group, and moves

@@ -245,9 +245,9 @@ func (s *solver) relaxAll(all []*podGroup) []*podGroup {
 	return out
 }
 
-// unhoused takes the pods for which no node was launched out of their allotments, if they can
+// unplaced takes the pods for which no node was launched out of their allotments, if they can
 // still drop a preference, and returns them as pod groups to be placed again.
-func (s *solver) unhoused(parts []*allotment) []*podGroup {
+func (s *solver) unplaced(parts []*allotment) []*podGroup {
 	var out []*podGroup
 	for _, p := range parts {
 		if n := p.left(); n > 0 && p.held.firm() {

@@ -88,7 +88,7 @@ func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placemen
 	switch p.kind {
 	case nearOthers:
 		n := c.Affinity[p.at]
-		counts, self := a.count(countKey{crowd: n.Pods, real: !c.Virtual}, n.Key), alone(n.Pods.Selects(c))
+		counts, self := a.count(countKey{selector: n.Pods, real: !c.Virtual}, n.Key), alone(n.Pods.Selects(c))
 		total := 0
 		for _, have := range counts {
 			total += have
@@ -99,7 +99,7 @@ func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placemen
 		}
 	case offOthers:
 		n := c.AntiAffinity[p.at]
-		counts, self := a.count(countKey{crowd: n.Pods, real: !c.Virtual}, n.Key), alone(n.Pods.Selects(c))
+		counts, self := a.count(countKey{selector: n.Pods, real: !c.Virtual}, n.Key), alone(n.Pods.Selects(c))
 		return func(h placement) bool {
 			v := a.value(h, n.Key)
 			return v == missing || v >= 0 && counts[v] == self
@@ -157,7 +157,7 @@ func (a *preferenceAudit) countPlacements(of countKey, counts map[int]int, value
 // spread judges a soft spread by the counts of all nodes that it looks at.
 func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread) func(placement) bool {
 	if e.Key.Name == cluster.LabelHostname {
-		counts := a.count(countKey{crowd: e.Pods, settled: true, real: !c.Virtual}, e.Key)
+		counts := a.count(countKey{selector: e.Pods, settled: true, real: !c.Virtual}, e.Key)
 		return func(h placement) bool { return counts[a.value(h, e.Key)] <= e.MaxSkew }
 	}
 	t := a.topology.running(spreadKey(c, e, e.Key.Name+"\x00"), []*constraint.Key{e.Key})

@@ -26,10 +26,10 @@ func TestRandomWorlds(t *testing.T) { holdsOn(t, enginetest.Random, 3000) }
 // TestFullWorlds (Rule POD-3) checks them on scripts in which all semantics are mixed.
 func TestFullWorlds(t *testing.T) { holdsOn(t, enginetest.RandomFull, 1500) }
 
-func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script, worlds uint64) {
+func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script, snapshots uint64) {
 	t.Helper()
 	placed := uint64(0)
-	for seed := range worlds {
+	for seed := range snapshots {
 		script := random(seed, 1+int(seed%40))
 		plan := schedule.Solve(script.World())
 		if err := enginetest.Check(script, plan); err != nil {
@@ -42,7 +42,7 @@ func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script
 			placed += uint64(len(l.Pods))
 		}
 	}
-	if placed < worlds {
+	if placed < snapshots {
 		t.Errorf("only %d pods were placed over all worlds: they no longer exercise buying", placed)
 	}
 }

@@ -171,7 +171,7 @@ func (s *solver) place(group []*podGroup) []*podGroup {
 		s.buyAll(parts)
 		s.fillLaunches(parts)
 		s.comeBack(parts)
-		group = s.unhoused(parts)
+		group = s.unplaced(parts)
 	}
 	return all
 }

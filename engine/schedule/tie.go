@@ -47,7 +47,7 @@ func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
 		if n.Weight > 0 || !ok {
 			continue
 		}
-		k := domainCountKey{key: n.Key, of: countKey{crowd: n.Pods, real: !c.Virtual}}
+		k := domainCountKey{key: n.Key, of: countKey{selector: n.Pods, real: !c.Virtual}}
 		out = append(out, Tie{pods: memoOf(w).pods(k, &domainCount{key: k.key, of: k.of}, w), value: v, own: n.Pods.Selects(c)})
 	}
 	return out

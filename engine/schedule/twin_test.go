@@ -25,10 +25,10 @@ func TestTwinFull(t *testing.T) {
 	twin(t, 1000, true, 0.90)
 }
 
-func twin(t *testing.T, worlds int, full bool, least float64) {
+func twin(t *testing.T, snapshots int, full bool, least float64) {
 	var compared, optimal, better, fewer, lighter, needless, over, invalid int
 	worst, worstSeed := 0.0, uint64(0)
-	for seed := uint64(0); compared < worlds && over < worlds; seed++ {
+	for seed := uint64(0); compared < snapshots && over < snapshots; seed++ {
 		script := enginetest.RandomSmall(seed, full)
 		plan := schedule.Solve(script.World())
 		if err := enginetest.Check(script, plan); err != nil {
