@@ -23,7 +23,7 @@ const (
 	// many is a divisor: missing instances still count as an accident while they are at most this
 	// part of all instances.
 	many = 10
-	// convincing is how long a doubted list has to say the same before it may be acted on.
+	// convincing is how long a doubted list must stay the same before the collector acts on it.
 	convincing = 10 * time.Minute
 )
 
@@ -39,9 +39,10 @@ func doubtful(missing, known int) bool {
 	return missing > max(few, known/many) || missing == known && known > 1
 }
 
-// trust decides whether the list may be acted on. A list that lacks too much may not, until it is
-// complete again, or has said the same for so long that it is worth the requests to ask about
-// every missing instance. If all of them are gone, the list was right.
+// trust reports an error while the collector must not act on the list. A list that lacks too many
+// instances is not acted on until it is complete again, or has not changed for so long that the
+// requests to look up every missing instance are worth it. If no instance is found, the list was
+// right.
 func (c *Collector) trust(ctx context.Context, missing []*karpv1.NodeClaim, known, listed int) error {
 	if !doubtful(len(missing), known) {
 		c.doubted = time.Time{}

@@ -16,8 +16,8 @@ import (
 
 const reasonForeign = "ForeignProviderID"
 
-// split separates claims whose instance can be in the cloud's list from those whose provider ID
-// is another cloud's. Missing the latter is no reason to doubt the list.
+// split separates claims whose instance can be in the cloud's list from claims whose provider ID
+// belongs to another cloud. A list that lacks the latter is not doubted.
 func (c *Collector) split(claims []*karpv1.NodeClaim) (own, foreign []*karpv1.NodeClaim) {
 	for _, claim := range claims {
 		if id := claim.Status.ProviderID; c.Recognizer != nil && id != "" && !c.Recognizer.Recognizes(id) {

@@ -31,7 +31,7 @@ import (
 // Collector compares NodeClaims and instances.
 type Collector struct {
 	Client client.Client
-	// Live reads past the cache: an instance counts as an orphan only if the API says so now.
+	// Live reads past the cache: an instance counts as an orphan only if the API confirms it.
 	Live     client.Reader
 	Provider provider.Provider
 	Events   *events.Recorder
@@ -102,8 +102,8 @@ func (c *Collector) Collect(ctx context.Context) error {
 	return errors.Join(told, c.removeClaims(ctx, append(missing, without...)), c.removeOrphans(ctx, machines, claims))
 }
 
-// tidyEvery is the pause between searches for resources without an instance. Instances take their
-// resources along when they go, so a search finds something only after an accident.
+// tidyEvery is the pause between searches for resources without an instance. Deleting an instance
+// deletes its resources, so a search finds something only after an accident.
 const tidyEvery = 5 * time.Minute
 
 func (c *Collector) tidy(ctx context.Context, claims []*karpv1.NodeClaim) error {

@@ -106,8 +106,8 @@ func TestMachineWithoutClaimGoes(t *testing.T) {
 	})
 }
 
-// A deletion can get stuck: Terminate is called for an instance without a claim until it is gone,
-// since the provider knows what another request does.
+// A deletion can get stuck: Terminate is called for an instance without a claim until the instance
+// is deleted. The provider decides whether another request is needed.
 //
 // Rule VM-7.
 func TestMachineOnItsWayOutIsAskedForAgain(t *testing.T) {
@@ -173,8 +173,8 @@ func TestListThatCannotBeTrustedHalts(t *testing.T) {
 	}
 }
 
-// A tenth of a large cluster may vanish, a little more may not. Instances that are certainly gone
-// are collected ten minutes later all the same.
+// A tenth of a large cluster may vanish, a little more may not. Instances that certainly do not
+// exist any more are collected ten minutes later all the same.
 //
 // Rule COLLECT-3.
 func TestMassLossIsBelievedLate(t *testing.T) {
@@ -241,7 +241,7 @@ func TestUnreadableRowsAreToldOnce(t *testing.T) {
 	})
 }
 
-// A list may lag: an instance that Get still finds, or whose node still reports, stays.
+// A list may lag: an instance that Get still finds, or whose node still reports, is kept.
 func TestMissingFromListAloneIsNoProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 5)

@@ -32,8 +32,8 @@ func lost(orphans []orphan, machines int) bool {
 
 // trustClaims returns the orphans that may be terminated. When claims were lost (for example by a
 // restore of etcd), or belong to another cluster of the same name, no orphan is terminated until
-// that is resolved: the claims are back, nothing is left of what the instances did, or a user
-// confirms it.
+// that is resolved: the claims are back, the instances run nothing in this cluster any more, or a
+// user confirms it.
 func (c *Collector) trustClaims(ctx context.Context, orphans []orphan, machines int) ([]orphan, error) {
 	confirmed, open := c.byConfirmation(orphans)
 	if !lost(open, machines) {

@@ -37,8 +37,8 @@ func (o orphan) works() bool {
 	return o.node != nil && (kube.Ready(o.node) || time.Since(silentSince(o.node)) < convincing)
 }
 
-// over reports whether nothing is left of what the instance did in this cluster. An instance that
-// never had a Node in this cluster may work elsewhere.
+// over reports whether the instance runs nothing in this cluster any more. An instance that never
+// had a Node in this cluster may run pods of another one.
 func (o orphan) over() bool { return !o.works() && (o.node != nil || o.known) }
 
 // silentSince is since when a node has not been ready.
@@ -69,7 +69,7 @@ func (c *Collector) removeOrphans(ctx context.Context, machines []provider.Insta
 		errs = append(errs, c.removeOrphan(ctx, o))
 	}
 	c.forgetBusy(orphans)
-	if doubt == nil { // a doubted list of claims says nothing about resources left behind either
+	if doubt == nil { // a doubted list of claims proves nothing about resources left behind
 		errs = append(errs, c.tidy(ctx, claims))
 	}
 	return errors.Join(append(errs, doubt)...)
@@ -148,7 +148,7 @@ func (c *Collector) runsPods(ctx context.Context, node *corev1.Node) (bool, erro
 }
 
 // drain deletes the Node of an orphan so that it is drained, once its claim has been missing for
-// long enough. When the Node is gone the instance runs no pods any more and is terminated like
+// long enough. When the Node is deleted the instance runs no pods any more and is terminated like
 // others.
 func (c *Collector) drain(ctx context.Context, o orphan) error {
 	if c.busy == nil {

@@ -142,8 +142,8 @@ func TestMachinesOfNamesakeAreLeftAlone(t *testing.T) {
 	})
 }
 
-// Instances that lost their claims and whose Nodes are gone, or silent for ten minutes, run
-// nothing any more: they are terminated, many at once ten minutes later than few.
+// Instances that lost their claims and whose Nodes were deleted, or do not report for ten minutes,
+// run nothing any more: they are terminated, many at once ten minutes later than few.
 //
 // Rule COLLECT-5.
 func TestOrphansWithoutWorkingNodesGo(t *testing.T) {
@@ -296,7 +296,7 @@ func protect(e *controllertest.Env, node, value string) {
 }
 
 // Failed instances run nothing and are no sign of lost claims, however many they are. Claims
-// whose instance is gone are collected while instances without a claim are kept.
+// whose instance does not exist are collected while instances without a claim are kept.
 //
 // Rule COLLECT-4. Rule COLLECT-5.
 func TestHaltKeepsNeitherFailedMachinesNorLostClaims(t *testing.T) {

@@ -21,9 +21,9 @@ const (
 	askAgain = time.Minute
 )
 
-// seek asks the provider about an instance whose Node does not come. An instance that was stopped
+// seek asks the provider about an instance whose Node is missing. An instance that was stopped
 // or deleted from outside, or failed after it was created, never joins, so its pods need not wait
-// for the timeout. If the provider cannot answer, nothing ends.
+// for the timeout. If the provider cannot answer, the claim is kept.
 func (s *step) seek(ctx context.Context) error {
 	launched := s.StatusConditions().Get(karpv1.ConditionTypeLaunched)
 	if s.node != nil || !launched.IsTrue() || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) {

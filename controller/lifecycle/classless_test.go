@@ -44,7 +44,8 @@ func claimOf(class string) *karpv1.NodeClaim {
 	return c
 }
 
-// A claim whose node class does not exist is deleted in its first pass, and says why.
+// A claim whose node class does not exist is deleted in its first pass, and its condition gives
+// the reason.
 //
 // Rule LAUNCH-9.
 func TestClaimWithoutNodeClassEndsAtOnce(t *testing.T) {

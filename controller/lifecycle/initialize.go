@@ -90,8 +90,8 @@ func (s *step) markInitialized(ctx context.Context) error {
 }
 
 // lacking deletes a claim whose node has joined and never shows a resource that it was launched
-// for, such as GPUs whose driver is broken. Its pods would wait for capacity that never comes,
-// and nothing else would delete it: disruption leaves nodes alone that are not initialized. Any
+// for, such as GPUs whose driver is broken. Its pods would wait for ever for that capacity,
+// and nothing else would delete it: disruption ignores nodes that are not initialized. Any
 // other obstacle is left to the users, who may be working on it.
 func (s *step) lacking(ctx context.Context) error {
 	registered, c := s.StatusConditions().Get(karpv1.ConditionTypeRegistered), s.StatusConditions().Get(karpv1.ConditionTypeInitialized)

@@ -84,14 +84,15 @@ func (s *step) remember(ctx context.Context, memory map[string]string) error {
 }
 
 // up reports whether the instance counts as launched. A node that joined is proof enough, and the
-// cloud may report Running much later. But a claim must say what it runs on, so the cloud must
-// have reported at least the instance type.
+// cloud may report Running much later. But the claim must show its instance type, so the cloud
+// must have reported at least that.
 func up(machine provider.Instance, joined bool) bool {
 	return machine.State == provider.Running || joined && machine.Type != ""
 }
 
-// buy calls the provider. When no offering that the claim accepts is available any more (its own
-// launch may have taken the last of a quota), only an instance that exists counts.
+// buy calls the provider to launch the claim's instance. When no offering that the claim accepts
+// is available any more (its own launch may have used the last of a quota), only an instance that
+// exists counts.
 func (s *step) buy(ctx context.Context, choices []offering.Ref) (provider.Instance, error) {
 	if len(choices) > 0 {
 		return s.Provider.Launch(ctx, kube.LaunchClaim(s.claim, choices))
@@ -107,7 +108,8 @@ func (s *step) buy(ctx context.Context, choices []offering.Ref) (provider.Instan
 	return machine, err
 }
 
-// choices are recomputed from the claim alone, so a new leader can continue the launch.
+// choices returns the offerings that the claim accepts. They are computed from the claim alone, so
+// a new leader can continue the launch.
 func (s *step) choices(ctx context.Context) ([]offering.Ref, error) {
 	class := kube.ClassOf(s.claim.Spec.NodeClassRef)
 	if err := s.Catalog.Ensure(ctx, class); err != nil {
@@ -186,8 +188,8 @@ func (s *step) launchFailed(ctx context.Context, reason string, err error) error
 	return fmt.Errorf("launching nodeclaim %s: %w", s.claim.Name, err)
 }
 
-// launched records what was launched. Labels go first: they are metadata, and a claim with the
-// condition Launched must have them.
+// launched records the instance that was launched. Labels are written first: they are metadata,
+// and a claim with the condition Launched must have them.
 func (s *step) launched(ctx context.Context, machine provider.Instance) error {
 	if err := s.label(ctx, machine); err != nil {
 		return err
@@ -206,7 +208,7 @@ func (s *step) launched(ctx context.Context, machine provider.Instance) error {
 	return nil
 }
 
-// with replaces amounts by those that an overlay sets.
+// with replaces the amounts that an overlay sets.
 func with(amounts, extra quantity.Amounts) quantity.Amounts {
 	out := quantity.Amounts{}.Add(amounts)
 	maps.Copy(out, extra)

@@ -56,8 +56,8 @@ type Reconciler struct {
 	Log      logr.Logger
 	// Health records how launches ended, by pool; nil when it is not needed.
 	Health *health.Ledger
-	// Blamed is called with offerings whose nodes were unusable, Forewarned with offerings whose
-	// instances were lost before they joined; nil when they are not needed.
+	// FailureObserver is notified of offerings whose nodes were unusable, EvictionObserver of
+	// offerings whose instances were lost before they joined; nil when they are not needed.
 	FailureObserver  provider.FailureObserver
 	EvictionObserver provider.EvictionObserver
 	// Class is the kind of node class that this installation serves, in the version to read;
@@ -72,7 +72,7 @@ type Reconciler struct {
 	lacks sync.Map
 }
 
-// Reconcile takes one claim as far as it can go now.
+// Reconcile takes one claim as far as it can be taken now.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {

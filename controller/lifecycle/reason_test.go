@@ -28,7 +28,7 @@ func (p unwilling) Launch(context.Context, provider.Claim) (provider.Instance, e
 	return provider.Instance{}, p.because
 }
 
-// A claim says why its launch was refused, also before it is given up and deleted.
+// A claim's conditions give the reason why its launch was refused, also before it is deleted.
 //
 // Rule LAUNCH-8.
 func TestClaimSaysWhyItsLaunchFailed(t *testing.T) {
@@ -60,7 +60,7 @@ func TestClaimSaysWhyItsLaunchFailed(t *testing.T) {
 	}
 }
 
-// refusing refuses every launch.
+// refusing is a provider that refuses every launch.
 type refusing struct{ provider.Provider }
 
 func (refusing) Launch(context.Context, provider.Claim) (provider.Instance, error) {

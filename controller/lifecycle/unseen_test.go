@@ -17,7 +17,7 @@ import (
 // blind launches, and for a while after that cannot report the state of its instances.
 type blind struct {
 	provider.Provider
-	answer error // nil says that it has to wait
+	answer error // nil reports that the launch has to wait
 	until  time.Time
 }
 
@@ -56,7 +56,7 @@ func TestUnseenMachineIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// bought is a claim whose launch was accepted.
+// bought returns a claim whose launch was accepted.
 func bought(t *testing.T, o memory.Options) (*controllertest.Env, *blind) {
 	t.Helper()
 	e := controllertest.New(t, o)

@@ -31,8 +31,8 @@ func rewrite(e *controllertest.Env, node *corev1.Node) {
 }
 
 // A node that never shows the GPU it was launched for is replaced after 20 minutes, and its
-// offering is reported to the provider. A node whose driver comes up in time stays, and so does
-// one that waits for something else.
+// offering is reported to the provider. A node whose driver starts in time is kept, and so is a
+// node that waits for something else.
 //
 // Rule REFUSAL-11.
 func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
