@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	shortestRetry = time.Second // the drain itself comes by once a second
+	shortestRetry = time.Second // the drain itself runs once a second
 	longestRetry  = 10 * time.Second
 )
 
@@ -20,7 +20,7 @@ const (
 type backoffs struct {
 	mu   sync.Mutex
 	of   map[types.UID]backoff
-	full int // how many are remembered when pods that are gone are looked for
+	full int // how many pods are remembered before deleted ones are looked for
 }
 
 // leastHeld is how many pods are remembered at least before any is forgotten.
@@ -55,14 +55,14 @@ func (b *backoffs) hold(uid types.UID, why holdup) (news bool) {
 	return former.why != why
 }
 
-// sweep forgets pods that are not asked to go any more: most are gone. It runs once twice as
-// many are remembered as it left the last time.
+// sweep forgets pods whose requests ended long ago: most are deleted. It runs when twice as many
+// pods are remembered as it kept the last time.
 func (b *backoffs) sweep() {
 	maps.DeleteFunc(b.of, func(_ types.UID, held backoff) bool { return time.Since(held.until) > longestRetry })
 	b.full = 2 * len(b.of)
 }
 
-// why is what keeps the pod; the zero holdup when it was not held back.
+// why returns why the pod is still there; the zero holdup when it was not held back.
 func (b *backoffs) why(uid types.UID) holdup {
 	b.mu.Lock()
 	defer b.mu.Unlock()

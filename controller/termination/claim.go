@@ -24,19 +24,19 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// poll is how often the provider is asked whether a machine is gone.
+// poll is the interval between requests to the provider whether an instance is deleted.
 const poll = 2 * time.Second
 
-// Claims finalizes NodeClaims: first the node, then the machine, then the claim.
-// It runs on the lifecycle's queue (see lifecycle.Reconciler.End): a claim that is
-// still being launched by one worker must not be abandoned by another.
+// Claims finalizes NodeClaims: first it deletes the node, then the instance, then the claim.
+// It runs on the lifecycle's queue (see lifecycle.Reconciler.End): one worker must not abandon a
+// claim that another worker still launches.
 type Claims struct {
 	Client   client.Client
 	Provider provider.Provider
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
-	// Class is the kind of node class whose claims are ours.
+	// Class is the kind of node class that this installation serves.
 	Class schema.GroupKind
 }
 
@@ -58,7 +58,7 @@ func (r *Claims) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconci
 	}
 	waiting, err := r.deleteNodes(ctx, claim)
 	if err != nil || waiting {
-		return reconcile.Result{RequeueAfter: 5 * time.Second}, err // the node's end wakes us sooner
+		return reconcile.Result{RequeueAfter: 5 * time.Second}, err // the node's deletion queues the claim earlier
 	}
 	gone, err := r.returnMachine(ctx, claim)
 	if err != nil {
@@ -91,8 +91,8 @@ func (r *Claims) stampDeadline(ctx context.Context, claim *karpv1.NodeClaim) err
 	return nil
 }
 
-// deleteNodes asks the nodes of the machine to go and reports whether one is
-// still there. A node without our finalizer goes at once: nobody drains it.
+// deleteNodes deletes the nodes of the instance and reports whether one still exists. A node
+// without karve's finalizer is removed at once: it is not drained.
 func (r *Claims) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (waiting bool, err error) {
 	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *Claims) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (wait
 	return waiting, nil
 }
 
-// returnMachine gives back the machine, known or not, and reports whether it is gone.
+// returnMachine terminates the instance, known or not, and reports whether it is deleted.
 func (r *Claims) returnMachine(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
 	if claim.Status.ProviderID == "" {
 		err = r.Provider.TerminateUnclaimed(ctx, kube.LaunchClaim(claim, nil))

@@ -34,14 +34,14 @@ const (
 	stuck = time.Minute
 )
 
-// Evictor asks pods to leave. It remembers which ones a disruption budget held
-// back, so as not to ask them again too soon; forgetting that is harmless.
+// Evictor evicts pods. It remembers which ones a disruption budget held
+// back, so as not to request their eviction again too soon; forgetting that is harmless.
 type Evictor struct {
-	// Surges moves pods that must not leave before their successors are ready; nil
-	// means that there are none.
+	// Surges moves pods that must not leave before their replacements are ready; nil
+	// means that no pod surges.
 	Surges *Surges
-	// Displaces is told of each pod before it is asked to leave, so that room can be found
-	// for the one that will take its place; nil means that nobody wants to know.
+	// Displaces is called with each pod before its eviction or deletion is requested, so that free
+	// capacity can be found for its replacement; nil when it is not needed.
 	Displaces func(*corev1.Pod)
 
 	client  client.Client
@@ -49,18 +49,18 @@ type Evictor struct {
 	metrics *metrics.Set
 	log     logr.Logger
 
-	held        backoffs // pods that were asked to leave and may not yet
+	held        backoffs // pods whose eviction was requested and is held back
 	undeletable backoffs // pods whose deletion, past their node's deadline, was refused
 }
 
-// NewEvictor returns an Evictor that has asked nobody yet.
+// NewEvictor returns an Evictor that has evicted no pod yet.
 func NewEvictor(c client.Client, e *events.Recorder, m *metrics.Set, log logr.Logger) *Evictor {
 	return &Evictor{client: c, events: e, metrics: m, log: log}
 }
 
 // Drain takes one step of emptying the node and returns the pods it still waits
 // for. Past deadline minus a pod's own grace period the pod is deleted, whatever
-// protects it; a zero deadline never comes.
+// protects it; a zero deadline means that there is none.
 func (e *Evictor) Drain(ctx context.Context, node *corev1.Node, deadline time.Time) ([]*corev1.Pod, error) {
 	pods, err := lookup.PodsOn(ctx, e.client, node.Name)
 	if err != nil {
@@ -72,7 +72,7 @@ func (e *Evictor) Drain(ctx context.Context, node *corev1.Node, deadline time.Ti
 	pods, _ = e.split(pods, deadline)
 	groups, waiting := sort(pods, now)
 	for _, group := range groups {
-		if len(group) > 0 { // later groups wait until this one is gone
+		if len(group) > 0 { // later groups wait until this one has left
 			e.evict(ctx, largestFirst(group, node), deadline)
 			return waiting, ctx.Err()
 		}
@@ -80,8 +80,8 @@ func (e *Evictor) Drain(ctx context.Context, node *corev1.Node, deadline time.Ti
 	return nil, nil
 }
 
-// sort puts the pods to wait for into the order in which groups leave: what serves
-// others goes last, and among those what every node has.
+// sort groups the pods that the drain waits for in the order in which the groups leave: critical
+// pods after others, and pods of DaemonSets after others of the same priority.
 func sort(pods []*corev1.Pod, now time.Time) (groups [4][]*corev1.Pod, waiting []*corev1.Pod) {
 	for _, p := range pods {
 		if !drainable(p, now) {
@@ -100,8 +100,8 @@ func sort(pods []*corev1.Pod, now time.Time) (groups [4][]*corev1.Pod, waiting [
 	return groups, waiting
 }
 
-// drainable reports whether the drain waits for the pod. Those that tolerate the
-// taint mean to stay; those long past their deletion hang on a dead kubelet.
+// drainable reports whether the drain waits for the pod. It does not wait for pods that tolerate
+// the taint, nor for pods that should have ended long ago: their kubelet does not answer.
 func drainable(p *corev1.Pod, now time.Time) bool {
 	if kube.Terminal(p) || kube.Static(p) || toleratesDisruption(p) {
 		return false
@@ -122,8 +122,8 @@ func critical(p *corev1.Pod) bool {
 	return p.Spec.PriorityClassName == "system-cluster-critical" || p.Spec.PriorityClassName == "system-node-critical"
 }
 
-// force deletes, across all groups, the pods whose own grace will no longer fit
-// before the deadline when the drain comes by again: each gets its grace, or what is left.
+// force deletes, across all groups, the pods whose own grace period would not fit before the
+// deadline at the next step of the drain: each gets its grace period, or the time that is left.
 func (e *Evictor) force(ctx context.Context, pods []*corev1.Pod, deadline, now time.Time) {
 	if deadline.IsZero() {
 		return
@@ -160,8 +160,8 @@ func graceSeconds(p *corev1.Pod) int64 {
 	return *p.Spec.TerminationGracePeriodSeconds
 }
 
-// evict asks each pod of the group that is not leaving yet: one after the other as long
-// as that is quick, so that those who take their places come in this order, too.
+// evict requests the eviction of each pod of the group that is not terminating yet: one after the
+// other as long as that is quick, so that their replacements are created in this order, too.
 func (e *Evictor) evict(ctx context.Context, pods []*corev1.Pod, deadline time.Time) {
 	now := time.Now()
 	rest := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
@@ -174,17 +174,17 @@ func (e *Evictor) evict(ctx context.Context, pods []*corev1.Pod, deadline time.T
 	e.hurry(ctx, rest, deadline)
 }
 
-// hurry asks many pods side by side.
+// hurry requests many evictions in parallel.
 func (e *Evictor) hurry(ctx context.Context, pods []*corev1.Pod, deadline time.Time) {
 	var group panics.Group
 	group.SetLimit(atOnce)
 	for _, p := range pods {
 		group.Go(func() error { e.move(ctx, p, deadline); return nil })
 	}
-	_ = group.Wait() // what keeps a pod is noted with the pod
+	_ = group.Wait() // holds are recorded with the pod
 }
 
-// move evicts the pod unless it waits for its successor.
+// move evicts the pod unless it waits for its replacement.
 func (e *Evictor) move(ctx context.Context, p *corev1.Pod, deadline time.Time) {
 	waitsFor, err := e.Surges.Holds(ctx, p, deadline)
 	switch {
@@ -216,9 +216,9 @@ func (e *Evictor) ask(ctx context.Context, p *corev1.Pod) {
 		e.held.forget(p.UID)
 		e.metrics.PodsDrained.WithLabelValues("Evicted").Inc()
 		e.events.Publish(events.Event{About: p, Reason: "Evicted", Key: "evicted", Message: "Evicted pod: its node is being removed"})
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another pod of the same name
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // deleted, or another pod of the same name
 		e.held.forget(p.UID)
-	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err): // a budget, or several, which the API refuses
+	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err): // one budget, or several, which the API rejects
 		e.held.hold(p.UID, holdup{"held", refusal(err)})
 		e.log.V(1).Info("eviction held back", "pod", p.Namespace+"/"+p.Name, "reason", err.Error())
 	default:
@@ -226,7 +226,7 @@ func (e *Evictor) ask(ctx context.Context, p *corev1.Pod) {
 	}
 }
 
-// noCode stands for the code of a request that got no answer.
+// noCode is the code of a request that got no response.
 const noCode = "error"
 
 func code(err error) string {

@@ -15,9 +15,9 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// A machine that the cloud does not give back is paid for: its claim says why it is still
-// there, at once, and an event tells whoever watches, once it has lasted for a minute. As
-// soon as the cloud relents it goes.
+// An instance that the cloud does not delete costs money: the claim's condition gives the reason
+// at once, and an event does after a minute. As soon as the cloud can delete the instance, it
+// does.
 //
 // Rule DRAIN-10.
 func TestMachineThatIsNotGivenBackSaysWhy(t *testing.T) {

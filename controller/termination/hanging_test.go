@@ -23,15 +23,15 @@ import (
 	"github.com/karve-dev/karve/controller/termination"
 )
 
-// told reports whether one of the events about an object says all of the texts.
+// told reports whether one of the events about an object contains all of the texts.
 func told(e *controllertest.Env, about string, texts ...string) bool {
 	return slices.ContainsFunc(e.EventTexts(about), func(event string) bool {
 		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(event, text) })
 	})
 }
 
-// The event about a drain that hangs names each pod with what keeps it: the budget,
-// the annotation, its turn.
+// The event about a drain that hangs names each pod with the reason that it is still there: the
+// budget, the annotation, its turn.
 //
 // Rule DRAIN-4.
 func TestHangingDrainSaysWhy(t *testing.T) {
@@ -62,8 +62,8 @@ func TestHangingDrainSaysWhy(t *testing.T) {
 	})
 }
 
-// A pod whose finalizer never goes is named, and holds the node up for a minute
-// beyond its grace, not for ever.
+// A pod whose finalizer is never removed is named, and delays the node by a minute
+// beyond the pod's grace period, not for ever.
 //
 // Rule DRAIN-5.
 func TestFinalizerOfPodDoesNotHoldNode(t *testing.T) {
@@ -87,8 +87,8 @@ func TestFinalizerOfPodDoesNotHoldNode(t *testing.T) {
 	})
 }
 
-// A volume that is never detached holds its node until the node's deadline, where
-// it has one, and for ever where not; either way that is said, and other nodes go.
+// A volume that is never detached delays its node until the node's deadline, or for ever if the
+// node has none; either way an event reports it, and other nodes are drained.
 //
 // Rule DRAIN-5.
 func TestAttachmentThatNeverGoes(t *testing.T) {
@@ -118,7 +118,7 @@ func TestAttachmentThatNeverGoes(t *testing.T) {
 	}
 }
 
-// anotherNode buys a second node and returns its claim.
+// anotherNode launches a second node and returns its claim.
 func anotherNode(e *controllertest.Env) karpv1.NodeClaim {
 	first := e.Claims()[0].Name
 	pod := controllertest.Pod("elsewhere", "1", "1Gi")

@@ -28,23 +28,23 @@ import (
 )
 
 const (
-	// drainPoll is how often a drain is looked at; evictions have their own back-off.
+	// drainPoll is the interval between steps of a drain; evictions have their own back-off.
 	drainPoll = time.Second
 	// settling is how long a node without pods is still watched: the scheduler may
-	// have bound one just before it saw the taint.
+	// have bound a pod just before it saw the taint.
 	settling = 2 * time.Second
 	// kubeletSlack is how long a kubelet may take to report that a pod has ended.
 	kubeletSlack = 2 * time.Second
 	// excludeFromBalancers is set before the drain, so that no new connection arrives.
 	excludeFromBalancers = corev1.LabelNodeExcludeBalancers
-	// reasonElapsed is why a node goes without what it would have waited for.
+	// reasonElapsed is the reason when a node does not wait any longer for pods or volumes.
 	reasonElapsed = "TerminationGracePeriodElapsed"
 )
 
-// Nodes drains and finalizes Nodes that carry our finalizer.
+// Nodes drains and finalizes Nodes that carry karve's finalizer.
 type Nodes struct {
 	Client client.Client
-	// Live reads past the cache: whether a node is empty must not be yesterday's news.
+	// Live reads past the cache: whether a node is empty must not be decided on stale data.
 	Live     client.Reader
 	Provider provider.Provider
 	Evictor  *Evictor
@@ -53,7 +53,7 @@ type Nodes struct {
 	Log      logr.Logger
 }
 
-// Reconcile takes one step of ending a node.
+// Reconcile takes one step of removing a node.
 func (r *Nodes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
@@ -69,7 +69,7 @@ func (r *Nodes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	return write.Settle(r.finalize(ctx, node, claim))
 }
 
-// claimOf finds the claim whose machine the node is; nil when there is none.
+// claimOf finds the claim of the node's instance; nil when there is none.
 func (r *Nodes) claimOf(ctx context.Context, node *corev1.Node) (*karpv1.NodeClaim, error) {
 	claims, err := lookup.ClaimsOf(ctx, r.Client, node)
 	if err != nil || len(claims) == 0 {
@@ -98,7 +98,7 @@ func (r *Nodes) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.N
 		}
 	}
 	if claim == nil {
-		return reconcile.Result{}, r.letGo(ctx, node) // whether its machine runs nobody said
+		return reconcile.Result{}, r.letGo(ctx, node) // whether its instance runs is unknown
 	}
 	return reconcile.Result{}, r.bury(ctx, node)
 }
@@ -113,8 +113,8 @@ func (r *Nodes) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error 
 	return nil
 }
 
-// machineGone reports whether there is nothing left to drain: the kubelet shows no
-// sign of life and the cloud does not know the machine.
+// machineGone reports whether there is nothing left to drain: the kubelet does not report
+// and the cloud does not know the instance.
 func (r *Nodes) machineGone(ctx context.Context, node *corev1.Node) (bool, error) {
 	if node.Spec.ProviderID == "" {
 		return false, nil
@@ -132,8 +132,8 @@ func (r *Nodes) machineGone(ctx context.Context, node *corev1.Node) (bool, error
 	return false, nil
 }
 
-// silent reports whether the kubelet stopped reporting, or lets pods live on that
-// should have ended by now: its last report may be most of a minute old.
+// silent reports whether the kubelet stopped reporting, or left pods running
+// that should have ended by now: its last report may be most of a minute old.
 func (r *Nodes) silent(ctx context.Context, node *corev1.Node) (bool, error) {
 	if !kube.Ready(node) {
 		return true, nil
@@ -148,9 +148,9 @@ func (r *Nodes) silent(ctx context.Context, node *corev1.Node) (bool, error) {
 	}), nil
 }
 
-// bury ends what the API still shows of a machine that does not exist: its pods
-// run nowhere, and controllers wait for them to be gone before they replace them. The node
-// goes without a pod whose deletion is refused: keeping it would not keep the pod running.
+// bury deletes the pods and the node of an instance that does not exist: the pods run nowhere, and
+// controllers wait for their deletion before they replace them. The node is removed even if the
+// deletion of a pod is refused: keeping the node would not keep the pod running.
 func (r *Nodes) bury(ctx context.Context, node *corev1.Node) error {
 	pods, err := lookup.PodsOn(ctx, r.Client, node.Name)
 	if err != nil {
@@ -226,8 +226,8 @@ func (r *Nodes) drain(ctx context.Context, node *corev1.Node, claim *karpv1.Node
 	})
 }
 
-// lateArrivals looks past the cache for pods it does not know yet. It tells those that the
-// node waits for from those that it goes without.
+// lateArrivals looks past the cache for pods that the cache lacks. It separates the pods that the
+// node waits for from the pods that it does not wait for.
 func (r *Nodes) lateArrivals(ctx context.Context, node *corev1.Node, deadline time.Time) (waiting, without []*corev1.Pod, err error) {
 	pods, err := lookup.PodsOn(ctx, r.Live, node.Name)
 	if err != nil {
@@ -238,7 +238,7 @@ func (r *Nodes) lateArrivals(ctx context.Context, node *corev1.Node, deadline ti
 	return waiting, without, nil
 }
 
-// goWithout says which pods the node does not wait for any more.
+// goWithout reports which pods the node does not wait for any more.
 func (r *Nodes) goWithout(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, pods []*corev1.Pod) error {
 	who, _ := r.Evictor.Waiting(pods)
 	text := fmt.Sprintf("The node is terminated before %d pods have ended: %s", len(pods), who)
@@ -262,7 +262,7 @@ func (r *Nodes) condition(ctx context.Context, claim *karpv1.NodeClaim, change f
 	return patchStatus(ctx, r.Client, claim, func() { change(claim) })
 }
 
-// deadlineOf is when pods lose their say, zero when never.
+// deadlineOf returns when pods are deleted whatever protects them, zero when never.
 func deadlineOf(claim *karpv1.NodeClaim) time.Time {
 	if claim == nil {
 		return time.Time{}
@@ -276,8 +276,8 @@ func deadlineOf(claim *karpv1.NodeClaim) time.Time {
 	return time.Time{}
 }
 
-// awaitVolumes lets the attach controller detach what drained pods used: a disk
-// still attached to a vanished machine cannot be used elsewhere for minutes.
+// awaitVolumes lets the attach controller detach the volumes of drained pods: a disk
+// still attached to a deleted instance cannot be used elsewhere for minutes.
 func (r *Nodes) awaitVolumes(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
 	if kube.ConditionTrue(claim, karpv1.ConditionTypeVolumesDetached) {
 		return 0, nil
@@ -304,8 +304,8 @@ func (r *Nodes) awaitVolumes(ctx context.Context, node *corev1.Node, claim *karp
 	})
 }
 
-// attachments names the node's volume attachments, but for those that pods which
-// are never drained still use.
+// attachments names the node's volume attachments, except for volumes still used by pods that are
+// never drained.
 func (r *Nodes) attachments(ctx context.Context, node *corev1.Node) ([]string, error) {
 	list := &storagev1.VolumeAttachmentList{}
 	if err := r.Client.List(ctx, list, client.MatchingFields{kube.IndexAttachmentNode: node.Name}); err != nil {
@@ -352,8 +352,8 @@ func (r *Nodes) volumesInUse(ctx context.Context, node *corev1.Node) (map[string
 	return inUse, nil
 }
 
-// terminate gives the machine back and waits until it is gone: a node whose
-// machine still runs would come back.
+// terminate terminates the instance and waits until it is deleted: the kubelet of a running
+// instance would register its node again.
 func (r *Nodes) terminate(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
 	if node.Spec.ProviderID == "" || claim == nil {
 		return 0, nil

@@ -12,9 +12,9 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// largestFirst orders pods by the share of the node that they ask for, CPU and memory
-// together. The scheduler finds a place for what takes theirs as it comes: were the
-// small ones first, they would use up what the large ones need, and machines be bought.
+// largestFirst orders pods by the share of the node that they request, CPU and memory together.
+// The scheduler places replacements in the order of their creation: if the small ones came first,
+// they would use up the capacity that the large ones need, and nodes would be launched.
 func largestFirst(pods []*corev1.Pod, node *corev1.Node) []*corev1.Pod {
 	has, size := kube.Amounts(node.Status.Allocatable), map[*corev1.Pod]float64{}
 	for _, p := range pods {
@@ -26,7 +26,7 @@ func largestFirst(pods []*corev1.Pod, node *corev1.Node) []*corev1.Pod {
 	return out
 }
 
-// share is the part of a resource that is asked for; of none it is nothing.
+// share returns the part of a resource that is requested; 0 if the node has none of it.
 func share(asks, has quantity.Amounts, of corev1.ResourceName) float64 {
 	if has[string(of)] <= 0 {
 		return 0

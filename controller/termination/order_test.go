@@ -18,14 +18,14 @@ import (
 	"github.com/karve-dev/karve/controller/termination"
 )
 
-// The largest pods of a group are asked first, each when the one before was answered;
-// where answers take long the others are asked side by side.
+// The eviction of the largest pods of a group is requested first, each after the response for the
+// one before; where responses are slow the others are requested in parallel.
 //
 // Rule DRAIN-1.
 func TestLargestPodsLeaveFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer time.Duration
-		within time.Duration // all were asked
+		within time.Duration // all were requested
 	}{
 		"quick answers": {10 * time.Millisecond, time.Second},
 		"slow answers":  {1500 * time.Millisecond, 5 * time.Second},
@@ -43,7 +43,7 @@ func TestLargestPodsLeaveFirst(t *testing.T) {
 						if last = time.Now(); first.IsZero() {
 							first = last
 						}
-						if o.GetName() != "critical" && len(asked) < 2 { // more come side by side
+						if o.GetName() != "critical" && len(asked) < 2 { // more follow in parallel
 							asked = append(asked, o.GetName())
 						}
 						mu.Unlock()
@@ -66,8 +66,8 @@ func TestLargestPodsLeaveFirst(t *testing.T) {
 	}
 }
 
-// Whoever plans room hears of each pod before it is asked to leave, or deleted to meet its
-// node's deadline: afterwards nobody could tell its heir from a pod that was scaled away.
+// Evictor.Displaces is called with each pod before it is evicted, or deleted to meet its node's
+// deadline: afterwards its replacement could not be told from that of a pod that was scaled down.
 //
 // Rule DRAIN-8.
 func TestDisplacedPodsAreToldBefore(t *testing.T) {

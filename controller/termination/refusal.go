@@ -12,10 +12,10 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 )
 
-// repeatRefusal is how often a pod is told again of what the API server refuses.
+// repeatRefusal is the interval between events on a pod about a refused request.
 const repeatRefusal = 10 * time.Minute
 
-// A removal is what the API server is asked for to have a pod leave.
+// A removal is the kind of request that removes a pod: its eviction or its deletion.
 type removal struct{ noun, reason string }
 
 var (
@@ -23,9 +23,9 @@ var (
 	deletion = removal{"deletion", "DeletionRefused"}
 )
 
-// refuse notes that the API server does not let the pod leave, for another reason than a
-// disruption budget: a webhook, a policy or a missing permission. That is the pod's matter,
-// and no failure of its node's drain: other pods leave meanwhile, and it is asked again.
+// refuse records that the API server does not let the pod leave, for another reason than a
+// disruption budget: a webhook, a policy or a missing permission. The drain of the node does not
+// fail for it: other pods leave meanwhile, and the request is repeated.
 func (e *Evictor) refuse(p *corev1.Pod, what removal, err error) {
 	asked, why := &e.held, holdup{"refused", "its " + what.noun + " is refused: " + refusal(err)}
 	if what == deletion {
@@ -41,8 +41,9 @@ func (e *Evictor) refuse(p *corev1.Pod, what removal, err error) {
 			what.noun, p.Spec.NodeName, refusal(err))})
 }
 
-// split tells the pods that the node waits for from those that it goes without: past its
-// deadline, pods whose deletion the API server refuses. A zero deadline never comes.
+// split separates the pods that the node waits for from the pods that it does not wait for: past
+// its deadline, pods whose deletion the API server refuses. A zero deadline means that there is
+// none.
 func (e *Evictor) split(pods []*corev1.Pod, deadline time.Time) (counted, without []*corev1.Pod) {
 	if deadline.IsZero() || time.Now().Before(deadline) {
 		return pods, nil

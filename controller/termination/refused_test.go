@@ -55,9 +55,9 @@ func (w *webhook) guard(e *controllertest.Env) {
 	e.Termination.Evictor = termination.NewEvictor(guarded, e.Events, e.Metrics, e.Termination.Log)
 }
 
-// A pod whose eviction the API server refuses holds its node, and nothing else: the drain is
-// not a failure, the pods beside it leave, and pod and node say what is refused and what to
-// do. The pod is asked again with back-off, and leaves once it may.
+// A pod whose eviction the API server refuses delays its node, and nothing else: the drain does
+// not fail, the other pods leave, and events on the pod and on the node give the refusal and the
+// next step. The eviction is requested again with back-off until the API server allows it.
 //
 // Rule DRAIN-6.
 func TestRefusedEvictionIsSaidAndHoldsNoOtherPod(t *testing.T) {
@@ -109,8 +109,8 @@ func evictions(t *testing.T, e *controllertest.Env, code string) float64 {
 	return 0
 }
 
-// At the deadline of its terminationGracePeriod a node goes although the API server refuses
-// the deletion of one of its pods; the other pods have had their grace by then. Without a
+// At the deadline of its terminationGracePeriod a node is removed although the API server refuses
+// the deletion of one of its pods; the other pods have had their grace period by then. Without a
 // deadline it waits.
 //
 // Rule DRAIN-7.
@@ -149,12 +149,12 @@ func TestRefusedDeletionDoesNotOutliveTheDeadline(t *testing.T) {
 	})
 }
 
-// running reports whether a machine is there.
+// running reports whether an instance exists.
 func running(e *controllertest.Env, id string) bool {
 	return slices.ContainsFunc(e.Cloud.Machines(), func(m string) bool { return strings.EqualFold(m, id) })
 }
 
-// A machine that is gone has its Node removed, whatever is refused about its pods.
+// The Node of a deleted instance is removed, even if the deletion of its pods is refused.
 //
 // Rule DRAIN-7.
 func TestRefusedDeletionDoesNotKeepNodeOfLostMachine(t *testing.T) {

@@ -12,20 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// What users write on a Deployment, and what karve writes into its pod template to
-// have it restarted: when, and which pod had to move. The latter two are one
-// change, so that nobody restarts twice for the same pod.
+// surgeAnnotation is set by users on a Deployment. karve writes the others into its pod template
+// to restart it: the time, and the UID of the pod that has to move. It writes both in one patch,
+// so that the same pod never causes two restarts.
 const (
 	surgeAnnotation     = "karve.dev/surge"
 	surgedAtAnnotation  = "karve.dev/surged-at"
 	surgedForAnnotation = "karve.dev/surged-for"
 )
 
-// revision is what the Deployment's controller numbers ReplicaSets with, and the
-// Deployment by its newest.
+// revision is the annotation in which the Deployment's controller numbers ReplicaSets; the
+// Deployment has the number of its newest one.
 const revision = "deployment.kubernetes.io/revision"
 
-// stamp has the Deployment restart for a pod.
+// stamp restarts the Deployment for a pod.
 func stamp(d *appsv1.Deployment, p *corev1.Pod, now time.Time) {
 	t := &d.Spec.Template
 	if t.Annotations == nil {
@@ -44,14 +44,14 @@ func stampedFor(d *appsv1.Deployment, pod types.UID) (time.Time, bool) {
 	return at, err == nil
 }
 
-// newest reports whether pods of the ReplicaSet are what the Deployment wants now.
-// While its controller has not seen the latest change they are not.
+// newest reports whether the ReplicaSet has the Deployment's current pod template.
+// It does not before the Deployment's controller has observed the latest change.
 func newest(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
 	return d.Status.ObservedGeneration >= d.Generation && rs.Annotations[revision] == d.Annotations[revision]
 }
 
-// unfit says why a restart of the Deployment would not bring a successor before
-// the old pod goes; empty when it would.
+// unfit returns why a restart of the Deployment would not start a replacement before
+// the old pod ends; empty when it would.
 func unfit(d *appsv1.Deployment) string {
 	s := d.Spec.Strategy
 	if s.Type != "" && s.Type != appsv1.RollingUpdateDeploymentStrategyType {
@@ -72,8 +72,8 @@ func unfit(d *appsv1.Deployment) string {
 	return ""
 }
 
-// bounds are maxSurge and maxUnavailable of a single replica: percentages of the
-// former round up, of the latter down, and both are 25 % where nothing is said.
+// bounds returns maxSurge and maxUnavailable for a single replica: percentages of the
+// former round up, of the latter down, and the default of both is 25 %.
 func bounds(r *appsv1.RollingUpdateDeployment) (surge, unavailable int, err error) {
 	quarter := intstr.FromString("25%")
 	most, fewest := &quarter, &quarter
@@ -92,11 +92,11 @@ func bounds(r *appsv1.RollingUpdateDeployment) (surge, unavailable int, err erro
 	return surge, unavailable, nil
 }
 
-// failed says why a rollout under way will not end; empty while it may.
+// failed returns why a rollout under way will not end; empty while it may.
 func failed(d *appsv1.Deployment) string {
 	for _, c := range d.Status.Conditions {
 		switch {
-		case d.Status.ObservedGeneration < d.Generation: // said of an earlier one
+		case d.Status.ObservedGeneration < d.Generation: // the condition is about an earlier generation
 		case c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse,
 			c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue:
 			return fmt.Sprintf("its rollout fails: %s: %s", c.Reason, c.Message)

@@ -13,15 +13,16 @@ import (
 	"github.com/karve-dev/karve/controller/write"
 )
 
-// reasonFailed is why a machine that should be given back is still there.
+// reasonFailed is the reason when an instance that should be terminated still exists.
 const reasonFailed = "TerminationFailed"
 
-// unsaid is how long a machine's end may fail before a person is told: a cloud that
-// does not answer for a moment needs nobody.
+// unsaid is how long the termination of an instance may fail before an event reports it: short
+// failures of the cloud need no attention.
 const unsaid = time.Minute
 
-// sayFailing says on the claim why its machine cannot be given back; it is paid for until it
-// is. Where the cloud seemed to have agreed to end it, the condition stays, and the event tells.
+// sayFailing records in the claim's status why its instance cannot be terminated; the instance
+// costs money until it is. If the cloud accepted the termination before, the condition is kept and
+// an event reports the failure.
 func sayFailing(ctx context.Context, c client.Client, recorder *events.Recorder, claim *karpv1.NodeClaim, failure error) error {
 	said := claim.StatusConditions().Get(karpv1.ConditionTypeInstanceTerminating)
 	if said != nil && (said.IsTrue() || said.Reason == reasonFailed) && time.Since(said.LastTransitionTime.Time) >= unsaid {
@@ -35,7 +36,7 @@ func sayFailing(ctx context.Context, c client.Client, recorder *events.Recorder,
 	})
 }
 
-// patchStatus writes what change does to the claim's status, if it does anything.
+// patchStatus writes the changes that change makes to the claim's status, if it makes any.
 func patchStatus(ctx context.Context, c client.Client, claim *karpv1.NodeClaim, change func()) error {
 	stored := claim.DeepCopy()
 	change()

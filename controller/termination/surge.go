@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	// surgeFor is how long a successor may take to become ready before the old pod is
-	// evicted all the same: a machine, an image and a start-up.
+	// surgeFor is how long a replacement may take to become ready before the old pod is
+	// evicted all the same: time for a node, an image and a start-up.
 	surgeFor = 5 * time.Minute
-	// worthwhile is the least time in which a successor can be expected: with less
-	// left, every second of the eviction's head start counts.
+	// worthwhile is the least time in which a replacement can be expected: with less
+	// left, the pod is evicted at once.
 	worthwhile = time.Minute
-	// surgesKept bounds what is remembered of surges; those beyond it are remembered
-	// by their Deployments alone.
+	// surgesKept bounds how many surges are remembered; others are recorded in
+	// their Deployments alone.
 	surgesKept = 1 << 12
 )
 
 // Surges lets the only pod of a Deployment that asks for it move without a gap:
 // not by an eviction but by a rolling restart, which ends the old pod once the new
-// one is ready. What was begun is written in the Deployment; the rest is
-// remembered only so as not to wait for ever.
+// one is ready. The Deployment records that a restart began; Surges remembers the rest
+// only to end waiting.
 //
 // All exported fields are required.
 type Surges struct {
@@ -45,27 +45,27 @@ type Surges struct {
 	Live   client.Reader
 	Events *events.Recorder
 	Log    logr.Logger
-	// Supersede is told of each pod whose successor is on its way, before it is: room
-	// need not be found for both.
+	// Supersede is called with each pod whose replacement is being created, before it exists: free
+	// capacity need not be found for both.
 	Supersede func(*corev1.Pod)
 
 	mu    sync.Mutex
 	known map[types.UID]*surge // by old pod
 }
 
-// surge is what is remembered about moving one pod. Whoever forgets it looks at
-// the Deployment again, which at worst restarts once more.
+// surge is the state of moving one pod. If it is lost, the Deployment is read
+// again, which at worst causes one more restart.
 type surge struct {
 	since time.Time
 	asked bool // by this process
 	over  bool // it was given up
 }
 
-// Holds takes a step of moving the pod and says what the pod waits for; while that
-// is not empty the pod must not be evicted. A zero deadline never comes.
+// Holds takes a step of moving the pod and returns what the pod waits for; while that
+// is not empty the pod must not be evicted. A zero deadline means that there is none.
 func (s *Surges) Holds(ctx context.Context, p *corev1.Pod, deadline time.Time) (waitsFor string, err error) {
 	if s == nil || s.givenUp(p) || !ready(p) {
-		return "", nil // who serves nobody is missed by nobody
+		return "", nil // a pod that is not ready serves no traffic
 	}
 	d, rs, err := s.ownersOf(ctx, p)
 	if err != nil || d == nil || !s.wanted(d, p) {
@@ -88,7 +88,7 @@ func (s *Surges) Holds(ctx context.Context, p *corev1.Pod, deadline time.Time) (
 }
 
 // Serves reports whether the pod would leave by a surge if its node were drained now, as
-// far as that can be told beforehand.
+// far as that is known beforehand.
 func (s *Surges) Serves(ctx context.Context, p *corev1.Pod) (bool, error) {
 	if s == nil || s.givenUp(p) || !ready(p) {
 		return false, nil
@@ -111,7 +111,7 @@ func ready(p *corev1.Pod) bool {
 }
 
 // ownersOf finds the Deployment and the ReplicaSet of the pod; both nil when it has
-// none, or they are gone or going.
+// none, or when they are deleted or being deleted.
 func (s *Surges) ownersOf(ctx context.Context, p *corev1.Pod) (*appsv1.Deployment, *appsv1.ReplicaSet, error) {
 	rs, d := &appsv1.ReplicaSet{}, &appsv1.Deployment{}
 	if found, err := s.owner(ctx, p, "ReplicaSet", rs); err != nil || !found {
@@ -123,7 +123,7 @@ func (s *Surges) ownersOf(ctx context.Context, p *corev1.Pod) (*appsv1.Deploymen
 	return d, rs, nil
 }
 
-// owner reads the controller of an object, if it is of that kind of apps/v1 and stays.
+// owner reads the controller of an object, if it is of that kind of apps/v1 and not being deleted.
 func (s *Surges) owner(ctx context.Context, of client.Object, kind string, into client.Object) (bool, error) {
 	ref := metav1.GetControllerOf(of)
 	if ref == nil || ref.APIVersion != appsv1.SchemeGroupVersion.String() || ref.Kind != kind {
@@ -139,8 +139,8 @@ func (s *Surges) owner(ctx context.Context, of client.Object, kind string, into 
 	return into.GetUID() == ref.UID && into.GetDeletionTimestamp() == nil, nil
 }
 
-// wanted reports whether the Deployment asks for a surge and has but this pod. One
-// that was scaled up since its restart is waited for all the same.
+// wanted reports whether the Deployment asks for a surge and has only this pod. A Deployment
+// that was scaled up since its restart counts, too.
 func (s *Surges) wanted(d *appsv1.Deployment, p *corev1.Pod) bool {
 	switch value, ok := d.Annotations[surgeAnnotation]; {
 	case !ok, value == "false":
@@ -154,7 +154,7 @@ func (s *Surges) wanted(d *appsv1.Deployment, p *corev1.Pod) bool {
 	return ours || d.Spec.Replicas == nil || *d.Spec.Replicas == 1
 }
 
-// hopeless says why there is nothing to wait for, or nothing any more.
+// hopeless returns why the replacement of the pod need not be waited for; empty while it must be.
 func (s *Surges) hopeless(d *appsv1.Deployment, rs *appsv1.ReplicaSet, known surge) string {
 	switch {
 	case unfit(d) != "":
@@ -171,7 +171,7 @@ func (s *Surges) hopeless(d *appsv1.Deployment, rs *appsv1.ReplicaSet, known sur
 	return ""
 }
 
-// begin has the Deployment restarted, unless that could not end well.
+// begin restarts the Deployment, or returns why it must not.
 func (s *Surges) begin(ctx context.Context, d *appsv1.Deployment, p *corev1.Pod, deadline time.Time) (why string, err error) {
 	if left := time.Until(deadline); !deadline.IsZero() && left < worthwhile+time.Duration(graceSeconds(p))*time.Second {
 		return fmt.Sprintf("the node must be gone in %s", left.Round(time.Second)), nil
@@ -179,12 +179,12 @@ func (s *Surges) begin(ctx context.Context, d *appsv1.Deployment, p *corev1.Pod,
 	if why, err := s.tied(ctx, p); why != "" || err != nil {
 		return why, err
 	}
-	s.Supersede(p) // before the new pod is there: room for one of them is enough
+	s.Supersede(p) // before the new pod exists: capacity for one of them is enough
 	stored := d.DeepCopy()
 	stamp(d, p, time.Now())
 	err = s.Client.Patch(ctx, d, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // there is news
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // the Deployment changed
 		return "", nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return "the API server does not let karve restart it: " + err.Error(), nil
@@ -198,7 +198,7 @@ func (s *Surges) begin(ctx context.Context, d *appsv1.Deployment, p *corev1.Pod,
 	return "", nil
 }
 
-// tied names a volume that keeps the pod's successor from starting on another node
+// tied names a volume that keeps the pod's replacement from starting on another node
 // while the pod runs.
 func (s *Surges) tied(ctx context.Context, p *corev1.Pod) (string, error) {
 	for _, v := range p.Spec.Volumes {
@@ -217,7 +217,7 @@ func (s *Surges) tied(ctx context.Context, p *corev1.Pod) (string, error) {
 	return "", nil
 }
 
-// giveUp leaves the pod to eviction, and says so once.
+// giveUp leaves the pod to eviction, and publishes one event about it.
 func (s *Surges) giveUp(d *appsv1.Deployment, p *corev1.Pod, why string) {
 	s.remember(p.UID, func(known *surge) { known.over = true })
 	s.Events.Publish(events.Event{About: d, Warning: true, Reason: "SurgeFailed",
@@ -232,13 +232,13 @@ func (s *Surges) givenUp(p *corev1.Pod) bool {
 	return known != nil && known.over
 }
 
-// recall is what is known of the pod's surge, which begins now if nothing is. The
-// zero surge means that nothing more can be remembered.
+// recall returns the state of the pod's surge, which begins now if there is none. The
+// zero surge means that no more surges can be remembered.
 func (s *Surges) recall(d *appsv1.Deployment, p *corev1.Pod) surge {
 	var copied surge
 	s.remember(p.UID, func(known *surge) {
 		if at, ours := stampedFor(d, p.UID); ours {
-			known.since = at // whoever wrote it, perhaps before a restart of karve
+			known.since = at // perhaps written before a restart of karve
 		}
 		copied = *known
 	})

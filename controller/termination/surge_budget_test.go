@@ -18,7 +18,8 @@ import (
 	"github.com/karve-dev/karve/controller/controllertest"
 )
 
-// drifted brings up an app whose budget never lets its only pod go, on a node that is due.
+// drifted creates an app whose budget never allows the eviction of its only pod, on a drifted
+// node.
 func drifted(t *testing.T, change func(*appsv1.Deployment, *corev1.Pod)) *app {
 	t.Helper()
 	a := surging(t, nil, change)
@@ -36,8 +37,9 @@ func drifted(t *testing.T, change func(*appsv1.Deployment, *corev1.Pod)) *app {
 	return a
 }
 
-// A budget that never lets the only pod go does not hold its node when the pod surges: the
-// replacement is there first, then the new pod, then the old one goes, without an eviction.
+// A budget that never allows the eviction of the only pod does not hold its node when the pod
+// surges: first the new node is initialized, then the new pod is ready, then the old pod ends,
+// without an eviction.
 //
 // Rule SURGE-1.
 func TestBudgetDoesNotHoldWhatSurges(t *testing.T) {
@@ -54,7 +56,7 @@ func TestBudgetDoesNotHoldWhatSurges(t *testing.T) {
 	})
 }
 
-// What could not surge is held by its budget, as ever.
+// A pod that could not surge is held by its budget, like any pod.
 //
 // Rule SURGE-1.
 func TestBudgetHoldsWhatDoesNotSurge(t *testing.T) {

@@ -24,11 +24,11 @@ import (
 
 const rev = "deployment.kubernetes.io/revision"
 
-// app is a Deployment of one pod, with what its controller, the scheduler and the
-// kubelet do about it.
+// app is a Deployment of one pod. It acts as the Deployment's controller, the scheduler and the
+// kubelet.
 type app struct {
 	e *controllertest.Env
-	// neverReady has new pods start in vain.
+	// neverReady keeps new pods from becoming ready.
 	neverReady bool
 
 	rolled int    // ReplicaSets after the first
@@ -94,7 +94,7 @@ func (a *app) deployment() *appsv1.Deployment {
 	return controllertest.Get(a.e, &appsv1.Deployment{}, "web")
 }
 
-// step is one of the Env's, and then one of everybody else's.
+// step takes one step of the Env, and then one of the other controllers.
 func (a *app) step() {
 	a.e.Step()
 	a.e.Join()
@@ -105,7 +105,7 @@ func (a *app) step() {
 	a.settle()
 }
 
-// roll makes a new ReplicaSet and its pod when the template has changed.
+// roll creates a new ReplicaSet and its pod when the template has changed.
 func (a *app) roll() {
 	d := a.deployment()
 	stamp := d.Spec.Template.Annotations["karve.dev/surged-for"]
@@ -157,7 +157,7 @@ func (a *app) until(n int, what string, holds func() bool) {
 	a.e.T.Fatalf("after %d steps, still not: %s; events of the Deployment: %q", n, what, a.e.EventTexts("web"))
 }
 
-// drain deletes the only claim and waits until it is gone.
+// drain deletes the only claim and waits until it is removed.
 func (a *app) drain(steps int) {
 	a.e.T.Helper()
 	claim := a.e.Claims()[0]
@@ -186,8 +186,8 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// The old pod goes once the new one is ready; the Deployment is restarted once,
-// and one machine is bought for the two of them.
+// The old pod ends once the new one is ready; the Deployment is restarted once,
+// and one node is launched for the two pods.
 //
 // Rule SURGE-2.
 func TestSurgeLeavesNoGap(t *testing.T) {
@@ -241,7 +241,8 @@ func TestSurgeAgainOnTheNextNode(t *testing.T) {
 	})
 }
 
-// What cannot surge is evicted as any pod, and the Deployment says why.
+// A pod that cannot surge is evicted like any pod, and an event on the Deployment gives the
+// reason.
 //
 // Rule SURGE-4.
 func TestNoSurge(t *testing.T) {
@@ -368,7 +369,7 @@ func TestRolloutUnderWay(t *testing.T) {
 	})
 }
 
-// Who undoes the restart is not fought: the pod is evicted.
+// If a user undoes the restart, karve does not repeat it: the pod is evicted.
 //
 // Rule SURGE-5.
 func TestUndoneRestart(t *testing.T) {
@@ -387,7 +388,7 @@ func TestUndoneRestart(t *testing.T) {
 	})
 }
 
-// The deadline of a node stands above a surge: one that cannot end in time is not
+// The deadline of a node overrides a surge: one that cannot end in time is not
 // begun, and one that does not is cut off.
 //
 // Rule SURGE-5.
@@ -423,7 +424,7 @@ func TestProtectedPodDoesNotSurge(t *testing.T) {
 	})
 }
 
-// Whatever write karve fails or dies at, there is one restart and no gap.
+// Whichever write fails or is the last before a crash, there is one restart and no gap.
 //
 // Rule SURGE-3.
 func TestSurgeWhateverWriteFails(t *testing.T) {

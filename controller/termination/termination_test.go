@@ -22,8 +22,8 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// withNode brings up one initialized node of a pool that never gives nodes back
-// by itself, and binds the named pods to it.
+// withNode creates one initialized node of a pool that is never consolidated,
+// and binds the named pods to it.
 func withNode(t *testing.T, change func(*karpv1.NodePool), pods ...*corev1.Pod) *controllertest.Env {
 	t.Helper()
 	e := controllertest.New(t, memory.Options{Create: time.Second, Delete: time.Second})
@@ -68,8 +68,8 @@ func ofDaemonSet(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// Pods leave in four groups, each after the one before; those that tolerate the
-// taint stay to the end; then node, machine and claim go.
+// Pods leave in four groups, each after the one before; pods that tolerate the taint run to the
+// end; then node, instance and claim are removed.
 //
 // Rule DRAIN-1.
 func TestDrainOrder(t *testing.T) {
@@ -95,7 +95,7 @@ func TestDrainOrder(t *testing.T) {
 		if !slices.Equal(gone, want) {
 			t.Errorf("pods left in the order %v, want %v", gone, want)
 		}
-		// The pods that were drained found a replacement ordered for them.
+		// The drained pods got a replacement node.
 		if len(e.Nodes()) != 0 || len(e.Cloud.Machines()) != 1 {
 			t.Errorf("%d nodes and %d machines are left, want only the replacement", len(e.Nodes()), len(e.Cloud.Machines()))
 		}
@@ -146,7 +146,7 @@ func TestDeadlineForces(t *testing.T) {
 	})
 }
 
-// A disruption budget's refusal is asked again, with patience.
+// An eviction that a disruption budget holds back is requested again, with back-off.
 //
 // Rule DRAIN-1.
 func TestBudgetHoldsEviction(t *testing.T) {
@@ -176,7 +176,7 @@ func TestBudgetHoldsEviction(t *testing.T) {
 	})
 }
 
-// A volume still attached keeps the machine.
+// A volume that is still attached delays the termination of the instance.
 //
 // Rule DRAIN-3.
 func TestVolumesDetachFirst(t *testing.T) {
@@ -197,7 +197,7 @@ func TestVolumesDetachFirst(t *testing.T) {
 	})
 }
 
-// A claim that is deleted while its machine is being bought leaves nothing.
+// A claim that is deleted while its instance is launched leaves nothing behind.
 //
 // Rule LAUNCH-6.
 func TestClaimDeletedDuringLaunch(t *testing.T) {

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	named  = 5   // pods in the event about a drain
-	phrase = 150 // characters of why one of them is still there
+	named  = 5   // pods named in the event about a drain
+	phrase = 150 // characters of the reason of each
 )
 
-// holdup is why a pod is still on its node: in a word that does not change while
-// the reason stays, and in a phrase.
+// holdup is why a pod is still on its node: a word that does not change while
+// the reason is the same, and a phrase.
 type holdup struct{ word, phrase string }
 
-// Waiting says who keeps a node from being drained, and why each; key changes when
+// Waiting names the pods that delay a drain, with the reason of each; key changes when
 // the reasons do.
 func (e *Evictor) Waiting(pods []*corev1.Pod) (text, key string) {
 	now := time.Now()
@@ -46,7 +46,7 @@ func (e *Evictor) Waiting(pods []*corev1.Pod) (text, key string) {
 	return strings.Join(parts, ", "), strings.Join(slices.Sorted(maps.Keys(words)), " ")
 }
 
-// firstGroup holds the pods whose turn it is.
+// firstGroup returns the pods of the first group that is not empty.
 func firstGroup(pods []*corev1.Pod, now time.Time) map[*corev1.Pod]bool {
 	groups, _ := sort(pods, now)
 	first := map[*corev1.Pod]bool{}
@@ -78,9 +78,9 @@ func (e *Evictor) holdup(p *corev1.Pod, itsTurn bool, now time.Time) holdup {
 	return holdup{"asked", "was asked to leave"}
 }
 
-// ending says what a terminating pod takes its time for.
+// ending returns why a terminating pod has not ended.
 func ending(p *corev1.Pod, now time.Time) holdup {
-	left := p.DeletionTimestamp.Sub(now) // it lies as far ahead as the pod's grace
+	left := p.DeletionTimestamp.Sub(now) // the deletion timestamp includes the pod's grace period
 	switch {
 	case left > 0:
 		return holdup{"ending", fmt.Sprintf("is ending, %s of its grace are left", left.Round(time.Second))}
@@ -90,7 +90,7 @@ func ending(p *corev1.Pod, now time.Time) holdup {
 	return holdup{"overdue", fmt.Sprintf("should have ended %s ago", (-left).Round(time.Second))}
 }
 
-// refusal says who did not let a pod be evicted: the API server names the budget.
+// refusal returns why an eviction was refused: the API server names the budget.
 func refusal(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
