@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package buffer keeps room free for CapacityBuffers: each asks for a number of
-// chunks of room, which take part in decisions as virtual pods and are promised
-// nothing.
+// Package buffer keeps capacity free for CapacityBuffers: each asks for a number of
+// chunks of capacity, which take part in decisions as virtual pods. No pod is created for them.
 //
-// It refuses to create pods or to decide. A nil Keeper stands for no buffers.
+// It creates no pods and makes no decisions. A nil Keeper means that there are no buffers.
 package buffer
 
 import (
@@ -36,11 +35,11 @@ type Keeper struct {
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry
 	owners  map[string]types.NamespacedName // virtual pod's UID → buffer
-	held    map[string]bool                 // nodes with room for a buffer, by key
+	held    map[string]bool                 // nodes with capacity for a buffer, by key
 	decided bool                            // a decision was taken since the process began
 }
 
-// entry is one buffer's part of the World.
+// entry is one buffer's part of the cluster.Snapshot.
 type entry struct {
 	template corev1.PodTemplateSpec
 	uid      types.UID
@@ -108,7 +107,7 @@ func (k *Keeper) Real(pods []cluster.PodRef) []cluster.PodRef {
 	return real
 }
 
-// Decided remembers which nodes have room for buffers after a decision.
+// Decided records which nodes have capacity for buffers after a decision.
 func (k *Keeper) Decided(nominations []schedule.Nomination) {
 	if k == nil {
 		return
@@ -122,7 +121,7 @@ func (k *Keeper) Decided(nominations []schedule.Nomination) {
 	}
 }
 
-// Launched remembers that a node is bought, also for buffers.
+// Launched records that a node is launched for pods, which may include those of buffers.
 func (k *Keeper) Launched(node string, pods []cluster.PodRef) {
 	if k == nil {
 		return
@@ -141,7 +140,7 @@ func (k *Keeper) hold(node string, pods []cluster.PodRef) {
 	}
 }
 
-// Holds reports whether the node has room that a buffer asks for. Until the first
+// Holds reports whether the node has capacity that a buffer asks for. Until the first
 // decision that may be any node.
 func (k *Keeper) Holds(node string) bool {
 	if k == nil {
@@ -152,7 +151,7 @@ func (k *Keeper) Holds(node string) bool {
 	return k.held[node] || !k.decided
 }
 
-// Report writes down on every buffer whether existing nodes have its room.
+// Report updates the status of every buffer: whether existing nodes have its capacity.
 func (k *Keeper) Report(ctx context.Context, plan schedule.Plan) error {
 	if k == nil {
 		return nil
@@ -175,7 +174,7 @@ func (k *Keeper) Report(ctx context.Context, plan schedule.Plan) error {
 	return errors.Join(errs...)
 }
 
-// fits counts the chunks of each buffer that nodes have room for.
+// fits counts the chunks of each buffer that nodes have capacity for.
 func (k *Keeper) fits(plan schedule.Plan) map[types.NamespacedName]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

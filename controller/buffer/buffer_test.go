@@ -52,7 +52,7 @@ func reasons(e *controllertest.Env, name string) [2]string {
 	return out
 }
 
-// Room is bought for a buffer, kept while nothing runs there, and given back with
+// A node is launched for a buffer, kept while no pod runs on it, and deleted with
 // the buffer.
 //
 // Rule BUFFER-1.
@@ -88,7 +88,7 @@ func TestBufferKeepsRoom(t *testing.T) {
 	})
 }
 
-// A pod takes the room that was kept at once; new room is bought behind it.
+// A pod uses the capacity of a buffer at once; a node is launched to restore the buffer.
 //
 // Rule BUFFER-1.
 func TestPodsTakeTheRoom(t *testing.T) {

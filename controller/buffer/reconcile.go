@@ -25,17 +25,17 @@ import (
 )
 
 const (
-	// again is how often the replicas of what a buffer refers to are read.
+	// again is the interval between reads of the replicas of the object that a buffer refers to.
 	again = 30 * time.Second
 	// mostChunks bounds one buffer: limits of a thousand cores over a request of a
 	// milli-core would ask for a million pods.
 	mostChunks = 10_000
 )
 
-// Reconciler works out what each CapacityBuffer asks for.
+// Reconciler determines the pods and the capacity of each CapacityBuffer.
 type Reconciler struct {
 	Client client.Client
-	// Live reads past the cache: following every Deployment and ReplicaSet of a
+	// Live reads past the cache: watching every Deployment and ReplicaSet of a
 	// cluster would cost far more than a read now and then.
 	Live   client.Reader
 	Keeper *Keeper
@@ -71,7 +71,7 @@ func active(b *autoscalingv1beta1.CapacityBuffer) bool {
 	return s == nil || *s == "" || *s == autoscalingv1beta1.ActiveProvisioningStrategy
 }
 
-// settle writes the outcome onto the buffer and into the World.
+// settle writes the outcome onto the buffer and into the Keeper.
 func (r *Reconciler) settle(b *autoscalingv1beta1.CapacityBuffer, w wanted, err error) {
 	const condition = autoscalingv1beta1.ReadyForProvisioningCondition
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *Reconciler) settle(b *autoscalingv1beta1.CapacityBuffer, w wanted, err 
 	r.Keeper.set(b, w.template, int(n))
 }
 
-// wanted is what a buffer refers to.
+// wanted is what the objects that a buffer refers to ask for.
 type wanted struct {
 	template *corev1.PodTemplateSpec
 	// scale is the replicas of the workload; 0 for a template.
@@ -99,7 +99,7 @@ type wanted struct {
 	// ref and generation name the template, where it is one.
 	ref        *autoscalingv1beta1.LocalObjectRef
 	generation *int64
-	// refused is set when an error is the buffer's own fault, for reason.
+	// refused is set when an error is in the buffer itself; reason gives it.
 	refused bool
 	reason  string
 }
@@ -174,7 +174,7 @@ func chunks(b *autoscalingv1beta1.CapacityBuffer, w wanted) int64 {
 		n, sized = int64(*b.Spec.Replicas), true
 	}
 	if p := b.Spec.Percentage; p != nil && w.scale > 0 && w.ref == nil {
-		share := (int64(w.scale)*int64(*p) + 99) / 100 // rounded up: some room for whoever asks for any
+		share := (int64(w.scale)*int64(*p) + 99) / 100 // rounded up: any percentage is at least one
 		n, sized = max(n, share), true
 	}
 	limit := held(b, w)
@@ -187,8 +187,8 @@ func chunks(b *autoscalingv1beta1.CapacityBuffer, w wanted) int64 {
 	return limit
 }
 
-// held is how many chunks the buffer's limits hold; negative when they say nothing
-// about what a chunk asks for.
+// held is how many chunks fit into the buffer's limits; negative when they limit no resource
+// that a chunk requests.
 func held(b *autoscalingv1beta1.CapacityBuffer, w wanted) int64 {
 	least := int64(-1)
 	limits, requests := kube.Amounts(corev1.ResourceList(b.Spec.Limits)), kube.ChunkRequests(w.template)
@@ -217,7 +217,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 func (r *Reconciler) buffersOf(ctx context.Context, template client.Object) []reconcile.Request {
 	list := &autoscalingv1beta1.CapacityBufferList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(template.GetNamespace())); err != nil {
-		return nil // only a cache that is stopping refuses
+		return nil // only a cache that is stopping fails
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package interruption notices machines that go without being asked: a spot
-// machine that is about to be taken back, one that will be restarted, moved or
-// deleted from outside, or one that is gone already. It ends their claims in time, so
-// that replacements are bought while pods still run or moments after they stopped.
+// Package interruption detects instances that end without karve's doing: a spot
+// instance that is about to be evicted, one that will be restarted, moved or
+// deleted from outside, or one that does not exist any more. It deletes their claims in time, so
+// that replacements are launched while pods still run or moments after they stopped.
 //
-// It refuses to believe a silent node: only the provider's word that the machine
-// does not exist, or will not come back, ends a claim. Nor does any budget or breaker hold
-// it up: the machine goes anyway. The zero Reconciler is not
-// usable; all fields are required.
+// A node that does not report is not enough to delete a claim: only the provider's answer that the
+// instance does not exist, or will not start again, is. No budget and no circuit breaker delays
+// it: the instance ends anyway. The zero Reconciler is not usable; all fields are required.
 package interruption
 
 import (
@@ -38,34 +37,35 @@ import (
 )
 
 const (
-	// leastNotice is how long Azure leaves a spot machine, at the least, after announcing
-	// its end, and leastMaintenance what it leaves before anything else that ends a machine.
+	// leastNotice is the shortest time between Azure's notice and the eviction of a spot VM,
+	// leastMaintenance the shortest time before any other event that ends a VM.
 	leastNotice      = 30 * time.Second
 	leastMaintenance = 5 * time.Minute
 	// unhurried is how much time must be left for a replacement to be made ready first: twice
-	// what a machine takes to become a node.
+	// the time from a launch to an initialized node.
 	unhurried = 5 * time.Minute
-	// recheck is how often a silent node's machine is asked about.
+	// recheck is the interval between requests about the instance of a node that does not report.
 	recheck = 10 * time.Second
-	// fallenAfter is how long a node is silent until its machine's failure counts.
+	// fallenAfter is how long a node does not report until its instance's failure counts.
 	fallenAfter = 2 * time.Minute
 	workers     = 50
 )
 
-// Reconciler ends claims whose machine goes.
+// Reconciler deletes claims whose instance ends or has ended.
 type Reconciler struct {
 	Client   client.Client
 	Provider provider.Provider
-	// Forewarned hears which offers machines are taken back of; nil when nobody wants to know.
+	// EvictionObserver is notified of the offerings of evicted instances; nil when it is not
+	// needed.
 	EvictionObserver provider.EvictionObserver
 	Events           *events.Recorder
 	Metrics          *metrics.Set
 	Log              logr.Logger
-	// Class is the kind of node class whose claims are ours.
+	// Class is the kind of node class that this installation serves.
 	Class schema.GroupKind
 }
 
-// Reconcile looks at one claim's node, and at its machine when the node is silent.
+// Reconcile checks one claim's node, and its instance when the node does not report.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
@@ -119,8 +119,8 @@ func (r *Reconciler) nodeOf(ctx context.Context, claim *karpv1.NodeClaim) (*core
 	return &nodes[0], nil
 }
 
-// heed acts on a notice that the machine goes: it is replaced first while there is time
-// for that, and drained by its end otherwise.
+// heed acts on a notice that the instance ends: the claim is replaced first while there is time
+// for that, and drained before the instance ends otherwise.
 func (r *Reconciler) heed(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice) (reconcile.Result, error) {
 	end := deadline(n, time.Now())
 	if spare := time.Until(end) - unhurried; n.Kind != kube.NoticePreempt && spare > 0 {
@@ -129,8 +129,8 @@ func (r *Reconciler) heed(ctx context.Context, claim *karpv1.NodeClaim, node *co
 	return reconcile.Result{}, r.leaveInTime(ctx, claim, node, n, end)
 }
 
-// leaveInTime starts the drain with the machine's end as its deadline, so that pods
-// get all the time there is. No budget holds it up: the machine goes anyway.
+// leaveInTime starts the drain with the instance's end as its deadline, so that pods
+// get all the time there is. No budget delays it: the instance ends anyway.
 func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
 	if n.Kind == kube.NoticePreempt {
 		r.forewarn(claim)
@@ -143,7 +143,7 @@ func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, n
 	return r.end(ctx, claim, "interruption announced: "+string(n.Kind))
 }
 
-// forewarn tells of the machine's offer before a replacement is chosen.
+// forewarn reports the instance's offering before a replacement is chosen.
 func (r *Reconciler) forewarn(claim *karpv1.NodeClaim) {
 	if r.EvictionObserver != nil {
 		r.EvictionObserver.EvictionAnnounced(kube.OfferingOf(claim))
@@ -161,7 +161,7 @@ func (r *Reconciler) ask(ctx context.Context, claim *karpv1.NodeClaim, node *cor
 	return write.Status(ctx, r.Client, claim, stored)
 }
 
-// calm takes back what ask said, when the notice was taken back.
+// calm withdraws the request of ask when the notice was withdrawn.
 func (r *Reconciler) calm(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if !kube.ConditionTrue(claim, kube.ConditionMaintenance) {
 		return nil
@@ -171,7 +171,7 @@ func (r *Reconciler) calm(ctx context.Context, claim *karpv1.NodeClaim) error {
 	return write.Status(ctx, r.Client, claim, stored)
 }
 
-// reportFreeze says what its owner may want to know; a machine that stands still for some
+// reportFreeze publishes an event on the node; an instance that freezes for some
 // seconds keeps its pods.
 func (r *Reconciler) reportFreeze(node *corev1.Node, n kube.Notice) {
 	r.Events.Publish(events.Event{About: node, Reason: reasonOf(n.Kind), Key: n.EventID,
@@ -186,7 +186,7 @@ func reasonOf(k kube.NoticeKind) string {
 	return string(k) + "Scheduled"
 }
 
-// future is what will happen to the machine, in words.
+// future describes what will happen to the instance.
 func future(k kube.NoticeKind) string {
 	switch k {
 	case kube.NoticeTerminate:
@@ -199,8 +199,8 @@ func future(k kube.NoticeKind) string {
 	return "is about to be taken back"
 }
 
-// deadline is when the machine may be gone. A notice that does not say has been seen
-// a moment after it came.
+// deadline is when the instance may end. A notice without a time counts from now: it has been seen
+// a moment after it was written.
 func deadline(n kube.Notice, now time.Time) time.Time {
 	switch {
 	case n.Started:
@@ -213,8 +213,8 @@ func deadline(n kube.Notice, now time.Time) time.Time {
 	return now.Add(leastMaintenance)
 }
 
-// stamp notes why the claim ends, and by when. A zero deadline is none, and an earlier one
-// stays as it is.
+// stamp records why the claim is deleted, and by when. A zero deadline means none, and an earlier
+// deadline is kept.
 func (r *Reconciler) stamp(ctx context.Context, claim *karpv1.NodeClaim, why string, deadline time.Time) error {
 	const key = karpv1.NodeClaimTerminationTimestampAnnotationKey
 	stored := claim.DeepCopy()
@@ -232,8 +232,8 @@ func (r *Reconciler) stamp(ctx context.Context, claim *karpv1.NodeClaim, why str
 	return nil
 }
 
-// verify asks the cloud about a machine whose node is missing, or silent for so long. That a
-// machine has failed may be an old word about one that only restarts: it counts after a while.
+// verify asks the cloud about an instance whose node is missing, or does not report for so long.
+// The state Failed may be stale for an instance that only restarts: it counts after a while.
 func (r *Reconciler) verify(ctx context.Context, claim *karpv1.NodeClaim, silent time.Duration) (reconcile.Result, error) {
 	machine, err := r.Provider.Get(ctx, claim.Status.ProviderID)
 	switch {
@@ -248,8 +248,8 @@ func (r *Reconciler) verify(ctx context.Context, claim *karpv1.NodeClaim, silent
 	return reconcile.Result{RequeueAfter: recheck}, nil
 }
 
-// lost ends the claim of a machine that runs no pods any more.
-// A spot machine that goes without notice was most likely taken back.
+// lost deletes the claim of an instance that runs no pods any more.
+// A spot instance that ends without notice was most likely evicted.
 func (r *Reconciler) lost(ctx context.Context, claim *karpv1.NodeClaim, why string) error {
 	if claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
 		r.forewarn(claim)
@@ -274,7 +274,7 @@ func (r *Reconciler) end(ctx context.Context, claim *karpv1.NodeClaim, why strin
 	return nil
 }
 
-// Register adds the reconciler to a manager. Nodes wake it when they change or go.
+// Register adds the reconciler to a manager. Changes and deletions of Nodes queue their claims.
 func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named("nodeclaim.interruption").

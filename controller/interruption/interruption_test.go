@@ -53,7 +53,7 @@ func setCondition(t *testing.T, e *controllertest.Env, kind corev1.NodeCondition
 	}
 }
 
-// A machine that was taken back is replaced at once, and everything of it goes.
+// An evicted instance is replaced at once, and all its objects are removed.
 func TestReclaimedMachineIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
@@ -65,14 +65,14 @@ func TestReclaimedMachineIsReplaced(t *testing.T) {
 		if len(claims) > 1 || len(claims) == 1 && claims[0].Name == lost {
 			t.Fatalf("claims %v, want the lost one gone", claims)
 		}
-		// Its pod is gone with it; the successor that its owner makes finds room.
+		// Its pod is deleted with it; the replacement pod that its owner creates gets a node.
 		e.Create(controllertest.Pod("successor", "1", "1Gi"))
 		e.Until(10, "a replacement", func() bool { e.Join(); return len(e.Nodes()) == 1 && len(e.Cloud.Machines()) == 1 })
 	})
 }
 
-// What is bought for pods that lose their machine is bought before anything else, from the
-// first step on, and its mirror says so at once.
+// Nodes for pods that lose their instance are launched before any others, from the
+// first step on, and the mirror shows them at once.
 //
 // Rule INTERRUPTION-7.
 func TestReplacementIsUrgent(t *testing.T) {
@@ -111,7 +111,7 @@ func TestReplacementIsUrgent(t *testing.T) {
 	}
 }
 
-// A silent node whose machine runs is left alone.
+// A node that does not report is kept while its instance runs.
 func TestSilentNodeIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
@@ -171,7 +171,7 @@ func TestNoticesWithoutATime(t *testing.T) {
 	}
 }
 
-// Advice to move and other conditions do not end a machine that runs.
+// Advice to move and other conditions do not end an instance that runs.
 //
 // Rule INTERRUPTION-1.
 func TestAdviceIsNoInterruption(t *testing.T) {
@@ -190,7 +190,7 @@ func TestAdviceIsNoInterruption(t *testing.T) {
 	}
 }
 
-// mark is what an agent writes on the node.
+// mark writes on the node what an agent would write.
 func mark(t *testing.T, e *controllertest.Env, kind kube.NoticeKind, at time.Time) {
 	t.Helper()
 	node := e.Nodes()[0]
@@ -201,8 +201,8 @@ func mark(t *testing.T, e *controllertest.Env, kind kube.NoticeKind, at time.Tim
 	}
 }
 
-// A machine that is restarted, moved or deleted from outside is replaced before it is
-// drained while there are five minutes left, and drained by its end.
+// An instance that is restarted, moved or deleted from outside is replaced before it is
+// drained while there are five minutes left, and drained before it ends.
 //
 // Rule INTERRUPTION-5.
 func TestMaintenanceIsPrepared(t *testing.T) {
@@ -225,15 +225,15 @@ func TestMaintenanceIsPrepared(t *testing.T) {
 	}
 }
 
-// Where disruption may not help, as a budget forbids it, the node is drained when five
-// minutes are left, with the machine's end as its deadline.
+// If disruption may not replace the node, because a budget forbids it, the node is drained when
+// five minutes are left, with the instance's end as its deadline.
 //
 // Rule INTERRUPTION-5.
 func TestMaintenanceThatNothingPrepared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
 		pod := e.Pods()[0]
-		pod.Finalizers = []string{"example.com/runs"} // or its claim would be gone within seconds
+		pod.Finalizers = []string{"example.com/runs"} // or its claim would be deleted within seconds
 		if err := e.API.Update(t.Context(), &pod); err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func TestMaintenanceThatNothingPrepared(t *testing.T) {
 	})
 }
 
-// A notice that is taken back leaves the machine alone.
+// A notice that is withdrawn does not end the instance.
 //
 // Rule INTERRUPTION-5.
 func TestMaintenanceTakenBack(t *testing.T) {
@@ -278,7 +278,8 @@ func TestMaintenanceTakenBack(t *testing.T) {
 	})
 }
 
-// Every pod has its own grace, or what is left of the machine's time, whatever else protects it.
+// Every pod has its own grace period, or the time that the instance has left, whatever else
+// protects it.
 //
 // Rule INTERRUPTION-6.
 func TestPodsGetTheWholeNotice(t *testing.T) {
@@ -287,7 +288,7 @@ func TestPodsGetTheWholeNotice(t *testing.T) {
 			e := withNode(t)
 			e.Pace = 250 * time.Millisecond
 			pod := e.Pods()[0]
-			pod.Finalizers = []string{"example.com/runs"} // it goes when its kubelet says so
+			pod.Finalizers = []string{"example.com/runs"} // removed by its kubelet
 			pod.Spec.TerminationGracePeriodSeconds = &grace
 			if protected {
 				pod.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}
@@ -329,13 +330,13 @@ func deadlineOf(t *testing.T, claim *karpv1.NodeClaim) time.Time {
 	return deadline
 }
 
-// listener notes which offers lose machines.
+// listener records the offerings of evicted instances.
 type listener []offering.Ref
 
 func (l *listener) EvictionAnnounced(c offering.Ref) { *l = append(*l, c) }
 
-// The provider hears of the offer of a machine that is taken back, and not of machines
-// that go for other reasons.
+// The provider is notified of the offering of an evicted instance, and not of instances
+// that end for other reasons.
 //
 // Rule INTERRUPTION-9.
 func TestEvictionsAreToldOfTheirOffer(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// A machine that somebody deallocates will not come back by itself: as soon as its node is
-// silent it is replaced, and given back. One that is said to have failed may only restart: it
+// An instance that a user deallocates will not start by itself: as soon as its node does not
+// report it is replaced, and terminated. An instance whose state is Failed may only restart: it
 // has two minutes.
 //
 // Rule VM-6. Rule VM-5.
@@ -59,8 +59,8 @@ func lostMachineIsReplaced(t *testing.T, lose func(*memory.Cloud, string) bool, 
 	})
 }
 
-// The provider hears of the offer of a spot machine that went without notice, before its
-// replacement is chosen, and of no other's.
+// The provider is notified of the offering of a spot instance that ended without notice, before
+// its replacement is chosen, and of no other instance's.
 //
 // Rule INTERRUPTION-9.
 func TestSpotMachineLostWithoutNotice(t *testing.T) {

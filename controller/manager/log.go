@@ -19,7 +19,7 @@ func JSONLog(w io.Writer, level slog.Level) logr.Logger {
 }
 
 // withoutProbes drops the line that controller-runtime writes for every probe
-// while karve is not ready: whoever probes gets the same answer.
+// while karve is not ready: the response of the probe already reports it.
 type withoutProbes struct{ slog.Handler }
 
 func (h withoutProbes) Handle(ctx context.Context, r slog.Record) error {

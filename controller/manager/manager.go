@@ -3,9 +3,9 @@
 // Package manager wires karve's controllers into one process: one cache, one
 // mirror, one leader.
 //
-// It refuses to read flags or the environment (cmd does) and to know a cloud:
-// the provider and the kind of its node class come in. The zero Options are
-// refused by name where something is required; everything else has a default.
+// It reads no flags and no environment (cmd does) and depends on no cloud:
+// the provider and the kind of its node class are options. An error names each required option
+// that is missing; all others have a default.
 package manager
 
 import (
@@ -57,9 +57,9 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Options says how to run. Names of flags are in parentheses.
+// Options configures a manager. Names of flags are in parentheses.
 type Options struct {
-	// Provider buys machines. Required.
+	// Provider launches and terminates instances. Required.
 	Provider provider.Provider
 	// NodeClass is the kind of node class the provider understands, in the version to
 	// read, for instance karpenter.azure.com/v1beta1 AKSNodeClass. Required.
@@ -104,7 +104,7 @@ type Options struct {
 	// --consolidation-min-node-age, --consolidation-policy, --consolidation-steps and the
 	// feature gate SpotToSpotConsolidation); see disrupt.Defaults.
 	Disruption disrupt.Settings
-	// Validation is how long consolidation must stay right before it begins
+	// Validation is how long consolidation must remain valid before it begins
 	// (--consolidation-validation-delay). Zero: it begins at once.
 	Validation time.Duration
 
@@ -115,26 +115,26 @@ type Options struct {
 	// --min-values-policy).
 	Settings cluster.Settings
 
-	// Panics hears of panics of goroutines, loops and handlers, also before New. Nil means one
-	// that logs to Log. New has it count, too.
+	// Panics is notified of panics of goroutines, loops and handlers, also before New. Nil means a
+	// reporter that logs to Log. New makes it count panics, too.
 	Panics *panics.Reporter
 
-	// Registry is where metrics go; nil means the process's own.
+	// Registry is where metrics are registered; nil means the process's own registry.
 	Registry prometheus.Registerer
 }
 
-// Features are what upstream calls feature gates: parts of its API that are alpha.
+// Features are Karpenter's feature gates: parts of its API that are alpha.
 type Features struct {
 	// NodeOverlay has NodeOverlays correct prices and capacity.
 	NodeOverlay bool
-	// CapacityBuffer keeps the room free that CapacityBuffers ask for.
+	// CapacityBuffer keeps the capacity free that CapacityBuffers ask for.
 	CapacityBuffer bool
 	// StaticCapacity keeps as many nodes as NodePools with spec.replicas ask for.
 	StaticCapacity bool
 	// NodeRepair replaces nodes that the provider knows to be broken for good.
 	NodeRepair bool
-	// SpotToSpotConsolidation lets spot nodes be replaced by cheaper spot nodes; it is for
-	// who makes Options.Disruption.
+	// SpotToSpotConsolidation lets spot nodes be replaced by cheaper spot nodes; the code that
+	// makes Options.Disruption reads it.
 	SpotToSpotConsolidation bool
 }
 
@@ -230,7 +230,7 @@ func (o *Options) inner(cfg *rest.Config) crmanager.Options {
 
 func address(port int) string {
 	if port < 0 {
-		return "0" // controller-runtime's word for none
+		return "0" // turns the server off in controller-runtime
 	}
 	return ":" + strconv.Itoa(port)
 }

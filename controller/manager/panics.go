@@ -27,13 +27,13 @@ func ReportPanics(log logr.Logger) *panics.Reporter {
 	}}
 }
 
-// recoverFrom has panics counted, and the Mirror go on after them.
+// recoverFrom counts panics, and lets the Mirror continue after them.
 func recoverFrom(p *panics.Reporter, m *state.Mirror, set *metrics.Set, recorder *events.Recorder) {
 	p.Count = func(where string) { set.Panics.WithLabelValues(where).Inc() }
 	m.Panics, m.LeftOut = p, leaveOut(recorder)
 }
 
-// leaveOut tells an object's owner that karve goes on without it.
+// leaveOut publishes an event on an object that karve leaves out after a panic.
 func leaveOut(recorder *events.Recorder) func(client.Object, *panics.Panic) {
 	return func(o client.Object, because *panics.Panic) {
 		recorder.Publish(events.Event{About: o, Warning: true, Reason: "ObjectIgnored", Key: "panic", Message: fmt.Sprintf(
@@ -41,9 +41,9 @@ func leaveOut(recorder *events.Recorder) func(client.Object, *panics.Panic) {
 	}
 }
 
-// guardedCache is a cache whose informers go on when a handler of ours panics, or what
-// controllers ask of an object before they are woken (predicates, the requests that it
-// becomes, the values that it is indexed by). The event is lost to that handler only.
+// guardedCache is a cache whose informers continue when one of karve's handlers panics, or a
+// function that controllers apply to an object before they queue it (predicates, the mapping to
+// requests, index functions). The event is lost to that handler only.
 type guardedCache struct {
 	cache.Cache
 	panics *panics.Reporter
@@ -81,7 +81,7 @@ type guardedInformer struct {
 	panics *panics.Reporter
 }
 
-// GetStore is what the informer knows; see state.Mirror.
+// GetStore returns the informer's store; see state.Mirror.
 func (i guardedInformer) GetStore() toolscache.Store {
 	if stored, ok := i.Informer.(interface{ GetStore() toolscache.Store }); ok {
 		return stored.GetStore()

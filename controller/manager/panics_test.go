@@ -21,7 +21,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// adding is a manager that remembers what it is to run.
+// adding is a manager that records the runnables added to it.
 type adding struct {
 	crmanager.Manager
 	added []crmanager.Runnable
@@ -61,8 +61,8 @@ func TestLoopsRunAgain(t *testing.T) {
 	})
 }
 
-// What controllers ask of an object before they are woken may panic: the event is lost, and
-// the informer goes on.
+// Functions that controllers apply to an object before they queue it may panic: the event is lost,
+// and the informer continues.
 //
 // Rule PANIC-1.
 func TestHandlersAreGuarded(t *testing.T) {
@@ -103,8 +103,8 @@ func TestCollectorsAreGuarded(t *testing.T) {
 	}
 }
 
-// Panics are logged with their stack, and counted by where they were; the owner of an object
-// that is left out is told.
+// Panics are logged with their stack, and counted by their location; an event is published on the
+// object that is left out.
 //
 // Rule PANIC-1.
 func TestPanicsAreToldAndCounted(t *testing.T) {

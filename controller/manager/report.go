@@ -14,8 +14,8 @@ import (
 	"github.com/karve-dev/karve/kube/state"
 )
 
-// reporter keeps the gauges about the mirror itself current, and has it let go of what is
-// gone, leader or not.
+// reporter keeps the gauges about the mirror itself current, and lets the mirror forget deleted
+// objects, on leaders and on replicas that do not lead.
 type reporter struct {
 	mirror  *state.Mirror
 	metrics *metrics.Set

@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "write the list of metrics anew")
 
 const list = "../../docs/metrics.md"
 
-// lister is a registry that only notes what is registered.
+// lister is a registry that only records the names of what is registered.
 type lister struct{ rows []string }
 
 func (l *lister) Register(c prometheus.Collector) error { l.MustRegister(c); return nil }
@@ -44,7 +44,7 @@ func row(c prometheus.Collector, desc string) string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s |", part[1], kind[fmt.Sprintf("%T", c)], strings.ReplaceAll(part[3], ",", ", "), part[2])
 }
 
-// The list of metrics in the docs is what is registered.
+// The list of metrics in the docs equals the registered metrics.
 //
 // Rule METRIC-1.
 func TestListOfMetrics(t *testing.T) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics names what karve counts. Names that begin with karpenter_ are
-// those existing dashboards read; karve_ ones are ours.
+// Package metrics defines karve's metrics. Names that begin with karpenter_ are
+// those that Karpenter's dashboards read; names that begin with karve_ are karve's own.
 //
-// It refuses to be global: a Set is made once per process and handed around. The
+// It has no global state: a Set is made once per process and passed to its users. The
 // zero Set is not usable; see New.
 package metrics
 
@@ -56,17 +56,17 @@ type Set struct {
 	BlockedCost    *prometheus.GaugeVec   // nodepool, reason: USD per month
 	ClaimsDrifted  *prometheus.CounterVec // nodepool, reason
 	ClaimsUpdated  *prometheus.CounterVec // nodepool, outcome
-	LaunchRefusals *prometheus.CounterVec // pool, reason: our word for why a purchase was refused
+	LaunchRefusals *prometheus.CounterVec // pool, reason why a launch was refused
 	LaunchSeconds  *prometheus.HistogramVec
-	PlanPrice      prometheus.Gauge // USD per hour of the last plan's first choices
+	PlanPrice      prometheus.Gauge // USD per hour of the last plan's cheapest offerings
 	PlanBound      prometheus.Gauge // and the least any plan could cost
-	GCHalted       prometheus.Gauge // 1 while what it finds is not acted on
-	// OrphanedMachines have no NodeClaim and are kept, as the NodeClaims may be what is missing.
+	GCHalted       prometheus.Gauge // 1 while garbage collection is halted
+	// OrphanedInstances have no NodeClaim and are kept, since the NodeClaims may have been lost.
 	OrphanedInstances prometheus.Gauge
-	GCUnreadable      prometheus.Gauge // rows of the cloud's lists that make no sense
-	// DeletionsRefused are of pods that had to go with their node.
+	GCUnreadable      prometheus.Gauge // malformed entries of the cloud's lists
+	// DeletionsRefused counts refused deletions of pods at the deadline of their node.
 	DeletionsRefused *prometheus.CounterVec // code
-	EventsDropped    prometheus.Counter     // events that found no room in the queue
+	EventsDropped    prometheus.Counter     // events that did not fit into the queue
 	Panics           *prometheus.CounterVec // where
 	CatalogAge       *prometheus.GaugeVec
 	QuotaRemaining   *prometheus.GaugeVec // budget
@@ -79,12 +79,12 @@ type Set struct {
 	byPool []series // that have the label nodepool
 }
 
-// series are those of one metric.
+// series deletes time series of one metric by their labels.
 type series interface {
 	DeletePartialMatch(prometheus.Labels) int
 }
 
-// ForgetPool ends all series of a NodePool that is gone.
+// ForgetPool ends all series of a deleted NodePool.
 func (m *Set) ForgetPool(name string) {
 	for _, s := range m.byPool {
 		s.DeletePartialMatch(prometheus.Labels{labelPool: name})

@@ -8,8 +8,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Prices exposes how a provider's price list stands, as karve_<cloud>_…. It panics when
-// that is done twice, which is a bug of ours.
+// Prices exposes the state of a provider's price list, as karve_<cloud>_…. It panics when
+// called twice for a registry, which is a programming error.
 func Prices(registry prometheus.Registerer, cloud string, of provider.PriceReporter) {
 	gauge := func(rest, help string, value func(provider.PriceStats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "karve_" + cloud + "_" + rest, Help: help}, func() float64 { return value(of.PriceStats()) })

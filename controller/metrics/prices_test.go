@@ -17,7 +17,7 @@ type priced provider.PriceStats
 
 func (p priced) PriceStats() provider.PriceStats { return provider.PriceStats(p) }
 
-// Rule PRICE-2: prices that are not believed are a metric.
+// Rule PRICE-2: implausible prices are a metric.
 func TestPrices(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	Prices(registry, "azure", priced{Accepted: 900, Rejected: 2, Read: time.Unix(1000, 0)})

@@ -67,7 +67,7 @@ func (o observed) note(method string, since time.Time, err error) {
 	}
 }
 
-// kind names an error as upstream's dashboards do; unknown ones stay unnamed.
+// kind names an error as Karpenter's dashboards do; the name of an unknown error is empty.
 func kind(err error) string {
 	var capacity *provider.CapacityError
 	var notReady *provider.NotReadyError

@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Requests exposes what a provider counts of its requests to a cloud, as
-// karve_<cloud>_…. It panics when that is done twice, which is a bug of ours.
+// Requests exposes a provider's statistics of its requests to a cloud, as
+// karve_<cloud>_…. It panics when called twice for a registry, which is a programming error.
 func Requests(registry prometheus.Registerer, cloud string, of provider.RequestStats) {
 	name := func(rest string) string { return "karve_" + cloud + "_" + rest }
 	describe := func(rest, help string, labels ...string) *prometheus.Desc {

@@ -17,7 +17,7 @@ type metered provider.Requests
 
 func (m metered) Requests() provider.Requests { return provider.Requests(m) }
 
-// Rule METRIC-4: requests by class, method and outcome, waits, what is left, and
+// Rule METRIC-4: requests by class, method and outcome, waits, remaining requests, and
 // requests for each launched instance are metrics.
 func TestRequests(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()

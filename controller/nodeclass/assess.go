@@ -18,26 +18,26 @@ import (
 	"github.com/karve-dev/karve/provider/azure"
 )
 
-// Conditions and reasons of our own beside those of the API package. They
+// Conditions and reasons of karve's own beside those of the API package. They
 // inform and do not count towards Ready.
 const (
-	// ConditionTypeCapacityAvailable: something can be bought for the class now.
+	// ConditionTypeCapacityAvailable: instances can be launched for the class now.
 	ConditionTypeCapacityAvailable = "karve.dev/CapacityAvailable"
-	// ReasonQuotaExhausted: no offer fits into what is left of its quota.
+	// ReasonQuotaExhausted: no offering fits into the quota that is left.
 	ReasonQuotaExhausted = "QuotaExhausted"
 	// ReasonNothingAvailable: everything is out of stock, restricted or over quota.
 	ReasonNothingAvailable = "NothingAvailable"
 	// ReasonNoTypes: no VM size of the region meets the class's own fields.
 	ReasonNoTypes = "NoTypes"
 
-	// ReasonCannotBeRefreshed: what was found out before still holds, but could not
+	// ReasonCannotBeRefreshed: earlier results still hold, but could not
 	// be looked up again.
 	ReasonCannotBeRefreshed = "CannotBeRefreshed"
 	// ReasonLookupFailed: it could not be found out yet.
 	ReasonLookupFailed = "LookupFailed"
 )
 
-// assess finds out everything about a class, each part after those it needs.
+// assess sets all conditions of a class, each after those it depends on.
 func (r *Reconciler) assess(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	class.InitConditions()
 	r.images(ctx, class, r.kubernetesVersion(class))
@@ -49,9 +49,9 @@ func (r *Reconciler) assess(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	r.policy(class)
 }
 
-// kubernetesVersion takes the API server's version. It never goes down: behind a
+// kubernetesVersion takes the API server's version. It never decreases: behind a
 // load balancer an old server may answer during an upgrade, and nodes must not
-// be made older for it. It reports whether the cluster was upgraded.
+// be downgraded for it. It reports whether the cluster was upgraded.
 func (r *Reconciler) kubernetesVersion(class *v1beta1.AKSNodeClass) (upgraded bool) {
 	const condition = v1beta1.ConditionTypeKubernetesVersionReady
 	info, err := r.Versions.ServerVersion()
@@ -81,8 +81,8 @@ func older(seen string, known *string) bool {
 	return err == nil && a.LessThan(b)
 }
 
-// keep lets what was found out earlier stand when it cannot be looked up again,
-// provided it was for this very spec.
+// keep keeps an earlier result when it cannot be looked up again,
+// provided it was for the same spec.
 func keep(class *v1beta1.AKSNodeClass, condition string, known bool, err error) {
 	was := class.Condition(condition)
 	if known && was.Status == metav1.ConditionTrue && was.ObservedGeneration == class.Generation {
@@ -119,7 +119,7 @@ func (r *Reconciler) subnet(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	}
 }
 
-// honoured tells which fields have no effect.
+// honoured reports which fields have no effect.
 func (r *Reconciler) honoured(class *v1beta1.AKSNodeClass, withoutDNS string) {
 	fields := azure.Unhonoured(class)
 	if withoutDNS != "" {
@@ -132,7 +132,7 @@ func (r *Reconciler) honoured(class *v1beta1.AKSNodeClass, withoutDNS string) {
 	class.SetFalse(v1beta1.ConditionTypeFieldsSupported, v1beta1.ReasonFieldsNotHonoured, strings.Join(fields, "; "))
 }
 
-// capacity tells whether anything can be bought at all.
+// capacity reports whether anything can be launched at all.
 func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	snapshot, err := r.Azure.Catalog(ctx, class.Name)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.AKSNodeClass) 
 	class.SetFalse(ConditionTypeCapacityAvailable, reason, message)
 }
 
-// scarcity says why nothing can be bought; an empty reason means that something can.
+// scarcity returns why nothing can be launched; an empty reason means that something can.
 func scarcity(s *provider.Snapshot) (reason, message string) {
 	offers, overQuota, sample := 0, 0, ""
 	for i := range s.Types {

@@ -25,7 +25,7 @@ import (
 // namesTold is how many NodeClaims an event names.
 const namesTold = 5
 
-// finish lets a class go once no NodeClaim refers to it: terminating a machine
+// finish removes a class's finalizer once no NodeClaim refers to it: terminating an instance
 // may still need the class.
 func (r *Reconciler) finish(ctx context.Context, class *v1beta1.AKSNodeClass) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(class, v1beta1.TerminationFinalizer) {
@@ -49,7 +49,7 @@ func (r *Reconciler) finish(ctx context.Context, class *v1beta1.AKSNodeClass) (r
 	return reconcile.Result{}, nil
 }
 
-// waiting tells whom the class waits for.
+// waiting reports which NodeClaims the class waits for.
 func (r *Reconciler) waiting(class *v1beta1.AKSNodeClass, claims []*karpv1.NodeClaim) {
 	if r.Events == nil {
 		return
@@ -90,8 +90,8 @@ func refersTo(claim *karpv1.NodeClaim, class string) bool {
 	return ref != nil && ref.Group == v1beta1.Group && ref.Kind == v1beta1.Kind && ref.Name == class
 }
 
-// stamp adds the finalizer and the hash that tells whether nodes still match the
-// class. Claims stamped under another version of the formula are stamped anew
+// stamp adds the finalizer and the hash that shows whether nodes still match the
+// class. Claims stamped under another version of the formula are stamped again
 // first: otherwise every node would seem to have drifted.
 func (r *Reconciler) stamp(ctx context.Context, class *v1beta1.AKSNodeClass) error {
 	hash := class.Hash()
@@ -113,8 +113,8 @@ func (r *Reconciler) stamp(ctx context.Context, class *v1beta1.AKSNodeClass) err
 	return nil
 }
 
-// noteTags remembers what tags the class has, before a machine gets them: those that it
-// loses later are known by that. It reports whether there was anything new.
+// noteTags records which tags the class has, before a VM gets them: tags that the class
+// loses later are recognized by that record. It reports whether there was anything new.
 func (r *Reconciler) noteTags(class *v1beta1.AKSNodeClass) bool {
 	keys := r.Azure.TagKeys(class)
 	if len(keys) == 0 {
@@ -139,7 +139,7 @@ func (r *Reconciler) restamp(ctx context.Context, class, hash string) error {
 		}
 		stored, keep := claim.DeepCopy(), hash
 		if kube.ConditionTrue(claim, karpv1.ConditionTypeDrifted) {
-			keep = claim.Annotations[v1beta1.AnnotationHash] // it stays drifted
+			keep = claim.Annotations[v1beta1.AnnotationHash] // it remains drifted
 		}
 		annotate(claim, keep)
 		if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); client.IgnoreNotFound(err) != nil {

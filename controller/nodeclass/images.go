@@ -18,17 +18,17 @@ import (
 const (
 	// ReasonImageAnnotationInvalid: an annotation about images cannot be meant.
 	ReasonImageAnnotationInvalid = "ImageAnnotationInvalid"
-	// ReasonMaintenanceWindowClosed: images stay as they are until the window opens.
+	// ReasonMaintenanceWindowClosed: images are kept until the window opens.
 	ReasonMaintenanceWindowClosed = "MaintenanceWindowClosed"
-	// ReasonMaintenanceWindowUnknown: whether the window is open cannot be told, so
-	// images stay as they are.
+	// ReasonMaintenanceWindowUnknown: whether the window is open is unknown, so
+	// images are kept.
 	ReasonMaintenanceWindowUnknown = "MaintenanceWindowUnknown"
 )
 
-// images looks up what new nodes start from. Newer versions replace the nodes that there
-// are, so they wait for the maintenance window; those of another Kubernetes do not, and
-// neither does what the class lacks altogether. That images of an upgrade are still to be
-// found is remembered as the condition's reason.
+// images looks up the images that new nodes start from. Newer versions replace existing nodes, so
+// they wait for the maintenance window; images for another Kubernetes version do not, and neither
+// do images that the class lacks altogether. The condition's reason records that images of an
+// upgrade are still to be found.
 func (r *Reconciler) images(ctx context.Context, class *v1beta1.AKSNodeClass, upgraded bool) {
 	const condition = v1beta1.ConditionTypeImagesReady
 	if class.Status.KubernetesVersion == nil {
@@ -62,8 +62,8 @@ func (r *Reconciler) images(ctx context.Context, class *v1beta1.AKSNodeClass, up
 	}
 }
 
-// misspelt leaves the images alone when nobody can tell which ones are wanted: to take
-// the newest would replace the very nodes that somebody meant to hold back.
+// misspelt keeps the images when the spec does not show which ones are wanted: the
+// newest would replace the very nodes that a user meant to keep.
 func (r *Reconciler) misspelt(class *v1beta1.AKSNodeClass, err error) {
 	const condition = v1beta1.ConditionTypeImagesReady
 	keep(class, condition, len(class.Status.Images) > 0, err)
@@ -79,7 +79,7 @@ func stillUpgrading(class *v1beta1.AKSNodeClass) {
 	class.SetCondition(c)
 }
 
-// heldBack says why newer images do not count for now; the zero value is that they do.
+// heldBack is why newer images are not used for now; the zero value means that they are.
 type heldBack struct{ reason, message string }
 
 func (r *Reconciler) heldBack(ctx context.Context) heldBack {
@@ -99,7 +99,7 @@ func (r *Reconciler) heldBack(ctx context.Context) heldBack {
 }
 
 func (r *Reconciler) noImages(class *v1beta1.AKSNodeClass, reason string, err error) {
-	azure.KeepImages(class, nil) // when there are some again, machines need not be replaced at once
+	azure.KeepImages(class, nil) // when there are some again, nodes need not be replaced at once
 	class.Status.Images = nil
 	class.SetFalse(v1beta1.ConditionTypeImagesReady, reason, err.Error())
 }

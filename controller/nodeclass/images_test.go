@@ -105,8 +105,8 @@ func TestUpgradesDoNotWaitForTheWindow(t *testing.T) {
 	s.wantImage("upgraded again", "image@1.37.1")
 }
 
-// A window that cannot be read is not open: nodes must not be replaced because somebody
-// mistyped a time. Without a plan it is.
+// A window that cannot be parsed is not open: nodes must not be replaced because a user
+// mistyped a time. Without a plan it is open.
 //
 // Rule IMAGE-2.
 func TestWindowThatCannotBeRead(t *testing.T) {
@@ -174,8 +174,9 @@ func TestNamedVersionDoesNotWait(t *testing.T) {
 	s.wantCondition(ready, metav1.ConditionTrue, nodeclass.ReasonCannotBeRefreshed, "it must be a version of a node image")
 }
 
-// What a class must start new machines from while its images are held, because its own are gone,
-// makes nobody drift before the window opens: it notes what it had, whatever comes in between.
+// The images that a class must start new nodes from while its images are held back, because its
+// own were deleted, make no node drift before the window opens: the class records the images it
+// had, whatever follows in between.
 //
 // Rule IMAGE-3.
 func TestImagesThatAreLostReplaceNobody(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 var otherDNSCache = client.ObjectKey{Namespace: "kube-system", Name: "node-local-dns"}
 
 // localDNS decides whether new nodes run the DNS cache: where it is required, and where it is
-// preferred and nothing speaks against it. Once on it stays on where it is preferred, or nodes
-// would differ from day to day. It returns in words why a preferred one is off.
+// preferred and supported. Once on it is kept on where it is preferred, or nodes
+// would differ from day to day. It returns why a preferred cache is off.
 func (r *Reconciler) localDNS(ctx context.Context, class *v1beta1.AKSNodeClass) (without string) {
 	const condition = v1beta1.ConditionTypeLocalDNSReady
 	state := v1beta1.LocalDNSStateDisabled
@@ -42,7 +42,7 @@ func (r *Reconciler) localDNS(ctx context.Context, class *v1beta1.AKSNodeClass) 
 	return without
 }
 
-// againstLocalDNS says in words why the cluster does not support the cache; empty when it does.
+// againstLocalDNS returns why the cluster does not support the cache; empty when it does.
 func (r *Reconciler) againstLocalDNS(ctx context.Context, class *v1beta1.AKSNodeClass) (string, error) {
 	if against := r.Azure.WithoutLocalDNS(class); against != "" {
 		return against, nil

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeclass keeps what an AKSNodeClass says about itself true: which
+// Package nodeclass maintains the status of an AKSNodeClass: which
 // Kubernetes version and images new nodes get, whether their subnet can be
-// joined, which of its fields have an effect, and whether anything can be bought
+// joined, which of its fields have an effect, and whether anything can be launched
 // for it.
 //
-// It refuses to let a hiccup of Azure or of the API server unmake a class that
-// works: what was found out for the same spec stays, and the condition says that
-// it could not be looked up again. The zero Reconciler is not usable; Client,
+// A temporary failure of Azure or of the API server does not make a working class not Ready:
+// earlier results for the same spec are kept, and the condition reports that
+// they could not be looked up again. The zero Reconciler is not usable; Client,
 // Azure and Versions are required.
 package nodeclass
 
@@ -34,7 +34,7 @@ import (
 // Name is the controller's name in logs and metrics.
 const Name = "nodeclass.status"
 
-// Azure is what the reconciler asks of the provider.
+// Azure is the part of the provider that the reconciler uses.
 type Azure interface {
 	// Images returns the images that a class wishes for.
 	Images(ctx context.Context, wish azure.ImageWish) ([]v1beta1.NodeImage, error)
@@ -44,34 +44,34 @@ type Azure interface {
 	// CheckDiskEncryptionSet returns a *azure.DiskEncryptionSetError when disks cannot be
 	// encrypted as configured.
 	CheckDiskEncryptionSet(ctx context.Context) error
-	// TagKeys are the keys of all tags that the class ever gave to machines.
+	// TagKeys returns the keys of all tags that the class ever gave to VMs.
 	TagKeys(class *v1beta1.AKSNodeClass) []string
 	// WithoutLocalDNS is why nodes of a class do not run a DNS cache that it prefers.
 	WithoutLocalDNS(class *v1beta1.AKSNodeClass) string
-	// PolicyDenial is what a policy had against the class's last machine; empty when nothing.
+	// PolicyDenial returns why a policy denied the class's last VM; empty if it did not.
 	PolicyDenial(class string) string
-	// ClassTrouble is why no machine of a class is asked for now; the reason is empty when
-	// that is not so.
+	// ClassTrouble returns why no VM of a class is requested for now; the reason is empty when
+	// VMs are.
 	ClassTrouble(class string) (reason, detail string)
-	// PricesProblem says why the price list could not be read; DoubtedPrices are those of
-	// its prices that are not believed.
+	// PricesProblem returns why the price list could not be read; DoubtedPrices returns its
+	// implausible prices.
 	PricesProblem() string
-	// PricesUnlisted says that it was read and does not have the region.
+	// PricesUnlisted reports that the list was read and does not have the region.
 	PricesUnlisted() string
 	DoubtedPrices() []azure.DoubtedPrice
-	// Catalog returns what can be bought for a class.
+	// Catalog returns the instance types and offerings of a class.
 	Catalog(ctx context.Context, class string) (*provider.Snapshot, error)
 }
 
-// Versions tells the version of the API server; a discovery client does.
+// Versions returns the version of the API server; a discovery client implements it.
 type Versions interface {
 	ServerVersion() (*version.Info, error)
 }
 
 // Window is when nodes may be maintained.
 type Window interface {
-	// Open reports whether that is now, and, when not, from when on; the zero time when
-	// nobody knows. An error means that it cannot be told.
+	// Open reports whether the window is open now, and, when not, from when on; the zero time when
+	// that is unknown. An error means that it cannot be determined.
 	Open(ctx context.Context) (open bool, from time.Time, err error)
 }
 
@@ -80,14 +80,14 @@ type Reconciler struct {
 	Client   client.Client
 	Azure    Azure
 	Versions Versions
-	// Window tells when classes may get newer images; nil means always.
+	// Window reports when classes may get newer images; nil means always.
 	Window Window
 	Log    logr.Logger
 	// Events is made by Register when nil; without either nothing is published.
 	Events *events.Recorder
 	// Every is how often a class is looked at anyway. Zero means 3 min.
 	Every time.Duration
-	// Panics hears of panics while its events are written; nil recovers nothing.
+	// Panics is notified of panics while its events are written; nil recovers nothing.
 	Panics *panics.Reporter
 }
 
@@ -125,7 +125,7 @@ func ignoreRaces(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// save writes the status if it says something new.
+// save writes the status if it changed.
 func (r *Reconciler) save(ctx context.Context, class, stored *v1beta1.AKSNodeClass) error {
 	if err := r.saveKept(ctx, class, stored); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (r *Reconciler) save(ctx context.Context, class, stored *v1beta1.AKSNodeCla
 	return nil
 }
 
-// saveKept writes which images machines may stay on, before the status has others: nobody must
+// saveKept writes which images nodes may keep, before the status has others: no node must
 // drift in between.
 func (r *Reconciler) saveKept(ctx context.Context, class, stored *v1beta1.AKSNodeClass) error {
 	const key = azure.AnnotationImagesKept

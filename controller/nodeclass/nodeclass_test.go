@@ -31,7 +31,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure"
 )
 
-// cloud answers as a test wants it to.
+// cloud returns the results that a test sets.
 type cloud struct {
 	images    []v1beta1.NodeImage
 	imageErr  error
@@ -41,10 +41,10 @@ type cloud struct {
 	pricesErr string
 	unlisted  string
 	tagKeys   []string
-	// withoutDNS is what speaks against a DNS cache.
+	// withoutDNS is the reason against a DNS cache.
 	withoutDNS string
 	policy     string
-	// trouble is what the class's machines are refused for, troubleSays what it says.
+	// trouble is the reason for which the class's VMs are refused, troubleSays its message.
 	trouble, troubleSays string
 	doubted              []azure.DoubtedPrice
 	subnetErr            error
@@ -280,7 +280,7 @@ func TestAHiccupDoesNotUnmakeAClass(t *testing.T) {
 	s.wantCondition(v1beta1.ConditionTypeSubnetsReady, metav1.ConditionTrue, nodeclass.ReasonCannotBeRefreshed, "network 503")
 	s.wantCondition(v1beta1.ConditionTypeKubernetesVersionReady, metav1.ConditionTrue, nodeclass.ReasonCannotBeRefreshed, "no route")
 
-	// What was found for another spec says nothing about this one.
+	// A result for another spec does not apply to this one.
 	class := s.class()
 	class.Generation = 2
 	if err := s.client.Update(t.Context(), class); err != nil {
@@ -308,8 +308,8 @@ func TestFieldsWithoutEffectAreTold(t *testing.T) {
 	}
 }
 
-// The cache is on where it is required, and where it is preferred and nothing speaks against it;
-// there it stays on then.
+// The cache is on where it is required, and where it is preferred and supported;
+// there it is then kept on.
 //
 // Rule BOOTSTRAP-8.
 func TestLocalDNSIsOnWhereItIsRequired(t *testing.T) {
@@ -391,7 +391,7 @@ func TestAnotherHashFormulaDriftsNobody(t *testing.T) {
 	}
 }
 
-// What tags a class had is remembered by it before it is ready for machines.
+// The tags of a class are recorded on it before it is ready for VMs.
 //
 // Rule SETTING-1.
 func TestTagKeysAreRemembered(t *testing.T) {
@@ -407,7 +407,7 @@ func TestTagKeysAreRemembered(t *testing.T) {
 	}
 }
 
-// What a policy refuses is a condition with a next step, and the class stays ready for
+// A policy's denial is a condition with a next step, and the class remains ready for
 // what the policy allows.
 //
 // Rule REFUSAL-9.

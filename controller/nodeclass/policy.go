@@ -4,16 +4,16 @@ package nodeclass
 
 import "github.com/karve-dev/karve/api/v1beta1"
 
-// Whether policies of the subscription let machines of the class be. It informs and does
-// not count towards Ready: a policy may be against some sizes only.
+// The condition about policies of the subscription that deny VMs of the class. It informs and does
+// not count towards Ready: a policy may deny some sizes only.
 const (
-	// ConditionTypeAllowedByPolicy: no policy was against the last machine.
+	// ConditionTypeAllowedByPolicy: no policy denied the last VM.
 	ConditionTypeAllowedByPolicy = "karve.dev/AllowedByPolicy"
 	// ReasonDisallowedByPolicy is Azure's own code.
 	ReasonDisallowedByPolicy = "RequestDisallowedByPolicy"
 )
 
-// policy tells what a policy refused, and what to do about it.
+// policy reports what a policy denied, and the next step.
 func (r *Reconciler) policy(class *v1beta1.AKSNodeClass) {
 	if denial := r.Azure.PolicyDenial(class.Name); denial != "" {
 		class.SetFalse(ConditionTypeAllowedByPolicy, ReasonDisallowedByPolicy, denial)

@@ -9,14 +9,14 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// Whether the price list is believed. It informs and does not count towards Ready: there
-// is always a price to go by.
+// The condition about the price list. It informs and does not count towards Ready: there
+// is always a price to use.
 const (
-	// ConditionTypePricesReady: machines are chosen by the prices that Azure's list has.
+	// ConditionTypePricesReady: offerings are chosen by the prices of Azure's list.
 	ConditionTypePricesReady = "karve.dev/PricesReady"
 	// ReasonPricesNotRead: the list could not be read, or not as a whole be true.
 	ReasonPricesNotRead = "PricesNotRead"
-	// ReasonPricesNotListed: the list does not have the region, as those of China and of
+	// ReasonPricesNotListed: the list does not have the region, as for China and
 	// private clouds.
 	ReasonPricesNotListed = "PricesNotListed"
 	// ReasonPricesRefused: single prices of the list cannot be true.
@@ -26,7 +26,7 @@ const (
 // pricesTold is how many prices the condition names.
 const pricesTold = 3
 
-// prices tells where others are gone by than those of the list.
+// prices reports where prices other than the list's are used.
 func (r *Reconciler) prices(class *v1beta1.AKSNodeClass) {
 	if problem := r.Azure.PricesProblem(); problem != "" {
 		class.SetFalse(ConditionTypePricesReady, ReasonPricesNotRead, problem+"; earlier or built-in prices are used")

@@ -20,24 +20,25 @@ import (
 
 // Reasons of kube.ConditionQuotaAvailable besides ReasonQuotaExhausted.
 const (
-	// ReasonAddressesExhausted: the subnet has no room for a node.
+	// ReasonAddressesExhausted: the subnet has no free addresses for a node.
 	ReasonAddressesExhausted = "AddressesExhausted"
-	// ReasonQuotaRunsOut: it holds, and not for long if it goes on like this.
+	// ReasonQuotaRunsOut: the quota suffices now, and not for long at this rate.
 	ReasonQuotaRunsOut = "QuotaRunsOut"
-	// ReasonQuotaInPart: as far as is known it leaves room, and the message says what is not.
+	// ReasonQuotaInPart: the quotas that are known suffice, and the message names the unknown
+	// ones.
 	ReasonQuotaInPart = "QuotaKnownInPart"
-	// ReasonQuotaNotKnown: it could not be read, and machines are bought without regard to it.
+	// ReasonQuotaNotKnown: it could not be read, and VMs are launched without regard to it.
 	ReasonQuotaNotKnown = "QuotaNotKnown"
 )
 
 const (
-	// runsOut is how soon a budget must end to be told.
+	// runsOut is how soon a quota must run out to be reported.
 	runsOut = 6 * time.Hour
 	// budgetsTold is how many are named.
 	budgetsTold = 3
 )
 
-// quota tells whether quota and addresses leave room, and for how long.
+// quota reports whether quota and addresses suffice for more nodes, and for how long.
 func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
 	set := func(status metav1.ConditionStatus, reason, message string) {
 		class.SetCondition(metav1.Condition{Type: kube.ConditionQuotaAvailable, Status: status, Reason: reason, Message: message})
@@ -65,7 +66,7 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
 	}
 }
 
-// unbounded are the budgets that offers draw on and of which nothing is known, in words.
+// unbounded names the quotas that offerings use and whose limits are unknown.
 func unbounded(s *provider.Snapshot) []string {
 	var open []string
 	for i := range s.Types {
@@ -94,7 +95,7 @@ func few(names []string) string {
 
 // shortage counts offers that a budget does not hold.
 type shortage struct {
-	all, addresses int    // for want of anything, of addresses
+	all, addresses int    // for lack of anything, of addresses
 	sample         string // a budget
 }
 

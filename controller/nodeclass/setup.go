@@ -55,7 +55,7 @@ func deleted() predicate.Predicate {
 	}}
 }
 
-// gone passes objects that ceased to exist.
+// gone passes deletions of objects.
 func gone() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },

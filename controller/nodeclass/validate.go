@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure"
 )
 
-// validate: what only Azure could refuse about a class is its disk encryption set, known
-// beforehand, and whatever it had against the class's machines.
+// validate checks what only Azure could refuse about a class: its disk encryption set, which is
+// checked beforehand, and the errors with which Azure refused the class's VMs.
 func (r *Reconciler) validate(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	const condition = v1beta1.ConditionTypeValidationSucceeded
 	err := r.Azure.CheckDiskEncryptionSet(ctx)

@@ -52,7 +52,7 @@ func (w MaintenanceWindow) Open(ctx context.Context) (bool, time.Time, error) {
 }
 
 // within reports whether it is between two times, the first of them included. A window
-// that is over says nothing about the next.
+// that has ended does not determine the next one.
 func (w MaintenanceWindow) within(from, to string) (bool, time.Time, error) {
 	start, err := w.moment(windowStart, from)
 	if err != nil {
