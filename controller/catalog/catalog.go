@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package catalog carries what a provider has on sale into the mirror, corrected
-// by NodeOverlays. It asks for every node class that a pool or a claim names, and
-// hands a snapshot on only when it changed.
+// Package catalog copies a provider's instance types and offerings into the mirror, adjusted
+// by NodeOverlays. It reads the catalog of every node class that a pool or a claim names, and
+// passes a snapshot on only when it changed.
 //
-// It refuses to wait for one class at the expense of others: a class that cannot
-// be read is reported and its pools simply have no offers. The zero Keeper is
+// One class never delays others: a class that cannot
+// be read is reported and its pools have no offerings. The zero Keeper is
 // not usable; see New.
 package catalog
 
@@ -24,7 +24,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// patience is how long a first snapshot may take before others go on without it.
+// patience is how long Refresh waits for a first snapshot before it continues without it.
 const patience = 30 * time.Second
 
 // Keeper keeps the mirror's catalogs current.
@@ -42,10 +42,10 @@ type Keeper struct {
 	read     map[string]time.Time
 	gauged   map[string]bool // the budgets that have gauges
 	overlays Overlays
-	sold     map[string]sold // what the mirror was last told, by class
+	sold     map[string]sold // what the mirror has, by class
 }
 
-// sold is a snapshot's types after overlays.
+// sold holds a snapshot's instance types after overlays.
 type sold struct {
 	offering.Overlaid
 	of *provider.Snapshot
@@ -57,7 +57,7 @@ func New(p provider.Provider, m *state.Mirror, s *metrics.Set) *Keeper {
 }
 
 // Refresh reads overlays, and the catalog of every class in use. The error names
-// what could not be read; all else is current.
+// everything that could not be read; all else is current.
 func (k *Keeper) Refresh(ctx context.Context) error {
 	classes := k.mirror.Classes()
 	failed := make([]error, len(classes)+1)
@@ -100,8 +100,8 @@ func (k *Keeper) fetch(ctx context.Context, class string) error {
 	return nil
 }
 
-// forget drops what is known of classes that nothing names any more, and the gauges of
-// budgets that no class draws on: an alert on one would never end. It returns those classes.
+// forget drops the state of classes that no pool or claim names any more, and the gauges of
+// quotas that no class uses: an alert on one would never end. It returns those classes.
 func (k *Keeper) forget(used []string) (gone []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,7 +130,7 @@ func (k *Keeper) forget(used []string) (gone []string) {
 	return gone
 }
 
-// gauge shows what is left of each quota, and when it will be used up.
+// gauge exports the rest of each quota, and when it will be used up.
 func (k *Keeper) gauge(s *provider.Snapshot) {
 	for quota, left := range s.QuotaLeft {
 		k.gauged[quota] = true
@@ -143,8 +143,8 @@ func (k *Keeper) gauge(s *provider.Snapshot) {
 	}
 }
 
-// Snapshot is what the class had on sale when it was last read, before overlays;
-// nil while it never was.
+// Snapshot returns the class's catalog when it was last read, before overlays;
+// nil if it never was.
 func (k *Keeper) Snapshot(class string) *provider.Snapshot {
 	k.mu.Lock()
 	defer k.mu.Unlock()

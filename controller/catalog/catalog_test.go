@@ -34,8 +34,8 @@ func TestQuotasAreGauges(t *testing.T) {
 	}
 }
 
-// A class that nothing names any more takes the gauges of its quotas along; those that
-// others draw on stay.
+// When no pool or claim names a class any more, the gauges of its quotas are deleted; those of
+// quotas that other classes use are kept.
 //
 // Rule QUOTA-4.
 func TestGaugesGoWithTheirQuotas(t *testing.T) {

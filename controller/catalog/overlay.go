@@ -22,9 +22,9 @@ type Overlays struct {
 	List    []offering.Overlay
 }
 
-// publish lays overlays on what is on sale and tells the mirror what changed.
-// While overlays cannot be read those read last stay; before the first were read
-// nothing is published, as decisions on wrong prices buy wrong machines.
+// publish applies overlays to the catalog and updates the mirror with the changes.
+// While overlays cannot be read those read last are used; before they are first read
+// nothing is published, since decisions on wrong prices launch wrong instances.
 func (k *Keeper) publish(ctx context.Context) error {
 	overlays, err := k.readOverlays(ctx)
 	k.mu.Lock()
@@ -70,7 +70,7 @@ func (k *Keeper) lay(overlays Overlays) {
 	}
 }
 
-// tellBudgets passes on snapshots that differ in nothing but what is left.
+// tellBudgets passes on snapshots that differ only in the quota that is left.
 func (k *Keeper) tellBudgets(classes []string) {
 	for _, class := range classes {
 		s, snapshot := k.sold[class], k.last[class]
@@ -99,7 +99,7 @@ func sameTypes(a, b *provider.Snapshot) bool {
 	return len(a.Types) == 0 || &a.Types[0] == &b.Types[0]
 }
 
-// Judge says what is wrong with the overlays, given all that is on sale.
+// Judge returns what is wrong with the overlays, given all instance types.
 func (k *Keeper) Judge(overlays []offering.Overlay) []offering.OverlayProblem {
 	k.mu.Lock()
 	types := k.types(slices.Sorted(maps.Keys(k.last)))
@@ -109,7 +109,7 @@ func (k *Keeper) Judge(overlays []offering.Overlay) []offering.OverlayProblem {
 }
 
 // Touched reports whether overlays changed the price or the capacity of any of
-// the types among the choices.
+// the types among the offerings.
 func (k *Keeper) Touched(class string, choices []offering.Ref) (price, capacity bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -120,8 +120,8 @@ func (k *Keeper) Touched(class string, choices []offering.Ref) (price, capacity 
 	return price, capacity
 }
 
-// Extra is what overlays added to machines of a type: the cloud does not know of
-// it and will not report it.
+// Extra returns the resources that overlays added to instances of a type: the cloud does not have
+// them in its catalog and will not report them.
 func (k *Keeper) Extra(class, name string) quantity.Amounts {
 	k.mu.Lock()
 	defer k.mu.Unlock()

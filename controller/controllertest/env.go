@@ -4,8 +4,8 @@
 // an in-memory cloud, step by step, for tests. Inside a testing/synctest bubble
 // its time is virtual.
 //
-// It refuses to simulate a scheduler or a kubelet beyond what tests ask for: Join
-// makes nodes of machines, and tests bind pods themselves. The zero Env is not
+// It does not simulate a scheduler or a kubelet beyond what tests ask for: Join
+// creates the nodes of instances, and tests bind pods themselves. The zero Env is not
 // usable; see New.
 package controllertest
 
@@ -76,7 +76,7 @@ type Env struct {
 	// Disrupt changes the options of disruption at every restart; nil leaves the defaults.
 	Disrupt func(*disruption.Options)
 
-	// What follows is one process's; Restart replaces it all.
+	// The fields below belong to one process; Restart replaces them all.
 	Client        client.Client
 	Provider      provider.Provider
 	Mirror        *state.Mirror
@@ -131,7 +131,7 @@ func newAPI(t testing.TB) client.WithWatch {
 	return born(kept.answering(double))
 }
 
-// smallScheme knows only what controllers touch: the double works through every
+// smallScheme has only the kinds that controllers use: the fake client goes through every
 // kind of its scheme each time it is made.
 func smallScheme(t testing.TB) *runtime.Scheme {
 	scheme := runtime.NewScheme()
@@ -160,8 +160,8 @@ func scope(kind schema.GroupVersionKind) meta.RESTScope {
 	return meta.RESTScopeNamespace
 }
 
-// Restart starts a new karve over the same cluster and cloud: it knows nothing
-// but what they say.
+// Restart starts a new karve process over the same cluster and cloud: it keeps no
+// state of the old one.
 func (e *Env) Restart() {
 	if e.stopListening != nil {
 		e.stopListening()
@@ -292,7 +292,7 @@ func (e *Env) try(err error) {
 	}
 }
 
-// Feed shows the mirror what changed in the cluster, as watches would.
+// Feed passes the changes in the cluster to the mirror, as watches would.
 func (e *Env) Feed() {
 	follow(e.Pods(), e.seenPods, func(p *corev1.Pod) types.UID { return p.UID },
 		func(p *corev1.Pod) { e.Mirror.SetPod(p, false) }, e.Mirror.RemovePod)
@@ -313,7 +313,7 @@ func follow[T any, K comparable, P interface {
 		k := key(x)
 		current[k] = true
 		if was := seen[k]; was != nil && same(P(was), P(x)) {
-			continue // a watch tells nothing
+			continue // a watch reports nothing
 		}
 		seen[k] = x
 		set(x)
@@ -338,7 +338,7 @@ func (e *Env) Create(o client.Object) {
 	}
 }
 
-// Delete asks an object to go.
+// Delete requests the deletion of an object.
 func (e *Env) Delete(o client.Object) {
 	e.T.Helper()
 	if err := e.API.Delete(context.Background(), o); err != nil {
@@ -410,7 +410,7 @@ func list[L client.ObjectList](e *Env, l L) L {
 	return l
 }
 
-// Join lets every running machine without a node register one, as its kubelet
+// Join registers a node for every running instance without one, as its kubelet
 // would: tainted, ready, with the labels its bootstrap carried.
 func (e *Env) Join() {
 	e.T.Helper()

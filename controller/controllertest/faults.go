@@ -19,16 +19,16 @@ import (
 // Mode is how a planned fault strikes.
 type Mode string
 
-// Faults strike one write: it is refused, or it takes effect and karve dies or
-// merely loses the answer. Dying just before a write is dying just after the one before.
+// Faults happen at one write: it is refused, or it takes effect and karve crashes or
+// merely loses the response. A crash just before a write equals one just after the write before.
 const (
 	Refuse     Mode = "refuse"
 	DieAfter   Mode = "die after"
 	LoseAnswer Mode = "lose the answer"
 )
 
-// Faults counts karve's writes, to the cluster and to the cloud, and strikes the
-// one it was told to.
+// Faults counts karve's writes, to the cluster and to the cloud, and fails the
+// configured one.
 type Faults struct {
 	At   int // 1 is the first write; 0 strikes none
 	Mode Mode
@@ -46,7 +46,7 @@ var (
 )
 
 // write does one write, with the fault if it is this one's turn. The writes of a
-// dead process have no effect; Env.Step starts another.
+// crashed process have no effect; Env.Step starts another.
 func (f *Faults) write(do func() error) error {
 	if f.dead.Load() {
 		return errDead
@@ -111,7 +111,7 @@ func (p faulty) TerminateUnclaimed(ctx context.Context, claim provider.Claim) er
 	return p.faults.write(func() error { return p.Provider.TerminateUnclaimed(ctx, claim) })
 }
 
-// born gives created objects what a real API server gives them.
+// born sets the fields of created objects that a real API server sets.
 func born(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {

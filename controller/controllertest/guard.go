@@ -26,14 +26,14 @@ func Allows(rules []rbacv1.PolicyRule, verb, group, resource string) bool {
 	})
 }
 
-// guarded fails the test when a controller asks the API for what karve's role does
-// not hold. Where reads are answered by a cache, that cache has to list and watch.
+// guarded fails the test when a controller makes a request that karve's role does
+// not permit. If reads are answered by a cache, that cache has to list and watch.
 func guarded(t testing.TB, c client.WithWatch, cached bool) client.WithWatch {
 	rules := access.Cluster()
 	check := func(o runtime.Object, verbs ...string) {
 		kind, err := apiutil.GVKForObject(o, c.Scheme())
 		if err != nil {
-			return // the client says so
+			return // the client reports it
 		}
 		for _, verb := range verbs {
 			verb, sub, _ := strings.Cut(verb, " ")

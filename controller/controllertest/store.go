@@ -32,8 +32,8 @@ import (
 )
 
 // store keeps the objects of the in-memory API as they would come over the wire.
-// The double writes them, and makes sure of versions and finalizers; reads are
-// answered here, in the order of names: the double sends whatever it lists through
+// The fake client writes them, and checks versions and finalizers; reads are
+// answered here, in the order of names: the fake client encodes whatever it lists as
 // JSON, which took most of the time of all tests of controllers.
 type store struct {
 	scheme  *runtime.Scheme
@@ -46,7 +46,7 @@ type store struct {
 	found map[place]map[types.NamespacedName]client.Object
 }
 
-// A place is what an index tells objects by.
+// A place is the key of an index entry.
 type place struct {
 	of           reflect.Type
 	field, value string
@@ -112,7 +112,7 @@ func set(into, o client.Object) {
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(o.DeepCopyObject()).Elem())
 }
 
-// list fills in copies of what the options ask for.
+// list fills in copies of the objects that the options select.
 func (s *store) list(into client.ObjectList, opts ...client.ListOption) error {
 	gvr, err := s.resource(into)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *store) chosen(gvr schema.GroupVersionResource, o *client.ListOptions, o
 	return chosen, nil
 }
 
-// among are all objects of a kind, or those that an index finds. Of is their type.
+// among returns all objects of a kind, or those that an index finds. Of is their type.
 func (s *store) among(gvr schema.GroupVersionResource, o *client.ListOptions, of reflect.Type) (map[types.NamespacedName]client.Object, error) {
 	if o.FieldSelector == nil || o.FieldSelector.Empty() {
 		return s.objects[gvr], nil
@@ -266,8 +266,8 @@ func (s *store) put(gvr schema.GroupVersionResource, sent client.Object, namespa
 	return nil
 }
 
-// wire is what arrives of an object: times in whole seconds, and no empty lists that
-// the wire leaves out.
+// wire returns an object as it comes over the wire: times in whole seconds, and no empty lists
+// that the wire omits.
 func wire(o runtime.Object) (client.Object, error) {
 	if u, untyped := o.(*unstructured.Unstructured); untyped {
 		return u.DeepCopy(), nil
@@ -302,8 +302,8 @@ func (s *store) Delete(gvr schema.GroupVersionResource, namespace, name string, 
 	return nil
 }
 
-// What follows belongs to a tracker of objects, and no controller of ours asks for it:
-// they are called on changes, write no server-side patches, and delete one by one.
+// The methods below belong to a tracker of objects, and none of karve's controllers uses them:
+// they watch changes, write no server-side patches, and delete one by one.
 
 var errNotServed = errors.New("the in-memory API does not serve this")
 

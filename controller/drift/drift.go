@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drift marks NodeClaims whose machine is no longer what would be bought
-// for them: the condition Drifted, by which disruption replaces them in its own time.
+// Package drift marks NodeClaims whose instance is not what would be launched
+// for them now: the condition Drifted, by which disruption replaces them in its own time.
 //
-// It refuses to conclude anything from data that is missing, partial or about an
-// older spec: what cannot be told leaves the condition as it is. It asks the cloud
-// nothing. The zero Reconciler is not usable; all fields but Drifter are required.
+// It concludes nothing from data that is missing, partial or about an
+// older spec: if a rule cannot be decided, the condition is kept. It makes no requests to the
+// cloud. The zero Reconciler is not usable; all fields but Drifter are required.
 package drift
 
 import (
@@ -46,9 +46,10 @@ type Reconciler struct {
 	Events  *events.Recorder
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Class is the kind of node class whose claims are ours.
+	// Class is the kind of node class that this installation serves.
 	Class schema.GroupVersionKind
-	// Panics hears of panics of what listens to the Drifter; nil recovers nothing.
+	// Panics is notified of panics while drift that the Drifter reports is handled; nil recovers
+	// nothing.
 	Panics *panics.Reporter
 
 	gone absences
@@ -62,7 +63,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	name := claim.Labels[karpv1.NodePoolLabelKey]
 	if claim.DeletionTimestamp != nil || name == "" || !kube.OfKind(claim.Spec.NodeClassRef, r.Class.GroupKind()) {
-		return reconcile.Result{}, nil // nobody's template to drift from
+		return reconcile.Result{}, nil // the claim has no pool, so no template
 	}
 	stored := claim.DeepCopy()
 	if !kube.ConditionTrue(claim, karpv1.ConditionTypeLaunched) {
@@ -83,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // verdict is the first drift that is certain, and the reasons before it that could
-// not be decided; theProviders stands for all of its own.
+// not be decided; theProviders stands for all reasons of the provider.
 type verdict struct {
 	finding
 	undecided []string
@@ -91,7 +92,7 @@ type verdict struct {
 
 const theProviders = ""
 
-// judge goes through the rules in Karpenter's order.
+// judge applies the rules in Karpenter's order.
 func (r *Reconciler) judge(ctx context.Context, claim *karpv1.NodeClaim, pool *karpv1.NodePool) verdict {
 	class := kube.ClassOf(claim.Spec.NodeClassRef)
 	if err := r.Catalog.Ensure(ctx, class); err != nil {
@@ -118,7 +119,7 @@ func (r *Reconciler) judge(ctx context.Context, claim *karpv1.NodeClaim, pool *k
 	return v
 }
 
-// providers asks the provider, with what the cluster knows of the machine.
+// providers asks the provider, with the cluster's data about the instance.
 func (r *Reconciler) providers(ctx context.Context, claim *karpv1.NodeClaim, class string) finding {
 	if r.Drifter == nil {
 		return finding{}
@@ -141,8 +142,8 @@ func (r *Reconciler) providers(ctx context.Context, claim *karpv1.NodeClaim, cla
 	return finding{reason: drift.Reason, detail: drift.Detail}
 }
 
-// note writes the verdict down. A reason that was given before and cannot be
-// decided now stands: it was certain once.
+// note writes the verdict to the condition. A reason that was given before and cannot be
+// decided now is kept: it was certain once.
 func (v verdict) note(claim *karpv1.NodeClaim) {
 	if v.reason != "" {
 		claim.StatusConditions().SetTrueWithReason(karpv1.ConditionTypeDrifted, v.reason, v.detail)
@@ -166,7 +167,7 @@ func clearDrift(claim *karpv1.NodeClaim) {
 	_ = claim.StatusConditions().Clear(karpv1.ConditionTypeDrifted) // fails for dependents only
 }
 
-// tell says what changed.
+// tell reports the change in events and metrics.
 func (r *Reconciler) tell(claim, stored *karpv1.NodeClaim) {
 	now, was := claim.StatusConditions().Get(karpv1.ConditionTypeDrifted), stored.StatusConditions().Get(karpv1.ConditionTypeDrifted)
 	switch pool := claim.Labels[karpv1.NodePoolLabelKey]; {

@@ -41,7 +41,7 @@ func (c *cluster) renew() {
 		Metrics: c.Env.Metrics, Log: logr.Discard(), Class: controllertest.Class()}
 }
 
-// drifted looks at every claim and lists the reasons of those that have drifted.
+// drifted reconciles every claim and lists the reasons of those that have drifted.
 func (c *cluster) drifted() []string {
 	c.T.Helper()
 	var reasons []string
@@ -79,14 +79,14 @@ func (c *cluster) joined(pool *karpv1.NodePool, n int) {
 	c.T.Helper()
 	c.Create(pool)
 	for i := range n {
-		c.Create(controllertest.Pod(fmt.Sprint("pod-", i), "26", "1Gi")) // one to a machine
+		c.Create(controllertest.Pod(fmt.Sprint("pod-", i), "26", "1Gi")) // one to a node
 	}
 	c.Until(60, "nodes", func() bool { c.Join(); return len(c.Nodes()) == n })
 	c.Steps(5)
 }
 
 // A claim drifts for the first reason that holds, in order, and no longer when
-// none does. What is not part of the template never makes it drift.
+// none does. Fields outside the template never make it drift.
 //
 // Rule DRIFT-1.
 func TestDriftComesAndGoes(t *testing.T) {
@@ -117,7 +117,7 @@ func TestDriftComesAndGoes(t *testing.T) {
 	})
 }
 
-// What was just bought has not drifted, whatever the pool asks for: else each
+// A node that was just launched has not drifted, whatever the pool asks for: else each
 // replacement would be replaced.
 //
 // Rule DRIFT-4.
@@ -159,8 +159,8 @@ func TestWhatWasJustBoughtHasNotDrifted(t *testing.T) {
 	}
 }
 
-// Data that is missing makes nobody drift and clears nobody: not a catalog that
-// shrank once, nor a provider that cannot tell.
+// Missing data marks no claim as drifted and clears none: neither a catalog that
+// shrank once, nor a provider that cannot decide.
 //
 // Rule DRIFT-2, Rule DRIFT-3.
 func TestMissingDataChangesNothing(t *testing.T) {
@@ -203,8 +203,8 @@ func TestMissingDataChangesNothing(t *testing.T) {
 	})
 }
 
-// An upgrade that brings another formula for hashes makes nobody drift, and whoever
-// had drifted stays so.
+// An upgrade with another formula for hashes makes no claim drift, and claims that
+// had drifted remain so.
 //
 // Rule DRIFT-6.
 func TestUpgradeMakesNobodyDrift(t *testing.T) {
@@ -272,7 +272,8 @@ func (l *listener) Drift(_ context.Context, m provider.LaunchedNode) (provider.D
 	return provider.Drift{}, nil
 }
 
-// The provider is told what its machine was bought as: it may be something else by now.
+// The provider gets the offering that its instance was launched with: the VM may have another by
+// now.
 //
 // Rule DRIFT-9.
 func TestProviderIsToldWhatWasBought(t *testing.T) {

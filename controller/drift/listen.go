@@ -13,10 +13,10 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// listenEvery is how often the provider is asked, from memory, whose machines have changed.
+// listenEvery is how often the provider is asked, from memory, which instances have changed.
 const listenEvery = 10 * time.Second
 
-// listener has claims looked at as soon as the provider notices that their machines have
+// listener queues claims as soon as the provider notices that their instances have
 // changed, and not at the next round.
 type listener struct {
 	provider provider.DriftNotifier

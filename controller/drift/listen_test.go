@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// stirring says on one call after the other what it has.
+// stirring returns its entries on one call after the other.
 type stirring [][]string
 
 func (s *stirring) DriftChanged() (now []string) {
@@ -21,7 +21,7 @@ func (s *stirring) DriftChanged() (now []string) {
 	return now
 }
 
-// Claims whose machines have changed are looked at within seconds, each once.
+// Claims whose instances have changed are reconciled within seconds, each once.
 //
 // Rule DRIFT-10.
 func TestChangedMachinesAreLookedAtSoon(t *testing.T) {

@@ -69,7 +69,8 @@ func TestReleaseKeepsToBudgetAndWindow(t *testing.T) {
 			}
 		}
 	}
-	// Two hours are left that Thursday morning: five batches of 25 minutes; the rest goes after 20:00.
+	// Two hours are left that Thursday morning: five batches of 25 minutes; the rest follows after
+	// 20:00.
 	if begun["Thu"] != nodes || done.Sub(start) > 16*time.Hour {
 		t.Errorf("nodes began on %v and were through at %s", begun, done)
 	}

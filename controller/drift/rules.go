@@ -26,17 +26,17 @@ const (
 )
 
 // youngest is the age below which a claim's type is not looked up: catalogs that
-// flicker must not end machines that were bought a moment ago.
+// flicker must not end instances that were launched a moment ago.
 const youngest = time.Hour
 
-// A finding is what one rule says: drift, none, or that it cannot tell.
+// A finding is the result of one rule: drift, none, or undecided.
 type finding struct {
 	reason, detail string // empty reason: none
-	open           bool   // it cannot tell
+	open           bool   // undecided
 }
 
 // template compares the pool's template with the one the claim was made from.
-// Hashes of different versions say nothing about each other, nor does a missing one.
+// Hashes of different versions cannot be compared, nor can a missing one.
 func template(c *karpv1.NodeClaim, pool *karpv1.NodePool) finding {
 	then, now := c.Annotations, pool.Annotations
 	hash, version := karpv1.NodePoolHashAnnotationKey, karpv1.NodePoolHashVersionAnnotationKey
@@ -46,13 +46,13 @@ func template(c *karpv1.NodeClaim, pool *karpv1.NodePool) finding {
 	return finding{reason: NodePoolDrifted, detail: "the template of NodePool " + pool.Name + " was changed"}
 }
 
-// requirements compares what the claim's labels say of its machine with what the
-// pool asks for now. A label that the claim lacks is known from the type it is of;
-// if not, it is drift only where no new claim would lack it and no catalog gives it.
+// requirements compares the labels of the claim's node with the pool's current
+// requirements. A label that the claim lacks is taken from its instance type;
+// if that lacks it, it is drift only where no new claim would lack it and no catalog has it.
 func requirements(c *karpv1.NodeClaim, pool *karpv1.NodePool, sold *provider.Snapshot) finding {
 	set, err := constraint.NewSpace().Set(kube.Rules(pool.Spec.Template.Spec.Requirements))
 	if err != nil {
-		return finding{open: true} // the pool says what is wrong with it
+		return finding{open: true} // the pool's conditions report the error
 	}
 	labels, open := known(c, sold), false
 	for _, q := range set {
@@ -72,7 +72,7 @@ func requirements(c *karpv1.NodeClaim, pool *karpv1.NodePool, sold *provider.Sna
 	return finding{open: open}
 }
 
-// known is the claim's labels by today's names, with what its type and offer add.
+// known returns the claim's labels by today's names, with those of its type and offering.
 func known(c *karpv1.NodeClaim, sold *provider.Snapshot) map[string]string {
 	labels := map[string]string{}
 	if t := typeOf(c, sold); t != nil {
@@ -109,8 +109,8 @@ func typeOf(c *karpv1.NodeClaim, sold *provider.Snapshot) *offering.InstanceType
 	return &sold.Types[i]
 }
 
-// offerOf is where the type's offer is that the claim's machine was bought by, -1
-// when there is none; sold out or not. Reserved machines may go on as ordinary ones.
+// offerOf returns the index of the offering that the claim's instance was launched with, -1
+// if the type has none; available or not. Reserved instances may continue as ordinary ones.
 func offerOf(c *karpv1.NodeClaim, t *offering.InstanceType) int {
 	zone, kind := c.Labels[cluster.LabelZone], c.Labels[cluster.LabelCapacityType]
 	return slices.IndexFunc(t.Offerings, func(o offering.Offering) bool {
@@ -118,7 +118,7 @@ func offerOf(c *karpv1.NodeClaim, t *offering.InstanceType) int {
 	})
 }
 
-// carried reports whether the key is one that machines bring along.
+// carried reports whether the key is a label of instance types.
 func carried(types []offering.InstanceType, key string) bool {
 	if key == cluster.LabelInstanceType || key == cluster.LabelZone || key == cluster.LabelCapacityType {
 		return true
@@ -128,7 +128,7 @@ func carried(types []offering.InstanceType, key string) bool {
 	})
 }
 
-// absences remembers what was missing from a complete catalog, by class and offer,
+// absences remembers what was missing from a complete catalog, by class and offering,
 // and since when this process knows. The zero value remembers nothing.
 type absences struct {
 	mu    sync.Mutex
@@ -138,15 +138,15 @@ type absences struct {
 // absence is since when something is missing, and when that was asked for last.
 type absence struct{ since, asked time.Time }
 
-// unasked is after how long an absence is forgotten that no machine suffers from: claims are
-// looked at every few minutes.
+// unasked is after how long an absence is forgotten that concerns no claim: claims are
+// reconciled every few minutes.
 const unasked = time.Hour
 
 type offered struct{ class, name, zone, capacityType string }
 
-// instanceType: the machine's type, or the offer it was bought by, does not exist
-// any more. One look is not enough, as an answer of the cloud may be partial: it has
-// to be missing again from data that was read after it was missed first.
+// instanceType reports drift when the claim's instance type, or the offering it was launched with,
+// does not exist any more. One look is not enough, since an answer of the cloud may be partial: it
+// has to be missing again from data that was read after it was missed first.
 func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provider.Snapshot, now time.Time) finding {
 	of := offered{class, c.Labels[cluster.LabelInstanceType], c.Labels[cluster.LabelZone], c.Labels[cluster.LabelCapacityType]}
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// machine is a claim of a spot machine small-4 in zone-1, two hours old.
+// machine returns a claim of a spot instance small-4 in zone-1, two hours old.
 func machine(more map[string]string) *karpv1.NodeClaim {
 	c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon.Add(-2 * time.Hour))}}
 	c.Labels = map[string]string{
@@ -40,7 +40,7 @@ func rule(key string, operator corev1.NodeSelectorOperator, values ...string) ka
 	return karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: operator, Values: values}
 }
 
-// Only what the labels say for certain is drift; widening never is.
+// Only labels that certainly mismatch are drift; wider requirements never are.
 //
 // Rule DRIFT-4, Rule DRIFT-2.
 func TestRequirementsDrift(t *testing.T) {
@@ -88,7 +88,7 @@ func list(rules ...karpv1.NodeSelectorRequirementWithMinValues) []karpv1.NodeSel
 }
 
 // Only a template that is known to be another counts; hashes of other versions of
-// the formula say nothing.
+// the formula cannot be compared.
 //
 // Rule DRIFT-1, Rule DRIFT-6.
 func TestTemplateDrift(t *testing.T) {
@@ -117,7 +117,7 @@ func stamped(s [2]string) map[string]string {
 	return map[string]string{karpv1.NodePoolHashAnnotationKey: s[0], karpv1.NodePoolHashVersionAnnotationKey: s[1]}
 }
 
-// A type is gone when two complete answers in a row lack it, never because of one
+// A type is missing when two complete answers in sequence lack it, never because of one
 // that failed, is partial or is the first.
 //
 // Rule DRIFT-3, Rule DRIFT-2, Rule CATALOG-4.
@@ -191,7 +191,7 @@ func TestInstanceTypeNotFound(t *testing.T) {
 	})
 }
 
-// What was missed by machines that are gone is forgotten once others miss something.
+// Absences that only deleted instances had are forgotten once others miss something.
 //
 // Rule MEMORY-2.
 func TestAbsencesThatNothingSuffersFromAreForgotten(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 // workers is many: a new image marks every claim of a cluster.
 const workers = 50
 
-// Register adds the reconciler to a manager. Claims are woken by their pool, by their node
-// class, and by a provider that notices changes of machines.
+// Register adds the reconciler to a manager. Claims are queued by their pool, by their node
+// class, and by a provider that notices changes of instances.
 func (r *Reconciler) Register(m manager.Manager) error {
 	// A pool's status counts its nodes: it changes with every one of them.
 	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})

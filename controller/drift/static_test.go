@@ -34,7 +34,7 @@ func fixed(t *testing.T, replicas int64, limit string) *cluster {
 	return c
 }
 
-// live does one round of everything and counts what there is then.
+// live does one round of all controllers and counts the claims after it.
 func (c *cluster) live() (claims, staying, outdated int) {
 	c.Step()
 	c.Join()
@@ -51,8 +51,8 @@ func (c *cluster) live() (claims, staying, outdated int) {
 	return claims, staying, outdated
 }
 
-// All nodes of a static pool drift at once: each is replaced before it goes, so there
-// are never fewer that work than were asked for, nor more than the limit allows.
+// All nodes of a static pool drift at once: each is replaced before it is deleted, so there are
+// never fewer nodes without a deletion timestamp than replicas, nor more than the limit allows.
 //
 // Rule STATIC-5.
 func TestStaticPoolIsRenewedWithinItsLimit(t *testing.T) {
@@ -71,7 +71,7 @@ func TestStaticPoolIsRenewedWithinItsLimit(t *testing.T) {
 	})
 }
 
-// A limit that leaves no room for one more keeps the nodes.
+// A limit that does not allow one more node keeps the nodes.
 //
 // Rule STATIC-5.
 func TestStaticPoolAtItsLimitKeepsItsNodes(t *testing.T) {

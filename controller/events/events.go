@@ -5,7 +5,7 @@
 // queues a thousand and silently drops the rest, and a burst of pending pods is
 // larger than that.
 //
-// It refuses to block its callers: beyond its queue events are counted and
+// It never blocks its callers: events that do not fit into its queue are counted and
 // dropped. The zero Recorder is not usable; see New.
 package events
 
@@ -30,7 +30,7 @@ const (
 	component = "karpenter" // runbooks select on it
 	queue     = 1 << 14
 	workers   = 8
-	longest   = 1000 // characters of a message; the API refuses more than 1024
+	longest   = 1000 // characters of a message; the API allows 1024
 	window    = 2 * time.Minute
 )
 
@@ -40,9 +40,9 @@ type Event struct {
 	Warning bool
 	Reason  string
 	Message string
-	// Key tells apart events of the same reason on the same object; empty means the message does.
+	// Key separates events of the same reason on the same object; empty means the message does.
 	Key string
-	// Annotations go onto the event: what the message says, as data.
+	// Annotations are set on the event: the contents of the message, as data.
 	Annotations map[string]string
 	// Every is how long an event of the same key is not repeated; zero means two minutes.
 	Every time.Duration
@@ -50,7 +50,8 @@ type Event struct {
 
 // Recorder publishes events. Publish may be called before Start.
 type Recorder struct {
-	// Panics hears of panics while events are written; nil recovers nothing. Set it before Start.
+	// Panics is notified of panics while events are written; nil recovers nothing. Set it before
+	// Start.
 	Panics *panics.Reporter
 
 	client  client.Client
@@ -59,20 +60,20 @@ type Recorder struct {
 	events  chan *corev1.Event
 
 	mu   sync.Mutex
-	seen map[string]time.Time // key → when it may be said again
-	// full is how many of seen are looked through for those that may be said again.
+	seen map[string]time.Time // key → when it may be published again
+	// full is the size of seen at which entries that may be published again are looked for.
 	full int
 }
 
 // least is how many events are remembered at least before any is forgotten.
 const least = 256
 
-// New returns a Recorder; dropped is called for each event that found no room in the queue.
+// New returns a Recorder; dropped is called for each event that did not fit into the queue.
 func New(c client.Client, log logr.Logger, dropped func()) *Recorder {
 	return &Recorder{client: c, log: log, dropped: dropped, events: make(chan *corev1.Event, queue), seen: map[string]time.Time{}}
 }
 
-// Publish queues an event unless it was said a moment ago.
+// Publish queues an event unless it was published a moment ago.
 func (r *Recorder) Publish(e Event) {
 	if !r.fresh(e) {
 		return
@@ -112,8 +113,8 @@ func (r *Recorder) fresh(e Event) bool {
 	return true
 }
 
-// forget drops what may be said again. It comes by once twice as much is remembered as was
-// left the last time, so that it looks at few for each event however many there are.
+// forget drops entries that may be published again. It runs when twice as many are remembered as
+// were left the last time, so that the cost per event is small however many there are.
 func (r *Recorder) forget(now time.Time) {
 	maps.DeleteFunc(r.seen, func(_ string, until time.Time) bool { return !now.Before(until) })
 	r.full = 2 * len(r.seen)
@@ -177,7 +178,7 @@ func (r *Recorder) Start(ctx context.Context) error {
 	return group.Wait()
 }
 
-// NeedLeaderElection is false: only leaders say things, but all may finish saying them.
+// NeedLeaderElection is false: only leaders publish events, but all may finish writing them.
 func (r *Recorder) NeedLeaderElection() bool { return false }
 
 func (r *Recorder) work(ctx context.Context) error {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expiration ends NodeClaims that reached spec.expireAfter. Budgets do
-// not hold it up, as upstream promises; the drain that follows is the usual one.
+// Package expiration deletes NodeClaims that reached spec.expireAfter. Budgets do
+// not delay it, as Karpenter documents; the drain that follows is the usual one.
 //
-// It refuses to end claims of pools that ask for soft expiry (kube.SoftExpiry): those
-// are due, and disruption replaces them in its own time. The zero Reconciler is not
+// It does not delete claims of pools that ask for soft expiry (kube.SoftExpiry): disruption
+// replaces those in its own time. The zero Reconciler is not
 // usable; all fields are required.
 package expiration
 
@@ -28,16 +28,16 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// Reconciler deletes claims whose time is up.
+// Reconciler deletes expired claims.
 type Reconciler struct {
 	Client  client.Client
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Class is the kind of node class whose claims are ours.
+	// Class is the kind of node class that this installation serves.
 	Class schema.GroupKind
 }
 
-// Reconcile deletes the claim when it is due, else comes back when it is.
+// Reconcile deletes the claim when it is due, else requeues it until then.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
@@ -63,7 +63,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // soft reports whether the claim's pool asks for soft expiry. A claim without a pool,
-// or whose pool is gone, expires as ever.
+// or whose pool was deleted, expires as usual.
 func (r *Reconciler) soft(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
 	name, pool := claim.Labels[karpv1.NodePoolLabelKey], &karpv1.NodePool{}
 	if name == "" {

@@ -22,7 +22,7 @@ import (
 func TestExpiredClaimsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
-		e.Create(controllertest.Pool("web", "Never")) // its nodes live for 720h
+		e.Create(controllertest.Pool("web", "Never")) // its nodes expire after 720h
 		e.Create(controllertest.Pod("a", "1", "1Gi"))
 		e.Until(10, "a claim", func() bool { return len(e.Claims()) == 1 })
 		claim := e.Claims()[0]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package health remembers how the last machines of each NodePool came up, which
-// is what its condition NodeRegistrationHealthy says.
+// Package health remembers how the last launches of each NodePool ended, which
+// its condition NodeRegistrationHealthy shows.
 //
-// It refuses to outlive the process: the condition itself does, and Resume reads
+// It keeps no state across restarts: the condition itself does, and Resume reads
 // it. A nil Ledger remembers nothing; the zero Ledger is empty.
 package health
 
@@ -21,10 +21,10 @@ const (
 	tooMany    = 2 // failures among them
 )
 
-// Outcome is how one machine came up.
+// Outcome is how one launch ended.
 type Outcome struct {
 	Failed bool
-	// Reason and Message say why it failed, as a condition does.
+	// Reason and Message give the cause of a failure, as a condition does.
 	Reason, Message string
 }
 
@@ -34,8 +34,8 @@ type Ledger struct {
 	pools map[types.UID][]Outcome
 }
 
-// Note adds an outcome of the pool that owns an object; one that no pool owns is
-// nobody's news.
+// Note adds an outcome of the pool that owns an object; an object without such an owner is
+// ignored.
 func (l *Ledger) Note(owners []metav1.OwnerReference, o Outcome) {
 	i := slices.IndexFunc(owners, func(r metav1.OwnerReference) bool { return r.Kind == "NodePool" })
 	if l == nil || i < 0 {
@@ -50,7 +50,7 @@ func (l *Ledger) Note(owners []metav1.OwnerReference, o Outcome) {
 	l.pools[owners[i].UID] = all[max(0, len(all)-remembered):]
 }
 
-// Forget drops what is known about a pool: it or its node class was changed.
+// Forget drops the outcomes of a pool: it or its node class was changed.
 func (l *Ledger) Forget(pool types.UID) {
 	if l == nil {
 		return
@@ -60,7 +60,7 @@ func (l *Ledger) Forget(pool types.UID) {
 	delete(l.pools, pool)
 }
 
-// Keep drops what is known about all pools but those that are there.
+// Keep drops the outcomes of all pools except the given ones.
 func (l *Ledger) Keep(there map[types.UID]bool) {
 	if l == nil {
 		return
@@ -93,7 +93,7 @@ func (l *Ledger) Resume(pool types.UID, left metav1.ConditionStatus, o Outcome) 
 }
 
 // Verdict is True after a success, False after two failures among the last four,
-// with the latest failure, and Unknown while there is too little to go by.
+// with the latest failure, and Unknown while there are too few outcomes.
 func (l *Ledger) Verdict(pool types.UID) (metav1.ConditionStatus, Outcome) {
 	if l == nil {
 		return metav1.ConditionUnknown, Outcome{}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inplace has machines changed that run well as they are: when what they carry,
-// such as tags, is not what their node class says any more, the provider changes it, and
+// Package inplace changes running instances: when their settings,
+// such as tags, are not what their node class specifies any more, the provider changes them, and
 // no node is replaced for that.
 //
-// It refuses to hurry: machines that are not registered wait, and whatever fails is tried
-// again minutes later. What differs is the provider's to know. The zero Reconciler is not
+// Changes are not urgent: instances that are not registered wait, and a change that fails is tried
+// again minutes later. The provider determines what differs. The zero Reconciler is not
 // usable; all fields are required.
 package inplace
 
@@ -36,25 +36,25 @@ import (
 // Name is the reconciler's in logs and metrics; Karpenter's provider for Azure calls it so.
 const Name = "nodeclaim.inplaceupdate"
 
-// every is how often a claim is looked at when nothing wakes it, and how long one rests
-// whose machine could not be changed.
+// every is how often a claim is reconciled when no event queues it, and how long after a failed
+// change of its instance.
 const every = 10 * time.Minute
 
-// workers is few: nobody waits for them.
+// workers is few: these changes are not urgent.
 const workers = 5
 
-// Reconciler keeps machines as their node class has them.
+// Reconciler keeps instances as their node class specifies.
 type Reconciler struct {
 	Client  client.Client
 	Updater provider.Updater
 	Events  *events.Recorder
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Class is the kind of node class whose claims are ours.
+	// Class is the kind of node class that this installation serves.
 	Class schema.GroupVersionKind
 }
 
-// Reconcile looks at one claim's machine.
+// Reconcile checks one claim's instance.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
@@ -71,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		ImageID: claim.Status.ImageID, Annotations: claim.Annotations,
 	})
 	if notReady := new(provider.NotReadyError); errors.As(err, &notReady) {
-		return reconcile.Result{RequeueAfter: every}, nil // the class says that itself
+		return reconcile.Result{RequeueAfter: every}, nil // the class reports that itself
 	}
 	if err != nil {
 		r.failed(claim, err)
@@ -84,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: cmp.Or(update.RetryAfter, every)}, nil
 }
 
-// failed tells of it where people look; the machine does its work all the same.
+// failed publishes an event on the claim; the node works all the same.
 func (r *Reconciler) failed(claim *karpv1.NodeClaim, err error) {
 	r.outcome(claim, "failed")
 	r.Log.Error(err, "cannot update the instance in place", "nodeclaim", claim.Name)

@@ -20,7 +20,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// changer answers as a test wants it to.
+// changer returns the results that a test sets.
 type changer struct {
 	update provider.Update
 	err    error
@@ -32,8 +32,8 @@ func (c *changer) Update(_ context.Context, m provider.LaunchedNode) (provider.U
 	return c.update, c.err
 }
 
-// The provider is asked about registered machines. What it changed and could not change is
-// counted, and whoever looks at the claim finds why.
+// The provider is asked about registered instances. Its changes and failures are
+// counted, and an event on the claim gives the reason of a failure.
 //
 // Rule SETTING-1.
 func TestRegisteredMachinesAreBroughtUpToDate(t *testing.T) {

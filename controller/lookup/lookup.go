@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lookup follows the ties between NodeClaims, Nodes and pods through the
+// Package lookup follows the relations between NodeClaims, Nodes and pods through the
 // indexes of kube.Indexes, the same way for every controller.
 //
-// It refuses to choose: a tie that should be to one and is to several comes back
-// with all of them.
+// It does not choose: if a relation that should be to one object is to several, it returns
+// all of them.
 package lookup
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// NodesOf lists the Nodes whose machine is the claim's; none while the claim has
+// NodesOf lists the Nodes of the claim's instance; none while the claim has
 // no provider ID.
 func NodesOf(ctx context.Context, c client.Reader, claim *karpv1.NodeClaim) ([]corev1.Node, error) {
 	if claim.Status.ProviderID == "" {
@@ -33,7 +33,7 @@ func NodesOf(ctx context.Context, c client.Reader, claim *karpv1.NodeClaim) ([]c
 	return nodes.Items, nil
 }
 
-// ClaimsOf lists the NodeClaims whose machine the Node is; none while the Node has
+// ClaimsOf lists the NodeClaims of the Node's instance; none while the Node has
 // no provider ID.
 func ClaimsOf(ctx context.Context, c client.Reader, node *corev1.Node) ([]karpv1.NodeClaim, error) {
 	if node.Spec.ProviderID == "" {
@@ -79,7 +79,7 @@ func WakeClaims(c client.Reader) handler.EventHandler {
 		}
 		claims, err := ClaimsOf(ctx, c, node)
 		if err != nil {
-			return nil // only a cache that is stopping refuses
+			return nil // only a cache that is stopping fails
 		}
 		requests := make([]reconcile.Request, 0, len(claims))
 		for i := range claims {
@@ -100,7 +100,7 @@ func WakeClaimsWhere(c client.Reader, belongs func(claim *karpv1.NodeClaim, name
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, of client.Object) []reconcile.Request {
 		claims := &karpv1.NodeClaimList{}
 		if err := c.List(ctx, claims); err != nil {
-			return nil // only a cache that is stopping refuses
+			return nil // only a cache that is stopping fails
 		}
 		var requests []reconcile.Request
 		for i := range claims.Items {

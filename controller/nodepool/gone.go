@@ -16,19 +16,19 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// countsStay is how long what was counted of a pool can be read after its end: whoever reads
-// metrics once a minute, or misses some, still sees the last machines go.
+// countsStay is how long a pool's counters can be read after its end: a scraper that reads
+// metrics once a minute, or misses some reads, still gets the last deletions.
 const countsStay = 10 * time.Minute
 
-// departed is since when pools are gone of which something is still known, by name. The zero
-// departed are none.
+// departed holds since when pools are deleted of which state is still kept, by name. The zero
+// value holds none.
 type departed struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// over reports whether the pool is gone for long enough; while it is not, since now at the
-// latest.
+// over reports whether the pool was deleted long enough ago; a pool that is not in the map
+// counts as deleted now.
 func (d *departed) over(pool string, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,15 +47,15 @@ func (d *departed) over(pool string, now time.Time) bool {
 	return true
 }
 
-// back says that the pool is there.
+// back records that the pool exists.
 func (d *departed) back(pool string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.since, pool)
 }
 
-// forget ends what is known of a pool that is gone: what it has and may have at once, what was
-// counted once its last machine is gone for a while.
+// forget drops the state of a deleted pool: usage and limits at once, counters some time after its
+// last node is deleted.
 func (r *Reconciler) forget(ctx context.Context, pool string) (reconcile.Result, error) {
 	r.endGauges(pool)
 	if err := r.forgetOutcomes(ctx); err != nil {
@@ -72,7 +72,7 @@ func (r *Reconciler) forget(ctx context.Context, pool string) (reconcile.Result,
 	return reconcile.Result{}, nil
 }
 
-// forgetOutcomes has the ledger know of no pools but those that there are.
+// forgetOutcomes drops deleted pools from the ledger.
 func (r *Reconciler) forgetOutcomes(ctx context.Context) error {
 	pools := &karpv1.NodePoolList{}
 	if err := r.Client.List(ctx, pools); err != nil {

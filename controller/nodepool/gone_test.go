@@ -15,8 +15,8 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// What was counted of a pool can be read for ten minutes after the last of its machines is
-// gone, and no longer. What it has and may have ends with the pool.
+// The counters of a pool can be read for ten minutes after the last of its nodes is
+// deleted, and no longer. Usage and limits end with the pool.
 //
 // Rule METRIC-3.
 func TestMetricsGoWithTheirPool(t *testing.T) {
@@ -62,7 +62,7 @@ func TestMetricsGoWithTheirPool(t *testing.T) {
 	})
 }
 
-// A pool that comes back keeps its counts.
+// A pool that is created again keeps its counts.
 //
 // Rule METRIC-3.
 func TestMetricsOfAPoolThatComesBackStay(t *testing.T) {
@@ -87,7 +87,7 @@ func TestMetricsOfAPoolThatComesBackStay(t *testing.T) {
 	})
 }
 
-// poolMetrics lists the metrics that say anything of a pool.
+// poolMetrics lists the metrics that have series of a pool.
 func poolMetrics(t *testing.T, e *controllertest.Env, pool string) (names []string) {
 	t.Helper()
 	families, err := e.Registry.Gather()

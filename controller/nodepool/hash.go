@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// hash writes down what the pool's template looks like now. Claims stamped under
-// another version of the formula are stamped anew first: otherwise every node
+// hash records the hash of the pool's template. Claims stamped under
+// another version of the formula are stamped again first: otherwise every node
 // would seem to have drifted.
 func (r *Reconciler) hash(ctx context.Context, pool *karpv1.NodePool) error {
 	hash, version := pool.Hash(), karpv1.NodePoolHashVersion
@@ -44,7 +44,7 @@ func (r *Reconciler) restamp(ctx context.Context, pool, hash, version string) er
 		}
 		stored, keep := claim.DeepCopy(), hash
 		if kube.ConditionTrue(claim, karpv1.ConditionTypeDrifted) {
-			keep = claim.Annotations[karpv1.NodePoolHashAnnotationKey] // it stays drifted
+			keep = claim.Annotations[karpv1.NodePoolHashAnnotationKey] // it remains drifted
 		}
 		stamp(&claim.Annotations, keep, version)
 		if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); client.IgnoreNotFound(err) != nil {

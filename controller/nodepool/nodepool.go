@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodepool keeps what a NodePool says about itself true: whether it is
+// Package nodepool maintains the status of a NodePool: whether it is
 // valid, whether its node class is ready, what it has provisioned, and the hash
-// that tells whether its nodes still match it.
+// that shows whether its nodes still match it.
 //
-// It refuses to let one pool's trouble touch another: each is reconciled by
+// One pool's trouble never affects another: each is reconciled by
 // itself, and a broken one is merely not Ready. The zero Reconciler is not usable;
 // all fields are required.
 package nodepool
@@ -46,9 +46,9 @@ type Reconciler struct {
 	Mirror  *state.Mirror
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Health knows how the last machines came up.
+	// Health holds the outcomes of the last launches.
 	Health *health.Ledger
-	// Class is the kind of node class whose pools are ours, in the version to read.
+	// Class is the kind of node class that this installation serves, in the version to read.
 	Class schema.GroupVersionKind
 
 	shown shownSeries
@@ -68,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !kube.OfKind(pool.Spec.Template.Spec.NodeClassRef, r.Class.GroupKind()) {
 		return reconcile.Result{}, nil
 	}
-	if !r.Mirror.Synced() { // it would be said to have nothing
+	if !r.Mirror.Synced() { // its status would report no nodes
 		return reconcile.Result{RequeueAfter: unsynced}, nil
 	}
 	if err := r.hash(ctx, pool); err != nil {
@@ -89,7 +89,7 @@ func retry(err error) (reconcile.Result, error) {
 	return write.Settle(reconcile.Result{RequeueAfter: recount}, client.IgnoreNotFound(err))
 }
 
-// validate checks what the schema cannot.
+// validate checks rules that the schema cannot.
 func validate(ctx context.Context, pool *karpv1.NodePool) {
 	if err := pool.RuntimeValidate(ctx); err != nil {
 		pool.StatusConditions().SetFalse(karpv1.ConditionTypeValidationSucceeded, "NodePoolValidationFailed", err.Error())
@@ -98,7 +98,7 @@ func validate(ctx context.Context, pool *karpv1.NodePool) {
 	pool.StatusConditions().SetTrue(karpv1.ConditionTypeValidationSucceeded)
 }
 
-// classReady repeats what the pool's node class says about itself.
+// classReady copies the readiness of the pool's node class.
 func (r *Reconciler) classReady(ctx context.Context, pool *karpv1.NodePool) error {
 	const condition = karpv1.ConditionTypeNodeClassReady
 	class := &unstructured.Unstructured{}
@@ -123,15 +123,15 @@ func (r *Reconciler) classReady(ctx context.Context, pool *karpv1.NodePool) erro
 	return nil
 }
 
-// repeatQuota tells of the pool what its node class says of quota; nothing where the
-// class says nothing.
+// repeatQuota copies the condition about quota from the pool's node class; none if the
+// class has none.
 func repeatQuota(pool *karpv1.NodePool, class *unstructured.Unstructured) {
 	const condition = kube.ConditionQuotaAvailable
 	if quota := conditionOf(class, condition); quota.Reason != "" {
 		pool.StatusConditions().Set(quota)
 		return
 	}
-	_ = pool.StatusConditions().Clear(condition) // refused for conditions that Ready depends on
+	_ = pool.StatusConditions().Clear(condition) // fails for conditions that Ready depends on
 }
 
 func repeat(pool *karpv1.NodePool, class *unstructured.Unstructured) {

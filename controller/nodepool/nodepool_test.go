@@ -61,7 +61,7 @@ func TestReadiness(t *testing.T) {
 	})
 }
 
-// A pool says of quota what its class does, and is ready all the same.
+// A pool has the condition about quota of its class, and is ready all the same.
 //
 // Rule QUOTA-4.
 func TestQuotaOfTheClassIsThePools(t *testing.T) {

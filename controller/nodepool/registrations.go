@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/controller/health"
 )
 
-// registrations says whether machines of the pool join lately. A change of the
-// pool or of its node class makes that unknown: it may have been the cure.
+// registrations reports whether nodes of the pool have registered lately. A change of the
+// pool or of its node class makes that unknown: it may have fixed the cause.
 func (r *Reconciler) registrations(pool *karpv1.NodePool, class int64) {
 	const condition = karpv1.ConditionTypeNodeRegistrationHealthy
 	had := pool.StatusConditions().Get(condition)

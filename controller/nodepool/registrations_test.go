@@ -19,8 +19,8 @@ func healthy(t *testing.T, e *controllertest.Env) (status, reason string) {
 	return string(c.Status), c.Reason
 }
 
-// Machines that never join make the pool's registrations unhealthy, across a
-// restart, until the pool is changed or enough machines join.
+// Instances that never join make the pool's registrations unhealthy, across a
+// restart, until the pool is changed or enough instances join.
 //
 // Rule LAUNCH-11.
 func TestRegistrationHealth(t *testing.T) {

@@ -35,7 +35,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 func (r *Reconciler) poolsOfClass(ctx context.Context, class client.Object) []reconcile.Request {
 	pools := &karpv1.NodePoolList{}
 	if err := r.Client.List(ctx, pools); err != nil {
-		return nil // only a cache that is stopping refuses
+		return nil // only a cache that is stopping fails
 	}
 	var requests []reconcile.Request
 	for i := range pools.Items {

@@ -18,8 +18,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// count adds up what the pool has provisioned. It reads the NodeClaims of the cache and not
-// those of the Mirror, which may not have heard yet of the event that woke the pool.
+// count sums up the resources that the pool has provisioned. It reads the NodeClaims of the cache
+// and not those of the Mirror, which may not have handled the event yet that queued the pool.
 func (r *Reconciler) count(ctx context.Context, pool *karpv1.NodePool) error {
 	claims := &karpv1.NodeClaimList{}
 	err := r.Client.List(ctx, claims, client.MatchingLabels{karpv1.NodePoolLabelKey: pool.Name}, client.UnsafeDisableDeepCopy)
@@ -44,7 +44,7 @@ func (r *Reconciler) count(ctx context.Context, pool *karpv1.NodePool) error {
 	return nil
 }
 
-// capacity is what the machine really has, once that is known.
+// capacity is the real capacity of the claim's node, once that is known.
 func (r *Reconciler) capacity(claim *karpv1.NodeClaim) quantity.Amounts {
 	if m, ok := r.Mirror.ManagedNode(claim.Name); ok && m.Node != nil && len(m.Node.Status.Capacity) > 0 {
 		return kube.Amounts(m.Node.Status.Capacity)
@@ -76,7 +76,7 @@ func (r *Reconciler) gauge(pool *karpv1.NodePool, usage quantity.Amounts) {
 	}
 }
 
-// human turns base units into those of dashboards: cores, not milli-cores.
+// human converts base units into those of dashboards: cores, not milli-cores.
 func human(name string, n int64) float64 {
 	if name == quantity.NameCPU {
 		return float64(n) / 1000
@@ -84,7 +84,7 @@ func human(name string, n int64) float64 {
 	return float64(n)
 }
 
-// endGauges ends the series of what a pool that is gone has and may have.
+// endGauges ends the series of a deleted pool's usage and limits.
 func (r *Reconciler) endGauges(pool string) {
 	r.shown.forget(pool)
 	for _, gauge := range []*prometheus.GaugeVec{

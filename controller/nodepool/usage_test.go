@@ -41,8 +41,8 @@ func series(e *controllertest.Env, metric, pool string) map[string]float64 {
 	return out
 }
 
-// What a NodePool uses is shown as nothing once its last node is gone, and a limit that was
-// taken off is not shown. With the NodePool both go.
+// The usage of a NodePool is 0 once its last node is deleted, and a limit that was
+// removed is not exported. Deleting the NodePool ends both.
 //
 // Rule METRIC-2.
 func TestUsageEndsWithTheLastNode(t *testing.T) {
@@ -97,8 +97,8 @@ func reconcilePool(e *controllertest.Env, name string) reconcile.Result {
 	return result
 }
 
-// After a restart a NodePool keeps the count that it has until the cluster is known: it does
-// not say that it has no nodes.
+// After a restart a NodePool keeps its count until the mirror is synced: its status does
+// not report zero nodes.
 //
 // Rule METRIC-2.
 func TestStatusWaitsForTheCluster(t *testing.T) {
@@ -114,7 +114,7 @@ func TestStatusWaitsForTheCluster(t *testing.T) {
 	})
 }
 
-// A NodePool counts the NodeClaim whose event had it counted, although the Mirror hears of
+// A NodePool counts the NodeClaim whose event queued it, although the Mirror handles
 // the same event later.
 //
 // Rule METRIC-2.
@@ -137,8 +137,8 @@ func TestStatusCountsTheClaimThatWokeIt(t *testing.T) {
 	})
 }
 
-// A NodePool that is gone has no series of budgets either, though disruption may have looked
-// at it a last time after that.
+// A deleted NodePool has no series of budgets either, though disruption may have looked
+// at it once more after the deletion.
 //
 // Rule METRIC-2.
 func TestBudgetsEndWithThePool(t *testing.T) {
@@ -162,7 +162,7 @@ func TestBudgetsEndWithThePool(t *testing.T) {
 		if len(series(e, allowed, "web")) == 0 {
 			t.Fatal("disruption does not look at the NodePool that it has not yet heard is gone")
 		}
-		e.Steps(5) // the first of them shows the Mirror that it is gone
+		e.Steps(5) // the first of them shows the Mirror the deletion
 		if len(series(e, allowed, "web"))+len(series(e, consuming, "web")) != 0 {
 			t.Error("budgets are shown again, for ever")
 		}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe tells the provider what nodes turned out to have, so that the next
-// machine of the same type is reckoned at what it really offers.
+// Package observe reports the measured resources of nodes to the provider, so that the next
+// node of the same type is planned with its real capacity.
 //
-// It refuses to tell of nodes that are not karve's, and believes nobody about which type
-// a node is but its NodeClaim. What is plausible is the provider's to judge. The zero
+// It reports only karve's own nodes, and takes the instance type of
+// a node only from its NodeClaim. The provider decides which values are plausible. The zero
 // Reconciler is not usable; all fields are required.
 package observe
 
@@ -29,15 +29,15 @@ import (
 // Name is the controller's name in logs and metrics.
 const Name = "node.observation"
 
-// Reconciler tells of nodes.
+// Reconciler reports nodes to the provider.
 type Reconciler struct {
 	Client   client.Client
 	Observer provider.CapacityObserver
-	// Class is the kind of node class whose claims are ours.
+	// Class is the kind of node class that this installation serves.
 	Class schema.GroupKind
 }
 
-// Reconcile tells of one node, once it is registered.
+// Reconcile reports one node, once it is registered.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// learner notes what it is told.
+// learner records what is reported to it.
 type learner struct {
 	told []provider.ObservedCapacity
 	err  error
@@ -51,8 +51,8 @@ func claimOf(group string) *karpv1.NodeClaim {
 	return c
 }
 
-// The provider is told of registered nodes with a NodeClaim of its own, by the type that
-// the claim was bought as: what the node says of its type does not count.
+// Registered nodes with a NodeClaim of the provider's own class are reported to it, by the type
+// that the claim was launched with: the node's own label for its type does not count.
 //
 // Rule CATALOG-2.
 func TestRegisteredNodesAreTold(t *testing.T) {

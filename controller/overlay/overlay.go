@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package overlay follows NodeOverlays: it reads them for the catalog and tells
-// each whether it holds.
+// Package overlay follows NodeOverlays: it reads them for the catalog and sets
+// the status of each.
 //
-// It refuses to apply anything itself; that is the catalog's work. The zero
+// It applies no overlay itself: the catalog does. The zero
 // Reconciler is not usable; all fields are required.
 package overlay
 
@@ -30,11 +30,11 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// again is how often overlays are judged anyway: what is on sale changes too.
+// again is how often overlays are validated without an event: the catalog changes too.
 const again = time.Minute
 
 // Source reads overlays from a cache. One that cannot be read is left out: its
-// condition says why.
+// condition gives the reason.
 func Source(c client.Reader) catalog.Source {
 	return func(ctx context.Context) (catalog.Overlays, error) {
 		list, err := read(ctx, c)
@@ -75,8 +75,8 @@ func convert(ctx context.Context, o *karpv1alpha1.NodeOverlay) (offering.Overlay
 	return out, errors.Join(o.RuntimeValidate(ctx), err)
 }
 
-// Reconciler keeps NodeOverlays' status. One request stands for all of them:
-// whether one holds depends on the others.
+// Reconciler maintains NodeOverlays' status. One request stands for all of them:
+// whether one is valid depends on the others.
 type Reconciler struct {
 	Client  client.Client
 	Catalog *catalog.Keeper

@@ -41,7 +41,7 @@ func condition(e *controllertest.Env, name string) (status, reason string) {
 	return string(c.Status), c.Reason
 }
 
-// Spot that is priced out of the market is not bought first.
+// Spot offerings that an overlay makes too expensive are not launched first.
 //
 // Rule OVERLAY-1.
 func TestPricesOfOverlaysDecide(t *testing.T) {
@@ -66,7 +66,7 @@ func TestPricesOfOverlaysDecide(t *testing.T) {
 	})
 }
 
-// A device that the cloud does not know of is bought for once an overlay tells.
+// A node is launched for a device that the cloud's catalog lacks once an overlay adds it.
 //
 // Rule OVERLAY-2.
 func TestCapacityOfOverlaysCounts(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 // eager divides the idle duration for the first pods after a quiet time. They should not wait a
-// whole second for pods that may not come; pods that come during the work are gathered meanwhile.
+// whole second for pods that may not come; pods that are created meanwhile go into the next batch.
 const eager = 10
 
 // urgent is how long a batch stays open once it has pods whose node the cloud interrupts: all
@@ -58,7 +58,7 @@ func (b *Batcher) Trigger(pod string) {
 	}
 }
 
-// Hurry asks for a batch within a tenth of a second, for a pod whose node is interrupted. It
+// Urgent requests a batch within a tenth of a second, for a pod whose node is interrupted. It
 // never blocks.
 func (b *Batcher) Urgent(string) {
 	select {

@@ -24,7 +24,8 @@ func TestBatcherOfStandbyDoesNotGrow(t *testing.T) {
 	}
 }
 
-// Whatever else comes meanwhile, pods whose node is interrupted wait a tenth of a second.
+// Whatever other pods are created meanwhile, pods whose node is interrupted wait a tenth of a
+// second.
 //
 // Rule INTERRUPTION-7.
 func TestBatchOfPodsInAHurry(t *testing.T) {

@@ -28,8 +28,8 @@ const largestData = 8 << 10
 // silent reports whether the pod opted out of provisioning: it gets no event.
 func silent(r reason.Reason) bool { return r == reason.OptedOut }
 
-// Explain says in one line why no node can run a group of pods: how many pools were tried, and
-// for each pool which filter removed the last candidate, with counts.
+// Explain describes in one line why no node can run a group of pods: how many pools were tried,
+// and for each pool which filter removed the last candidate, with counts.
 func Explain(u schedule.Unplaced) string {
 	if len(u.Funnels) == 0 {
 		return plainly(u)
@@ -103,8 +103,8 @@ func filter(cut reason.Cut) string {
 	return string(cut.By)
 }
 
-// parameters is what a cut was decided by: its detail, else its facts. It is empty where the
-// phrase of upstream contains them all.
+// parameters returns the values that decided a cut: its detail, else its facts. It is empty where
+// Karpenter's phrase contains them all.
 func parameters(cut reason.Cut) string {
 	switch {
 	case cut.By == reason.Taints && cut.Facts.Get("taint") != nil, cut.By == reason.Topology && cut.Facts.Get("counts") != nil, cut.Detail == ownRequirements:
@@ -145,8 +145,8 @@ func bounded(value any) string {
 	return string(data)
 }
 
-// eventKey is the event's key: an event with another key is published on the same pod at once. It has the
-// filters, not the counts.
+// eventKey is the event's key: an event with another key is published on the same pod at once. It
+// has the filters, not the counts.
 func eventKey(u schedule.Unplaced) string {
 	parts := []string{string(u.Because)}
 	for _, f := range u.Funnels {

@@ -69,7 +69,7 @@ func (p *Provisioner) Start(ctx context.Context) error {
 }
 
 // Provision handles one batch: read, decide, act, record. Pods whose claim could not be created
-// stay pending and come again with the next batch.
+// remain pending and are in the next batch again.
 func (p *Provisioner) Provision(ctx context.Context) error {
 	err := p.read(ctx)
 	if ctx.Err() != nil {
@@ -235,8 +235,8 @@ func preferences(p schedule.Preferences) []any {
 	return []any{"preferences-asked", p.Asked, "preferences-honoured", p.Honoured, "preferences-cost", p.Cost.USD()}
 }
 
-// offeringValues returns the log values about the offering that is tried first, and those that would be
-// tried instead.
+// offeringValues returns the log values about the offering that is tried first, and those that
+// would be tried instead.
 func offeringValues(l schedule.Launch) []any {
 	first := l.Offerings[0]
 	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD()}

@@ -29,7 +29,7 @@ func TestBatcherWindows(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		busy  bool            // a batch was due just before
-		after []time.Duration // when new pods come, from the first one on
+		after []time.Duration // when new pods are created, from the first one on
 		want  time.Duration   // when the batch closes, from the first pod on
 	}{
 		{"idle: fires almost at once", false, nil, idle / 10},
@@ -164,7 +164,7 @@ pod alone cpu=1 near=zone:app=nobody`)
 	}
 }
 
-// A pod that fits nowhere gets one event that says why; it is not repeated.
+// A pod that fits nowhere gets one event with the reason; it is not repeated.
 //
 // Rule REASON-2.
 func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
@@ -190,7 +190,7 @@ func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
 	})
 }
 
-// What no new node can solve is said at once, with what to change.
+// A pod that no new node can run gets an event at once, with what to change.
 //
 // Rule POD-3, Rule REQUIREMENT-4, Rule VOLUME-2.
 func TestRefusedPodsHearWhy(t *testing.T) {

@@ -50,7 +50,7 @@ func TestFunnelDataIsBounded(t *testing.T) {
 	}
 }
 
-// Rule MIN-VALUES-3: a claim that cannot have all values of minValues asks for those it has.
+// Rule MIN-VALUES-3: a claim that cannot have all values of minValues requires those it has.
 func TestVarietyIsKept(t *testing.T) {
 	three, two := 3, 2
 	pool := &karpv1.NodePool{}

@@ -26,8 +26,8 @@ type ailment struct {
 	since, due        time.Time // when it began, when it is borne no longer
 }
 
-// diagnose returns what ails a node, of several the one that is due first, whether
-// it is due yet or not.
+// diagnose returns the unhealthy condition of a node, of several the one that is due first,
+// whether it is due yet or not.
 func diagnose(n *corev1.Node, policies []provider.RepairPolicy) (worst ailment, ill bool) {
 	for _, p := range policies {
 		for _, c := range n.Status.Conditions {
@@ -47,7 +47,7 @@ func (a ailment) String() string {
 	return fmt.Sprintf("condition %s is %s since %s", a.condition, a.status, a.since.UTC().Format(time.RFC3339))
 }
 
-// word is the ailment as a condition's reason: NodeHealthyFalse.
+// word returns the ailment as a condition's reason: NodeHealthyFalse.
 func (a ailment) word() string {
 	return a.condition[strings.LastIndex(a.condition, "/")+1:] + a.status
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package repair ends NodeClaims whose node is broken in a way that the provider
-// knows not to get well by itself, so that others take its place. Karpenter has the
+// Package repair deletes NodeClaims whose node has a condition from which it does not recover
+// according to the provider, so that others replace it. Karpenter has the
 // same behind the feature gate NodeRepair.
 //
-// It refuses when more than a fifth of a pool is broken at once: that is rarely the
-// nodes' fault. Otherwise it is forceful, as upstream is: budgets, PodDisruptionBudgets
-// and karpenter.sh/do-not-disrupt do not hold it up, and pods get no time. A pool may ask to be
-// graceful while the kubelet still works (kube.GracefulRepair). The zero Reconciler is not
-// usable; all fields are required.
+// It deletes nothing when more than a fifth of a pool is unhealthy at once: that is rarely the
+// nodes' fault. Otherwise it is forceful, as Karpenter is: budgets, PodDisruptionBudgets and
+// karpenter.sh/do-not-disrupt do not delay it, and pods get no grace period. A pool may ask to be
+// graceful while the kubelet still works (kube.GracefulRepair). The zero Reconciler is not usable;
+// all fields are required.
 package repair
 
 import (
@@ -51,15 +51,15 @@ type Reconciler struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
-	// Class is the kind of node class whose claims are ours.
+	// Class is the kind of node class that this installation serves.
 	Class schema.GroupKind
 }
 
-// patient is a claim with its node and what is wrong with it.
+// patient is a claim with its node and its unhealthy condition.
 type patient struct {
 	claim *karpv1.NodeClaim
 	node  *corev1.Node
-	pool  *karpv1.NodePool // nil for a stand-alone claim, or when it is gone
+	pool  *karpv1.NodePool // nil for a stand-alone claim, or when it was deleted
 	ill   ailment
 }
 
@@ -115,8 +115,8 @@ func (r *Reconciler) treat(ctx context.Context, p patient) (reconcile.Result, er
 	return reconcile.Result{}, r.end(ctx, p)
 }
 
-// heldUp says why nothing is done: too many nodes of the pool, or of the cluster
-// for a claim without one, are broken, whether they may yet get well or not.
+// heldUp returns why nothing is done: too many nodes of the pool, or of the cluster
+// for a claim without one, are unhealthy, whether they may yet recover or not.
 func (r *Reconciler) heldUp(ctx context.Context, p patient) (string, error) {
 	nodes, where, of := &corev1.NodeList{}, "the cluster", []client.ListOption{}
 	if pool := p.claim.Labels[karpv1.NodePoolLabelKey]; pool != "" {
@@ -157,7 +157,7 @@ func (r *Reconciler) ask(ctx context.Context, p patient) error {
 	return write.Status(ctx, r.Client, p.claim, stored)
 }
 
-// well takes back what ask said.
+// well withdraws the request of ask.
 func (r *Reconciler) well(ctx context.Context, claim *karpv1.NodeClaim) error {
 	stored := claim.DeepCopy()
 	_ = claim.StatusConditions().Clear(kube.ConditionUnhealthy) // fails for dependents only
@@ -165,7 +165,7 @@ func (r *Reconciler) well(ctx context.Context, claim *karpv1.NodeClaim) error {
 }
 
 // end deletes the claim, with a deadline that leaves its pods no time: a broken
-// node may never confirm that they are gone.
+// node may never confirm that they have ended.
 func (r *Reconciler) end(ctx context.Context, p patient) error {
 	if err := r.stamp(ctx, p.claim, time.Now()); err != nil {
 		return err
@@ -181,8 +181,8 @@ func (r *Reconciler) end(ctx context.Context, p patient) error {
 	return nil
 }
 
-// stamp brings the deadline forward, if there is one, and notes that pods lose their
-// machine without being asked: room for them is bought before other room.
+// stamp brings the deadline forward, if there is one, and records that pods lose their
+// node involuntarily: nodes for them are launched before others.
 func (r *Reconciler) stamp(ctx context.Context, claim *karpv1.NodeClaim, deadline time.Time) error {
 	const key = karpv1.NodeClaimTerminationTimestampAnnotationKey
 	stored := claim.DeepCopy()

@@ -39,7 +39,7 @@ func admit(t *testing.T, pool *karpv1.NodePool, n int) *ward {
 	w.Policies = append(memory.New(e.Cloud).RepairPolicies(), provider.RepairPolicy{Condition: diskHealthy, Status: "False", Tolerate: time.Minute})
 	e.Create(pool)
 	for i := range n {
-		e.Create(controllertest.Pod(fmt.Sprint("pod-", i), "26", "1Gi")) // one to a machine
+		e.Create(controllertest.Pod(fmt.Sprint("pod-", i), "26", "1Gi")) // one to a node
 	}
 	e.Until(60, "nodes", func() bool { e.Join(); return len(e.Nodes()) == n })
 	e.Steps(5)
@@ -57,7 +57,7 @@ func (w *ward) set(i int, kind corev1.NodeConditionType, status corev1.Condition
 	}
 }
 
-// round looks at every claim and returns when the first wants to be looked at again.
+// round reconciles every claim and returns the shortest time after which one is requeued.
 func (w *ward) round() time.Duration {
 	w.T.Helper()
 	var first time.Duration
@@ -83,8 +83,8 @@ func (w *ward) leaving() int {
 	return n
 }
 
-// A node that stays broken for as long as that is borne goes at once, whoever asks
-// to be left alone; one that gets well in time stays.
+// A node that remains unhealthy for as long as is tolerated is deleted at once, even with
+// do-not-disrupt; one that recovers in time is kept.
 //
 // Rule REPAIR-1.
 func TestBrokenNodesGo(t *testing.T) {
@@ -127,8 +127,8 @@ func TestBrokenNodesGo(t *testing.T) {
 	})
 }
 
-// With more than a fifth of a pool broken, rounded up, nothing is repaired, and the
-// node, its claim and its pool say so, each for itself.
+// With more than a fifth of a pool unhealthy, rounded up, nothing is repaired, and events on the
+// node, its claim and its pool report it.
 //
 // Rule REPAIR-2.
 func TestManyBrokenNodesStay(t *testing.T) {

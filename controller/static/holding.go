@@ -8,20 +8,20 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// holding is what a pool has.
+// holding is the NodeClaims of a pool.
 type holding struct {
 	// staying are the claims that will be there when all moves under way have ended:
 	// neither on their way out nor to be replaced; replacements are among them.
 	staying []karpv1.NodeClaim
-	// expected counts the replacements that moves under way have yet to create. They
-	// are bought by whoever moves, and use up limits.nodes already.
+	// expected counts the replacements that moves under way have yet to create. The disruption
+	// controller launches them, and they use up limits.nodes already.
 	expected int64
-	// all counts those on their way out too: limits do.
+	// all includes claims that are being deleted: limits do.
 	all int64
 }
 
-// holdingOf sorts a pool's claims. What takes part in a move says so on itself, so
-// this is right whoever leads.
+// holdingOf sorts a pool's claims. Annotations on the claims record moves, so
+// this is right for every leader.
 func holdingOf(claims []karpv1.NodeClaim) holding {
 	h := holding{all: int64(len(claims))}
 	promised, created := map[string]int{}, map[string]int{} // replacements, by move
@@ -30,7 +30,8 @@ func holdingOf(claims []karpv1.NodeClaim) holding {
 		if c.DeletionTimestamp != nil {
 			continue
 		}
-		// A mark that cannot be read moves nothing: better keep such a node than buy another.
+		// A mark that cannot be read counts as no move: better keep such a node than launch
+		// another.
 		if mark, moving, err := kube.MoveOf(c); moving && err == nil {
 			promised[mark.ID] = mark.Replacements
 			continue

@@ -16,7 +16,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// mover does by hand what a move does to claims.
+// mover makes the changes to claims that a move makes.
 type mover struct{ *controllertest.Env }
 
 func (m mover) annotate(claim, key, value string) {
@@ -44,7 +44,7 @@ func (m mover) replace(like karpv1.NodeClaim, name, id string) {
 	m.Create(c)
 }
 
-// living lists the claims that nobody deleted.
+// living lists the claims that are not being deleted.
 func (m mover) living() string {
 	text := ""
 	for _, c := range m.Claims() {
@@ -77,8 +77,8 @@ func fixedPool(t *testing.T, n int64, limit string) (mover, []karpv1.NodeClaim) 
 	return m, m.Claims()
 }
 
-// While a node of a static pool is replaced, the pool neither buys another nor gives
-// one back; when the move has ended or was taken back, it has its number.
+// While a node of a static pool is replaced, the pool neither launches another nor deletes
+// one; when the move has ended or was cancelled, it has its number of nodes.
 //
 // Rule STATIC-5.
 func TestMovesKeepTheNumber(t *testing.T) {
@@ -108,7 +108,7 @@ func TestMovesKeepTheNumber(t *testing.T) {
 	})
 }
 
-// A node that is lost during a move is bought at once, beside the replacement.
+// A node that is lost during a move is launched at once, beside the replacement.
 //
 // Rule STATIC-5.
 func TestLossDuringAMove(t *testing.T) {
@@ -152,8 +152,8 @@ func TestMovesWithinTheLimit(t *testing.T) {
 	})
 }
 
-// Of too many, a replacement that is not ready goes first: that of a move which was
-// taken back is one.
+// Of too many nodes, a replacement that is not ready is deleted first: the replacement of a
+// cancelled move is one.
 //
 // Rule STATIC-5.
 func TestUnreadyReplacementsGoFirst(t *testing.T) {

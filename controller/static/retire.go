@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// rank is the group a machine is in when a static pool has too many.
+// rank is the group a node is in when a static pool has too many.
 type rank int
 
 const (
@@ -24,9 +24,9 @@ const (
 	protected // a pod or the node asks to be left alone
 )
 
-// retirees are the first n machines to give back: those not launched yet, then
-// replacements that are not ready, then empty ones, then the rest by what their
-// eviction costs for the rest of their lives; those that ask to be left alone come
+// retirees returns the first n nodes to delete: those not launched yet, then
+// replacements that are not ready, then empty ones, then the rest by their
+// eviction cost times the remaining part of their lifetime; nodes with do-not-disrupt are
 // last. Ties break on the name.
 func retirees(machines []kube.ManagedNode, n int, now time.Time) []kube.ManagedNode {
 	type judged struct {
@@ -65,7 +65,7 @@ func rankOf(m kube.ManagedNode, now time.Time) rank {
 	return empty
 }
 
-// evictionCost adds up what it costs to evict each pod that needs another home.
+// evictionCost adds up the cost of evicting each pod that needs another node.
 func evictionCost(m kube.ManagedNode, now time.Time) float64 {
 	sum := 0.0
 	for _, p := range m.Pods {
@@ -76,7 +76,7 @@ func evictionCost(m kube.ManagedNode, now time.Time) float64 {
 	return sum
 }
 
-// remaining is the share of its life that a claim has before it, from 0 to 1.
+// remaining is the share of its lifetime that a claim has left, from 0 to 1.
 func remaining(c *karpv1.NodeClaim, now time.Time) float64 {
 	life := c.Spec.ExpireAfter.Duration
 	if life == nil || *life <= 0 {

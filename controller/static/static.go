@@ -2,8 +2,8 @@
 
 // Package static keeps as many nodes as a NodePool with spec.replicas asks for.
 //
-// It refuses to exceed limits.nodes, to look at pods when it buys, and to leave
-// anything to a cache when it counts: two leaders in a row would each buy the
+// It never exceeds limits.nodes, does not look at pods when it launches nodes, and does not count
+// from a cache: two leaders in sequence would each launch the
 // difference. The zero Reconciler is not usable; all fields but Choose are required.
 package static
 
@@ -45,15 +45,15 @@ const (
 // Reconciler keeps the nodes of static pools.
 type Reconciler struct {
 	Client client.Client
-	// Live reads past the cache: what it counts decides what is bought.
+	// Live reads past the cache: the number of claims decides how many are launched.
 	Live    client.Reader
 	Mirror  *state.Mirror
 	Catalog *catalog.Keeper
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Class is the kind of node class whose pools are ours.
+	// Class is the kind of node class that this installation serves.
 	Class schema.GroupKind
-	// Choose decides which machines to buy; nil means schedule.Static.
+	// Choose decides which nodes to launch; nil means schedule.Static.
 	Choose func(w *cluster.Snapshot, pool string, n int) []schedule.Launch
 }
 
@@ -91,7 +91,7 @@ func (r *Reconciler) count(ctx context.Context, pool *karpv1.NodePool) (holding,
 	return holdingOf(list.Items), nil
 }
 
-// grow buys what is lacking, as far as limits.nodes, quota and stock allow.
+// grow launches the missing nodes, as far as limits.nodes, quota and stock allow.
 func (r *Reconciler) grow(ctx context.Context, pool *karpv1.NodePool, h holding, lacking int64) (reconcile.Result, error) {
 	n := lacking
 	if limit, ok := pool.Spec.Limits["nodes"]; ok {
@@ -113,8 +113,8 @@ func (r *Reconciler) grow(ctx context.Context, pool *karpv1.NodePool, h holding,
 	return reconcile.Result{RequeueAfter: short}, nil
 }
 
-// decide chooses from the newest catalog: what was sold out a moment ago must not
-// be asked for again at once.
+// decide chooses from the newest catalog: an offering that had no capacity a moment ago must not
+// be requested again at once.
 func (r *Reconciler) decide(ctx context.Context, pool *karpv1.NodePool, n int) (launches []schedule.Launch) {
 	if err := r.Catalog.Refresh(ctx); err != nil {
 		r.Log.V(1).Info("catalog incomplete, going on with the rest", "error", err.Error())
@@ -149,7 +149,7 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedu
 	return nil
 }
 
-// retire gives back what is too many. Budgets do not apply: somebody asked for fewer.
+// retire deletes surplus nodes. Budgets do not apply: a user asked for fewer.
 func (r *Reconciler) retire(ctx context.Context, pool *karpv1.NodePool, staying []karpv1.NodeClaim, n int) error {
 	known := map[string]kube.ManagedNode{}
 	for _, m := range r.Mirror.ManagedNodes() {

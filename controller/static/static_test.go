@@ -60,8 +60,7 @@ func TestReplicasAreKept(t *testing.T) {
 	})
 }
 
-// Not even a restart in the middle of a purchase exceeds limits.nodes, or the
-// number asked for.
+// Not even a restart in the middle of a launch exceeds limits.nodes, or spec.replicas.
 //
 // Rule STATIC-2.
 func TestLimitOfNodesIsHard(t *testing.T) {
@@ -86,7 +85,7 @@ func TestLimitOfNodesIsHard(t *testing.T) {
 	})
 }
 
-// The nodes of a static pool take pods like any other, and nothing is bought there
+// The nodes of a static pool run pods like any other, and none is launched there
 // for pods that do not fit.
 func TestStaticNodesHostPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +106,8 @@ func TestStaticNodesHostPods(t *testing.T) {
 	})
 }
 
-// Empty nodes go first, then those with least to evict; who asks to be left alone comes last.
+// Empty nodes are deleted first, then those with the lowest eviction cost; nodes with
+// do-not-disrupt are last.
 //
 // Rule STATIC-2.
 func TestScaleDownOrder(t *testing.T) {
@@ -138,7 +138,7 @@ func TestScaleDownOrder(t *testing.T) {
 			}
 			return text
 		}
-		for i, want := range []string{"3", "03", "013"} { // empty, one pod, two pods; the protected one stays
+		for i, want := range []string{"3", "03", "013"} { // empty, one pod, two pods; the protected one is kept
 			scale(t, e, int64(3-i))
 			e.Until(30, "one less", func() bool { return len(look()) == i+1 })
 			if got := look(); got != want {
@@ -148,7 +148,7 @@ func TestScaleDownOrder(t *testing.T) {
 	})
 }
 
-// The decision can be another: what it does not find is asked for again.
+// A decision may find too few offerings: the missing nodes are requested again.
 func TestShortDecisionIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

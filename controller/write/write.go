@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package write is how controllers write what others may be writing too: only when
-// something changed, and only over the version that they read.
+// Package write writes objects that other clients may be writing too: only when
+// something changed, and only over the version that was read.
 //
-// It refuses to win: whoever lost a race looks again. There are no values.
+// A write never overwrites a conflicting one: the caller reads the object again. The package has
+// no types of its own.
 package write
 
 import (
@@ -22,8 +23,8 @@ import (
 const again = 100 * time.Millisecond
 
 // Status writes the status of object, which differs from stored in nothing else.
-// One that is gone needs none. A lost race is an error that apierrors.IsConflict
-// knows.
+// A deleted object needs none. A conflict is an error for which apierrors.IsConflict
+// is true.
 func Status(ctx context.Context, c client.Client, object, stored client.Object) error {
 	if equality.Semantic.DeepEqual(stored, object) {
 		return nil
@@ -37,7 +38,7 @@ func Status(ctx context.Context, c client.Client, object, stored client.Object) 
 	return fmt.Errorf("writing the status of %s %s: %w", strings.ToLower(kind.Kind), strings.TrimPrefix(name.String(), "/"), err)
 }
 
-// Settle turns a lost race into another try: whoever won has news for us.
+// Settle turns a conflict into another try: the newer version may change the decision.
 func Settle(result reconcile.Result, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: again}, nil
@@ -48,7 +49,7 @@ func Settle(result reconcile.Result, err error) (reconcile.Result, error) {
 	return result, nil
 }
 
-// Calm is nil for a lost race, where somebody looks again anyway.
+// Calm returns nil for a conflict, where the object is reconciled again anyway.
 func Calm(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil
