@@ -16,23 +16,23 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// every is how often Azure wants its events to be asked for.
+// every is the interval at which Azure recommends to poll for events.
 const every = time.Second
 
-// Agent tells of one machine's events on its Node.
+// Agent reports one VM's events on its Node.
 type Agent struct {
-	// Node is the name of the machine's Node.
+	// Node is the name of the VM's Node.
 	Node string
-	// Metadata is the machine's own.
+	// Metadata is the VM's metadata service.
 	Metadata Metadata
 	// Client reads and patches the Node, and creates events about it. It needs no cache.
 	Client client.Client
 	Log    logr.Logger
-	// Panics hears of panics, after which the agent goes on; nil recovers nothing.
+	// Panics is notified of panics, after which the agent continues; nil recovers nothing.
 	Panics *panics.Reporter
 
-	vm      string          // what Azure calls this machine; empty until it was asked
-	told    int64           // incarnation of the last document that the Node tells of
+	vm      string          // Azure's name of this VM; empty until it was read
+	told    int64           // incarnation of the last document that the Node shows
 	settled bool            // told counts
 	said    map[string]bool // events about which an event of the Node was created
 	failure string          // the last failure that was logged
@@ -58,7 +58,7 @@ func (a *Agent) follow(ctx context.Context) error {
 	}
 }
 
-// Look asks once what is scheduled, and brings the Node up to date if that changed.
+// Look reads the scheduled events once, and updates the Node if they changed.
 func (a *Agent) Look(ctx context.Context) error {
 	if a.vm == "" {
 		vm, err := a.Metadata.VM(ctx)
@@ -80,8 +80,8 @@ func (a *Agent) Look(ctx context.Context) error {
 	return nil
 }
 
-// next is the event of this machine that takes it from its pods first. One that merely
-// freezes it for seconds does not.
+// next returns the event of this VM that ends its pods first. An event that merely
+// freezes the VM for seconds does not.
 func (a *Agent) next(d Document) (first Event, coming bool) {
 	for _, e := range d.Events {
 		if !e.concerns(a.vm) || !ends(e) {
@@ -94,7 +94,7 @@ func (a *Agent) next(d Document) (first Event, coming bool) {
 	return first, coming
 }
 
-// ends reports whether the event ends what runs on the machine.
+// ends reports whether the event ends the pods on the VM.
 func ends(e Event) bool {
 	switch kube.NoticeKind(e.Kind) {
 	case kube.NoticePreempt, kube.NoticeTerminate, kube.NoticeRedeploy, kube.NoticeReboot:
@@ -110,7 +110,7 @@ func sooner(a, b Event) bool {
 	return a.at().Before(b.at())
 }
 
-// logFailure says what does not work once, and once that it works again.
+// logFailure logs a failure once, and once that it is over.
 func (a *Agent) logFailure(err error) {
 	text := ""
 	if err != nil {
@@ -127,8 +127,8 @@ func (a *Agent) logFailure(err error) {
 	a.failure = text
 }
 
-// report creates an event of the Node for each of the machine's that is new, for people:
-// it is all that is done about a freeze. One that cannot be created is not worth another try.
+// report creates an event on the Node for each new event of the VM, for users:
+// nothing else is done about a freeze. If one cannot be created it is not retried.
 func (a *Agent) report(ctx context.Context, d Document) {
 	current := map[string]bool{}
 	for _, e := range d.Events {

@@ -25,13 +25,13 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// machine is a metadata service that says what a test wants, and the Node of its machine.
+// machine is a metadata service that answers as a test sets it, and the Node of its VM.
 type machine struct {
 	t        *testing.T
 	api      client.WithWatch
 	patches  int
 	document agent.Document
-	broken   string // what is answered instead
+	broken   string // the answer of a broken service
 	asked    int
 	*agent.Agent
 }
@@ -76,7 +76,7 @@ func (m *machine) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// show has the service tell of events.
+// show makes the service report events.
 func (m *machine) show(events ...agent.Event) {
 	m.document.Incarnation++
 	m.document.Events = events
@@ -98,7 +98,7 @@ func (m *machine) node() *corev1.Node {
 	return n
 }
 
-// wantNotice checks what the Node tells; the zero Notice is nothing at all.
+// wantNotice checks the notice on the Node; the zero Notice is none.
 func (m *machine) wantNotice(want kube.Notice) {
 	m.t.Helper()
 	n := m.node()
@@ -119,8 +119,8 @@ func event(kind, status string, at time.Time, vms ...string) agent.Event {
 	return e
 }
 
-// Events that end the machine are on its Node a second later, in one write each, and go
-// again when they are over.
+// Events that end the VM are on its Node a second later, in one write each, and are
+// removed when they are over.
 //
 // Rule INTERRUPTION-2.
 func TestEventsAreToldInOneWrite(t *testing.T) {
@@ -145,7 +145,7 @@ func TestEventsAreToldInOneWrite(t *testing.T) {
 	})
 }
 
-// The events of other machines, a freeze and kinds nobody knows change nothing.
+// The events of other VMs, a freeze and unknown kinds change nothing.
 //
 // Rule INTERRUPTION-2.
 func TestOthersEventsAreNotTold(t *testing.T) {
@@ -168,7 +168,7 @@ func TestOthersEventsAreNotTold(t *testing.T) {
 	})
 }
 
-// Of several events the one that comes first is told; one that started has no time left,
+// Of several events the earliest is on the Node; one that started has no time left,
 // whatever its time was.
 //
 // Rule INTERRUPTION-2.
@@ -190,8 +190,8 @@ func TestSoonestEventIsTold(t *testing.T) {
 	})
 }
 
-// What an earlier agent wrote is taken off by the next one when the event is over: a
-// machine that was restarted has a new agent.
+// A notice that an earlier agent wrote is removed by the next one when the event is over: a
+// VM that was restarted has a new agent.
 //
 // Rule INTERRUPTION-2.
 func TestNewAgentClearsWhatIsOver(t *testing.T) {
@@ -228,7 +228,8 @@ func TestBadAnswersChangeNothing(t *testing.T) {
 	})
 }
 
-// Run asks once a second, goes on when the cluster cannot be reached, and ends with its context.
+// Run polls once a second, continues when the cluster cannot be reached, and ends with its
+// context.
 func TestRunAsksEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)

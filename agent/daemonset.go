@@ -12,9 +12,9 @@ import (
 )
 
 // DaemonSet runs an agent on every node of a NodePool, as the service account of that
-// name in the namespace. It uses the node's own network, as clusters keep pods away from the
-// metadata service, tolerates everything and so stays until the machine goes, and may do
-// nothing on the node itself.
+// name in the namespace. It uses the node's own network, as clusters block pods from the
+// metadata service, tolerates all taints and so runs until the VM ends, and has no
+// privileges on the node itself.
 func DaemonSet(namespace, account, image string) *appsv1.DaemonSet {
 	labels := map[string]string{"app.kubernetes.io/name": account}
 	few := intstr.FromString("10%")
@@ -56,7 +56,7 @@ func container(image string) corev1.Container {
 	}
 }
 
-// onlyNodePools leaves out nodes that karve does not buy, as nobody would act on their events.
+// onlyNodePools leaves out nodes that karve did not launch: karve does not act on their events.
 func onlyNodePools() *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{

@@ -16,12 +16,12 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// tries is how often a write is tried at once over a version of the Node that somebody
-// just changed.
+// tries is how often a write is tried at once after conflicts with other writes to
+// the Node.
 const tries = 5
 
-// mark writes on the Node what comes, or that nothing does: the taint and the time in
-// one patch, so that nobody sees one without the other, and no patch when it is there.
+// mark writes the next event on the Node, or removes it if there is none: the taint and the time
+// in one patch, so that no reader sees one without the other, and no patch when nothing changes.
 func (a *Agent) mark(ctx context.Context, e Event, coming bool) error {
 	var err error
 	for range tries {

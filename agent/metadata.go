@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Endpoint is where a machine on Azure finds its metadata service. It is the same for
-// all, and answers the machine itself only.
+// Endpoint is the address of the metadata service on an Azure VM. It is the same for
+// all, and answers only requests from the VM itself.
 const Endpoint = "http://169.254.169.254"
 
-// Versions of the metadata service that are asked for. Scheduled Events have a
-// schedule of versions of their own; 2020-07-01 is the one that tells of
+// Versions of the metadata service that are requested. Scheduled Events have a
+// schedule of versions of their own; 2020-07-01 is the one that has
 // DurationInSeconds.
 const (
 	instanceVersion = "2021-02-01"
@@ -27,7 +27,7 @@ const (
 // largest is how much of an answer is read: a document of many events is some KiB.
 const largest = 1 << 20
 
-// Metadata is Azure's metadata service as one machine sees it.
+// Metadata is Azure's metadata service as one VM sees it.
 type Metadata struct {
 	// Endpoint is the service's address without a path.
 	Endpoint string
@@ -35,14 +35,15 @@ type Metadata struct {
 	HTTP *http.Client
 }
 
-// Direct is a client for the metadata service: one that asks no proxy, and gives up after
-// some seconds. The very first question to the service may take it two minutes; it is
-// asked again meanwhile, as it answers sooner or later whoever waits.
+// Direct returns a client for the metadata service: it uses no proxy, and gives up after
+// some seconds. The service may take two minutes to answer the very first request; the
+// request is repeated meanwhile, since the wait does not depend on a connection.
 func Direct() *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConns: 1, IdleConnTimeout: 30 * time.Second}}
 }
 
-// Document is what is scheduled for a machine and those that share its fate.
+// Document lists the events that are scheduled for a VM and for VMs of its availability set or
+// scale set.
 type Document struct {
 	// Incarnation changes whenever anything else does.
 	Incarnation int64 `json:"DocumentIncarnation"`
@@ -53,17 +54,17 @@ type Document struct {
 type Event struct {
 	ID        string   `json:"EventId"`
 	Kind      string   `json:"EventType"`
-	Resources []string // names of virtual machines
+	Resources []string // names of VMs
 	Status    string   `json:"EventStatus"` // Scheduled or Started
 	// NotBefore is the earliest time in the form of HTTP; empty once the event has started.
 	NotBefore   string
 	Description string
 }
 
-// started says that the event is happening already.
+// started reports whether the event is in progress.
 func (e Event) started() bool { return strings.EqualFold(e.Status, "Started") }
 
-// at is the earliest time of the event; zero when that is not told.
+// at is the earliest time of the event; zero when it has none.
 func (e Event) at() time.Time {
 	at, err := http.ParseTime(e.NotBefore)
 	if err != nil {
@@ -72,7 +73,7 @@ func (e Event) at() time.Time {
 	return at.UTC()
 }
 
-// concerns reports whether the event is about the virtual machine of that name.
+// concerns reports whether the event is about the VM of that name.
 func (e Event) concerns(vm string) bool {
 	for _, name := range e.Resources {
 		if strings.EqualFold(name, vm) {
@@ -82,14 +83,14 @@ func (e Event) concerns(vm string) bool {
 	return false
 }
 
-// Events reads what is scheduled.
+// Events reads the scheduled events.
 func (m Metadata) Events(ctx context.Context) (Document, error) {
 	var d Document
 	err := m.get(ctx, "/metadata/scheduledevents?api-version="+eventsVersion, &d)
 	return d, err
 }
 
-// VM reads the name under which events speak of this machine.
+// VM reads the name that events use for this VM.
 func (m Metadata) VM(ctx context.Context) (string, error) {
 	var compute struct{ Name string }
 	if err := m.get(ctx, "/metadata/instance/compute?api-version="+instanceVersion, &compute); err != nil {

@@ -26,7 +26,7 @@ func (e *exploding) RoundTrip(r *http.Request) (*http.Response, error) {
 	return e.inner.RoundTrip(r)
 }
 
-// An agent that panics goes on a second later.
+// An agent that panics continues a second later.
 //
 // Rule PANIC-1.
 func TestAgentGoesOnAfterAPanic(t *testing.T) {

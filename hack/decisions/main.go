@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command decisions writes down what the engine decides on recorded and seeded clusters, a
+// Command decisions prints the engine's decisions on recorded and seeded clusters, a
 // line each: the cluster's name and a digest of the decision. Two trees that print the same
 // decide the same, so a refactoring is checked by
 //
-//	go run ./hack/decisions > after.txt && diff before.txt after.txt
+// 	go run ./hack/decisions > after.txt && diff before.txt after.txt
 //
-// The digest covers what is bought, at which price, in which order of offerings, where pods
-// go, which are left out after how many offerings each filter removed, and which nodes are
-// disrupted. It leaves words aside: reason codes and texts may change. -show prints the
+// The digest covers the launches, their prices and the order of their offerings, the nodes of
+// pods, which pods are left out after how many offerings each filter removed, and which nodes are
+// disrupted. It leaves texts aside: reason codes and messages may change. -show prints the
 // decision on one cluster instead of its digest.
 package main
 
@@ -116,7 +116,7 @@ func (r recorder) seeded(seed uint64) {
 	}
 }
 
-// disruption is what a search decides on a cluster that runs pods.
+// disruption returns the decision of a search on a cluster that runs pods.
 func disruption(seed uint64) string {
 	script := enginetest.Bare(enginetest.Populated(seed, 25))
 	fleet := disrupttest.Of(script)

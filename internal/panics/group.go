@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Group is an errgroup.Group whose Wait panics when one of its functions did: a panic ends
-// up where the work was asked for, and there somebody recovers. The zero Group has no limit.
+// Group is an errgroup.Group whose Wait panics when one of its functions did: the panic
+// continues in the goroutine that waits and can be recovered there. The zero Group has no limit.
 type Group struct {
 	inner errgroup.Group
 
@@ -20,7 +20,7 @@ type Group struct {
 // SetLimit bounds how many functions run at a time. Call it before Go.
 func (g *Group) SetLimit(n int) { g.inner.SetLimit(n) }
 
-// Go runs f in a goroutine of its own, once there is room.
+// Go runs f in a goroutine of its own, once the limit allows it.
 func (g *Group) Go(f func() error) {
 	g.inner.Go(func() error {
 		defer g.catch()

@@ -2,10 +2,10 @@
 
 // Package panics keeps a panic in one goroutine from ending the process. Every goroutine,
 // loop and handler of the product runs through it: the panic is logged with its stack and
-// counted, and the rest goes on.
+// counted, and the rest continues.
 //
-// It refuses to guess what a panic left behind: whoever runs something through it sees to
-// that what was half done is undone or done again. A nil Reporter recovers nothing, so that
+// It repairs no state after a panic: the caller that runs a function through it must
+// undo or repeat an incomplete operation. A nil Reporter recovers nothing, so that
 // tests see a panic as it is; the zero Reporter writes to standard error.
 package panics
 
@@ -33,11 +33,11 @@ func (p *Panic) Error() string {
 	return fmt.Sprintf("panic in %s: %v", p.Where, p.Value)
 }
 
-// GoString is what controller-runtime logs of a reconciler's panic: with the stack of the
-// goroutine that panicked, which may be another one.
+// GoString returns the text that controller-runtime logs for a reconciler's panic: with the stack
+// of the goroutine that panicked, which may be another one.
 func (p *Panic) GoString() string { return p.Error() + "\n" + string(p.Stack) }
 
-// Reporter is told of panics. Set its fields before it is used; they are called by several
+// Reporter is notified of panics. Set its fields before it is used; they are called by several
 // goroutines at a time.
 type Reporter struct {
 	Log   func(*Panic)       // nil writes to standard error
@@ -71,17 +71,17 @@ func (r *Reporter) Do(where string, f func() error) error {
 
 // Go runs f in a goroutine of its own.
 func (r *Reporter) Go(where string, f func()) {
-	go func() { _ = r.Try(where, "", f) }() // it is reported, and nobody waits
+	go func() { _ = r.Try(where, "", f) }() // the panic is reported, and no caller waits
 }
 
-// How long a loop that panicked rests. It is the less, the longer it has gone well.
+// The pause of a loop after a panic. The longer the loop has run, the shorter it is.
 const (
 	firstRest   = time.Second
 	longestRest = time.Minute
 )
 
 // Loop runs f, which works until ctx ends. After a panic it runs again: a second later, then
-// after twice as long each time, a minute at most. It returns what f does.
+// after twice as long each time, a minute at most. It returns the error of f.
 func (r *Reporter) Loop(ctx context.Context, where string, f func(context.Context) error) error {
 	rest := firstRest
 	for {

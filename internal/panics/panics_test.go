@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// heard is a Reporter that remembers.
+// heard returns a Reporter that records panics.
 func heard() (*Reporter, *[]*Panic, map[string]int) {
 	var all []*Panic
 	counts := map[string]int{}
 	return &Reporter{Log: func(p *Panic) { all = append(all, p) }, Count: func(where string) { counts[where]++ }}, &all, counts
 }
 
-// A panic is told with where it was, about what, and the stack that led there.
+// A panic is reported with its location, its object, and the stack that led there.
 //
 // Rule PANIC-1.
 func TestPanicIsToldOnce(t *testing.T) {
@@ -38,7 +38,7 @@ func TestPanicIsToldOnce(t *testing.T) {
 
 func explode() { panic("boom") }
 
-// What a test runs without a Reporter fails as loudly as ever.
+// Without a Reporter a panic in a test fails as loudly as ever.
 func TestNilReporterRecoversNothing(t *testing.T) {
 	defer func() {
 		if recover() != "boom" {
@@ -60,7 +60,7 @@ func TestErrorsPassThrough(t *testing.T) {
 	}
 }
 
-// A loop that panics runs again, ever more rarely, until it is told to end.
+// A loop that panics runs again, ever more rarely, until its context ends.
 //
 // Rule PANIC-1.
 func TestLoopGoesOn(t *testing.T) {
@@ -85,8 +85,8 @@ func TestLoopGoesOn(t *testing.T) {
 	})
 }
 
-// A panic of one of several goroutines reaches who waits for them, with its own stack, once
-// all have ended.
+// A panic of one of several goroutines reaches the goroutine that waits for them, with its own
+// stack, once all have ended.
 //
 // Rule PANIC-1.
 func TestGroupPassesPanicsOn(t *testing.T) {
@@ -105,7 +105,7 @@ func TestGroupPassesPanicsOn(t *testing.T) {
 	}
 }
 
-// A goroutine that nobody waits for ends alone.
+// A goroutine whose end no caller awaits ends alone.
 func TestGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, all, _ := heard()

@@ -4,7 +4,7 @@ package panics
 
 import "context"
 
-// Runnable is a loop for controller-runtime's manager, which goes on after a panic.
+// Runnable is a loop for controller-runtime's manager, which continues after a panic.
 type Runnable struct {
 	Panics *Reporter
 	Where  string
@@ -16,5 +16,5 @@ type Runnable struct {
 // Start runs the loop until ctx ends.
 func (r Runnable) Start(ctx context.Context) error { return r.Panics.Loop(ctx, r.Where, r.Run) }
 
-// NeedLeaderElection tells the manager where to run it.
+// NeedLeaderElection reports whether the loop runs on the leader only.
 func (r Runnable) NeedLeaderElection() bool { return !r.Everywhere }
