@@ -25,8 +25,8 @@ const (
 	realDiskMove = 10 * time.Second
 )
 
-// startAzure starts the emulator, the operating system of its machines and the
-// cloud controller that tends their Nodes.
+// startAzure starts the emulator, the operating system of its VMs and the
+// cloud controller that maintains their Nodes.
 func (e *Environment) startAzure(ctx context.Context) error {
 	o := e.options.Azure
 	o.ClusterName = clusterName
@@ -97,12 +97,12 @@ func (e *Environment) startDisks(ctx context.Context) error {
 	return nil
 }
 
-// scaled is a delay of the real world at our pace.
+// scaled converts a delay of real time to the emulator's time scale.
 func (e *Environment) scaled(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * e.options.Azure.TimeScale)
 }
 
-// pace says in words how fast Azure's clock runs.
+// pace describes how fast Azure's clock runs.
 func pace(scale float64) string {
 	switch {
 	case scale == 0:

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// parentVariable tells a child of karve which descriptor ends with its parent.
+// parentVariable names the environment variable with the descriptor that ends with karve's parent.
 const parentVariable = "KARVE_PARENT_FD"
 
-// child is a process that does not outlive this one: it holds the read end of a
-// pipe whose write end only we have, and exits when the kernel closes that.
+// child is a process that ends with this one: it holds the read end of a
+// pipe whose write end only this process has, and exits when the kernel closes that.
 type child struct {
 	cmd   *exec.Cmd
 	leash *os.File
 	began time.Time
-	// ended is closed when the process is gone; err is set before.
+	// ended is closed when the process has ended; err is set before.
 	ended chan struct{}
 	err   error
 	// asked is set before we end it: its end is then no news.
@@ -59,7 +59,7 @@ func (c *child) wait() {
 	close(c.ended)
 }
 
-// kill ends the child as a power cut would and waits until it is gone.
+// kill ends the child as a power cut would and waits until it has ended.
 func (c *child) kill() error {
 	c.asked.Store(true)
 	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -94,7 +94,7 @@ func lastLines(path string, n int) string {
 	defer file.Close()
 	const window = 8 << 10
 	if size, err := file.Seek(0, io.SeekEnd); err == nil {
-		_, _ = file.Seek(max(0, size-window), io.SeekStart) // if not, there is less to say
+		_, _ = file.Seek(max(0, size-window), io.SeekStart) // if it fails, there is less to show
 	}
 	text, err := io.ReadAll(file)
 	if err != nil {

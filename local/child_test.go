@@ -51,7 +51,7 @@ func TestKilledChildIsGone(t *testing.T) {
 }
 
 func TestStoppedChildMayTidyUp(t *testing.T) {
-	// The child says it is ready by creating a file, so that the signal cannot come first.
+	// The child creates a file when it is ready, so that the signal cannot come first.
 	ready := filepath.Join(t.TempDir(), "ready")
 	c, log := start(t, "trap 'echo bye; exit 0' TERM; : > "+ready+"; while :; do :; done")
 	waitFor(t, ready)

@@ -14,7 +14,7 @@ import (
 )
 
 // Condition reads one status condition of a cluster-scoped object. A condition
-// nobody has set yet comes back with an empty Status.
+// that was never set has an empty Status.
 func (e *Environment) Condition(ctx context.Context, apiVersion, kind, name, condition string) (metav1.Condition, error) {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(apiVersion)
@@ -39,7 +39,7 @@ func (e *Environment) Condition(ctx context.Context, apiVersion, kind, name, con
 }
 
 // WaitCondition waits until a condition has the status ("True", "False",
-// "Unknown"). The error says what it was instead.
+// "Unknown"). The error contains the status it had instead.
 func (e *Environment) WaitCondition(ctx context.Context, apiVersion, kind, name, condition, status string, limit time.Duration) error {
 	what := fmt.Sprintf("%s %s has condition %s %s", kind, name, condition, status)
 	return Until(ctx, limit, what, func(ctx context.Context) (bool, error) {

@@ -21,11 +21,11 @@ import (
 // DefaultDir is where karve-demo keeps its state, relative to the current folder.
 const DefaultDir = ".karve/demo"
 
-// Options say what to bring up. Karve is required; the rest may be zero when the
+// Options configure an Environment. Karve is required; the rest may be zero when the
 // control plane's binary lies beside this executable.
 type Options struct {
-	// Dir holds all state: certificates, logs, kubeconfig. What an earlier run left
-	// there is overwritten. Empty means DefaultDir.
+	// Dir holds all state: certificates, logs, kubeconfig. Files of an earlier run
+	// there are overwritten. Empty means DefaultDir.
 	Dir string
 	// Controlplane is the karve-controlplane binary. Empty means $KARVE_CONTROLPLANE,
 	// else the file of that name beside this executable.
@@ -34,14 +34,14 @@ type Options struct {
 	Karve string
 	// KarveEnv are further settings for karve, "NAME=value".
 	KarveEnv []string
-	// ProvisionMode is karve's setting of that name: who makes machines. Empty: Compute.
+	// ProvisionMode is karve's setting of that name: what creates VMs. Empty: Compute.
 	ProvisionMode string
-	// Azure adjusts the emulator: time scale, quota, stock. Dir, Guest and Log are ours.
+	// Azure adjusts the emulator: time scale, quota, stock. Dir, Guest and Log are set by Start.
 	Azure azureemulator.Options
-	// Progress is told each step, in words, as it ends. Nil: nobody is told.
+	// Progress is called with each step, in words, as it ends. Nil: no reports.
 	Progress func(step string)
-	// Restarted has karve started again when it ends by itself, as a Deployment would, and is
-	// told so each time. Nil: karve stays ended, which Err and Wait report.
+	// Restarted restarts karve when it ends by itself, as a Deployment would, and is
+	// called each time. Nil: karve is not restarted, which Err and Wait report.
 	Restarted func(what string)
 }
 
@@ -60,9 +60,9 @@ type Environment struct {
 	log     *slog.Logger
 }
 
-// Start brings everything up: control plane, Azure, its disks' StorageClass, CRDs,
-// the default AKSNodeClass, karve. It returns when karve is ready to buy. Close must be
-// called; what a failed Start had begun is ended before it returns.
+// Start starts everything: control plane, Azure, its disks' StorageClass, CRDs,
+// the default AKSNodeClass, karve. It returns when karve is ready to launch nodes. Close must be
+// called; a failed Start ends what it started before it returns.
 func Start(ctx context.Context, o Options) (*Environment, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -103,7 +103,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, err
 }
 
-// openLogs comes after the control plane, which empties the folder of logs and
+// openLogs runs after the start of the control plane, which empties the folder of logs and
 // keeps any second run out.
 func (e *Environment) openLogs(context.Context) error {
 	logs := filepath.Join(e.dir, "logs")
@@ -123,7 +123,7 @@ func (e *Environment) startCluster(ctx context.Context) error {
 	}
 	e.cluster = c
 	config := c.RESTConfig()
-	// Deprecation warnings are for people who write manifests, not for our output.
+	// Deprecation warnings are for authors of manifests, not for this output.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	e.client, err = client.New(config, client.Options{Scheme: kinds()})
 	if err != nil {
@@ -177,8 +177,8 @@ func (e *Environment) Close() error {
 	return errors.Join(errs...)
 }
 
-// Err says what ended by itself for good: a part of the control plane, or karve. Nil
-// while everything runs, or karve is started again.
+// Err returns what ended by itself for good: a part of the control plane, or karve. Nil
+// while everything runs, or karve is restarted.
 func (e *Environment) Err() error { return errors.Join(e.cluster.Err(), e.karveErr()) }
 
 // Kubeconfig is the path of an administrator's kubeconfig.
@@ -190,5 +190,5 @@ func (e *Environment) RESTConfig() *rest.Config { return e.cluster.RESTConfig() 
 // Client reads and writes Kubernetes objects as administrator, uncached.
 func (e *Environment) Client() client.Client { return e.client }
 
-// Emulator is the Azure that karve buys from.
+// Emulator is the Azure in which karve launches VMs.
 func (e *Environment) Emulator() *azureemulator.Server { return e.azure }

@@ -21,7 +21,7 @@ type karve struct {
 	env  []string
 	log  string
 
-	// notice is told what keep does; nil has karve stay ended when it ends by itself.
+	// notice is called with the actions of keep; nil means that karve is not restarted.
 	notice   func(text string)
 	restarts restarts
 	started  chan struct{} // holds one token when start was called
@@ -73,7 +73,7 @@ func (k *karve) launch(ctx context.Context) error {
 	return err
 }
 
-// running reports whether the process lives. Callers hold mu.
+// running reports whether the process runs. Callers hold mu.
 func (k *karve) running() bool {
 	if k.process == nil {
 		return false
@@ -93,7 +93,7 @@ func (k *karve) current() (*child, string) {
 	return k.process, k.ready
 }
 
-// obituary says how the process ended, with its last words.
+// obituary describes how the process ended, with its last output.
 func (k *karve) obituary(process *child) error {
 	return fmt.Errorf("karve ended by itself (%v); its last words, from %s:\n%s", process.err, k.log, lastLines(k.log, 10))
 }
@@ -131,9 +131,9 @@ func answers(ctx context.Context, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// freePorts asks the kernel for ports nobody uses. They are free when this
-// returns; a stranger could still take one before karve does, and then karve
-// says so and the start fails.
+// freePorts asks the kernel for unused ports. They are free when this
+// returns; another process could still take one before karve does, and then karve
+// reports it and the start fails.
 func freePorts(ctx context.Context, n int) ([]string, error) {
 	var ports []string
 	for range n {
@@ -151,7 +151,7 @@ func freePorts(ctx context.Context, n int) ([]string, error) {
 // is ready.
 func (e *Environment) StartKarve(ctx context.Context) error { return e.karve.start(ctx) }
 
-// KillKarve ends karve as a power cut would (SIGKILL) and waits until it is gone.
+// KillKarve ends karve as a power cut would (SIGKILL) and waits until it has ended.
 func (e *Environment) KillKarve() error {
 	process, _ := e.karve.current()
 	if process == nil {
@@ -169,11 +169,11 @@ func (e *Environment) StopKarve() error {
 	return process.stop(10 * time.Second)
 }
 
-// KarveLog is the file with everything karve ever said in this run.
+// KarveLog is the file with all of karve's output in this run.
 func (e *Environment) KarveLog() string { return e.karve.log }
 
-// karveErr says that karve ended by itself, with its last words; nil while it
-// runs or is started again, and after we ended it.
+// karveErr reports that karve ended by itself, with its last output; nil while it
+// runs or is restarted, and after Environment ended it.
 func (e *Environment) karveErr() error {
 	if e.karve.notice != nil {
 		return e.karve.gaveUp()

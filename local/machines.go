@@ -24,11 +24,11 @@ type Machine struct {
 	State    string // provisioningState
 }
 
-// tagClaimUID is how karve marks its VMs. Those of the cluster's own system
+// tagClaimUID is the tag by which karve marks its VMs. VMs of the cluster's own system
 // pool lack it.
 const tagClaimUID = "karve.dev_claim-uid"
 
-// Machines asks Azure, through its API, for every VM that karve created.
+// Machines lists, through Azure's API, every VM that karve created.
 func (e *Environment) Machines(ctx context.Context) ([]Machine, error) {
 	compute, _, err := e.azureClients()
 	if err != nil {
@@ -114,7 +114,7 @@ func (e *Environment) azureClients() (*armcompute.ClientFactory, *armnetwork.Cli
 
 // CheckMachines waits, at most limit, until Azure has exactly one VM per
 // NodeClaim, none without, and nothing left over; the error lists what differs.
-// It also has the emulator check its own books.
+// It also has the emulator check its own records.
 func (e *Environment) CheckMachines(ctx context.Context, limit time.Duration) error {
 	err := Until(ctx, limit, "Azure has exactly one VM per NodeClaim and nothing else", func(ctx context.Context) (bool, error) {
 		err := e.compareMachines(ctx)
@@ -139,7 +139,7 @@ func (e *Environment) compareMachines(ctx context.Context) error {
 	return differences(claims, machines, orphans)
 }
 
-// differences says in words where Azure's account and the cluster's disagree.
+// differences lists where Azure's VMs and the cluster's NodeClaims disagree.
 func differences(claims []Claim, machines []Machine, orphans []string) error {
 	byUID := map[string][]string{}
 	for _, m := range machines {

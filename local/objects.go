@@ -58,7 +58,7 @@ func (e *Environment) Apply(ctx context.Context, manifest []byte) error {
 	return nil
 }
 
-// Delete deletes the objects of a YAML stream; those already gone are no error.
+// Delete deletes the objects of a YAML stream; objects that do not exist are no error.
 // It does not wait for finalizers.
 func (e *Environment) Delete(ctx context.Context, manifest []byte) error {
 	objects, err := parse(manifest)
@@ -136,8 +136,8 @@ func (e *Environment) waitServed(ctx context.Context, name string) error {
 	})
 }
 
-// installAccess gives karve what it may do in a cluster and no more, so that what it
-// lacks shows here first: a kubeconfig with which it is the service account that it
+// installAccess gives karve the permissions of its role and no more, so that a missing
+// one shows here first: a kubeconfig with which it is the service account that it
 // runs as elsewhere.
 func (e *Environment) installAccess(ctx context.Context) error {
 	for _, object := range access.Objects(karveNamespace) {
@@ -163,7 +163,7 @@ func (e *Environment) karveKubeconfig() string { return filepath.Join(e.dir, "ka
 // karveNamespace is where karve would run, were it a pod.
 const karveNamespace = metav1.NamespaceSystem
 
-// Claim is what a NodeClaim says about the machine it stands for.
+// Claim is a NodeClaim and the state of its instance.
 type Claim struct {
 	Name, UID, Pool          string
 	Type, Zone, CapacityType string
@@ -242,10 +242,10 @@ func readClaim(object *unstructured.Unstructured) (Claim, error) {
 	return claim, nil
 }
 
-// Until asks again and again whether something holds, for as long as limit. An
-// error from the question is kept for the message and asked past: API servers
-// and networks have bad moments. Asking takes a third of the time at most: what
-// lists a thousand pods must not keep a busy machine from running them.
+// Until calls holds again and again until it is true, for as long as limit. An
+// error from it is kept for the message and the call is repeated: API servers
+// and networks fail for moments. The calls take a third of the time at most: what
+// lists a thousand pods must not keep a busy computer from running them.
 func Until(ctx context.Context, limit time.Duration, what string, holds func(context.Context) (bool, error)) error {
 	began := time.Now()
 	for {

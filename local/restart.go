@@ -13,18 +13,18 @@ import (
 type restarts struct {
 	// first is the pause after the first quick end. Zero means 1s.
 	first time.Duration
-	quick int // ends in a row that came soon after their start
+	quick int // quick ends in sequence, soon after their start
 }
 
 const (
 	// soundRun is how long karve runs until its end is no quick one.
 	soundRun = time.Minute
-	// mostQuick is how many quick ends in a row are answered by another start. A karve that
-	// never comes up has a reason, and its log says which.
+	// mostQuick is how many quick ends in sequence are followed by another start. A karve that
+	// never becomes ready has a reason, which its log shows.
 	mostQuick = 5
 )
 
-// after says how long to wait after an end; ok is false where there is no other start.
+// after returns how long to wait after an end; ok is false where there is no other start.
 func (r *restarts) after(ran time.Duration) (pause time.Duration, ok bool) {
 	if ran >= soundRun {
 		r.quick = 0
@@ -40,8 +40,8 @@ func (r *restarts) after(ran time.Duration) (pause time.Duration, ok bool) {
 	return first << (r.quick - 1), true
 }
 
-// keep starts karve again whenever it ends by itself, until ctx ends or it has ended too often.
-// What it does it tells notice.
+// keep restarts karve whenever it ends by itself, until ctx ends or it has ended too often.
+// It reports its actions to notice.
 func (k *karve) keep(ctx context.Context) {
 	for {
 		process, asked := k.ended(ctx)
@@ -58,7 +58,7 @@ func (k *karve) keep(ctx context.Context) {
 	}
 }
 
-// ended waits for the end of the process, and says whether it was asked for. The process is nil
+// ended waits for the end of the process, and reports whether it was requested. The process is nil
 // when ctx ended first.
 func (k *karve) ended(ctx context.Context) (process *child, asked bool) {
 	process, _ = k.current()

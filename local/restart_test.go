@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Pauses double with each quick end, an end after a sound run starts the count anew, and after
-// five starts that came to nothing there is no sixth.
+// Pauses double with each quick end, an end after a long run resets the count, and after
+// five quick ends there is no sixth start.
 //
 // Rule DEMO-2.
 func TestPausesBeforeKarveIsStartedAgain(t *testing.T) {
@@ -33,7 +33,7 @@ func TestPausesBeforeKarveIsStartedAgain(t *testing.T) {
 	}
 }
 
-// keeping has keep watch over a karve of that command; the channel has what it says.
+// keeping runs keep for a karve of that command; the channel has its messages.
 func keeping(t *testing.T, argv ...string) (*karve, <-chan string) {
 	t.Helper()
 	said := make(chan string, 100)
@@ -54,8 +54,8 @@ func keeping(t *testing.T, argv ...string) (*karve, <-chan string) {
 	return k, said
 }
 
-// A karve that ends by itself is started again, and the demo says so; one that was ended stays
-// ended until it is started by the same hand, and is watched over again then.
+// A karve that ends by itself is restarted, and the demo reports it; one that was ended on request
+// is not restarted until it is started on request, and is restarted again after that.
 //
 // Rule DEMO-2.
 func TestKarveIsStartedAgain(t *testing.T) {
@@ -94,7 +94,7 @@ func TestKarveIsStartedAgain(t *testing.T) {
 	}
 }
 
-// A karve that never stays up is given up, with what it said last.
+// A karve that always ends soon is given up, with its last output.
 //
 // Rule DEMO-2.
 func TestQuickEndsAreReported(t *testing.T) {
@@ -114,7 +114,7 @@ func TestQuickEndsAreReported(t *testing.T) {
 const childVariable = "KARVE_TEST_CHILD"
 
 // TestChildServes is no test: it is the process that others start, which is ready until it is
-// told to end.
+// signalled to end.
 func TestChildServes(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		t.Skip("this is what other tests start")

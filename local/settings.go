@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// inherited is what karve keeps of our environment: only what any process needs.
-// A developer's own Azure credentials and settings must not leak into the demo,
+// inherited is the part of this process's environment that karve gets: only variables that any
+// process needs. A developer's own Azure credentials and settings must not leak into the demo,
 // where they could reach a real subscription.
 func inherited() []string {
 	var kept []string
@@ -28,7 +28,7 @@ func inherited() []string {
 	return kept
 }
 
-// azureSettings tell karve where Azure is and who it is there.
+// azureSettings configure Azure's endpoints and karve's identity there.
 func (e *Environment) azureSettings() []string {
 	return append(e.azure.Environ(),
 		"LOCATION="+e.azure.Location(),
@@ -37,7 +37,7 @@ func (e *Environment) azureSettings() []string {
 		// SSL_CERT_FILE, which the emulator's own list has, is not honoured on macOS.
 		"AZURE_CA_FILE="+filepath.Join(e.dir, "azure", "ca.pem"),
 		"AZURE_PRICES_URL="+e.azure.URL()+"/api/retail/prices",
-		// Whoever publishes an image here wants to see what comes of it.
+		// A user who publishes an image here waits for its effect.
 		"IMAGE_REFRESH_INTERVAL=15s",
 		// Its limits on requests follow its own time scale, and karve is its only client.
 		fmt.Sprint("ARM_PACE=", 1/e.options.Azure.TimeScale),
@@ -45,7 +45,7 @@ func (e *Environment) azureSettings() []string {
 	)
 }
 
-// clusterSettings tell karve which cluster it serves and how nodes join it.
+// clusterSettings configure the cluster that karve serves and how nodes join it.
 func (e *Environment) clusterSettings(sshKey string) []string {
 	return []string{
 		"KUBECONFIG=" + e.karveKubeconfig(),
@@ -71,8 +71,8 @@ func (e *Environment) provisioningSettings() []string {
 
 const clusterName = "karve"
 
-// sshKey makes a public key for the nodes' administrator. Nobody keeps the
-// private half: no one can log in to a simulated node.
+// sshKey makes a public key for the nodes' administrator. The private half
+// is not stored: logging in to a simulated node is impossible.
 func sshKey() (string, error) {
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

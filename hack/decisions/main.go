@@ -4,7 +4,7 @@
 // line each: the cluster's name and a digest of the decision. Two trees that print the same
 // decide the same, so a refactoring is checked by
 //
-// 	go run ./hack/decisions > after.txt && diff before.txt after.txt
+//	go run ./hack/decisions > after.txt && diff before.txt after.txt
 //
 // The digest covers the launches, their prices and the order of their offerings, the nodes of
 // pods, which pods are left out after how many offerings each filter removed, and which nodes are

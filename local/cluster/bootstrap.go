@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// kwokUser is who the simulated kubelets are to the API server.
+// kwokUser is the user of the simulated kubelets at the API server.
 const kwokUser = "karve:kwok"
 
-// Groups of the API server: who holds a bootstrap token, and who is a node.
+// Groups of the API server: holders of a bootstrap token, and nodes.
 const (
 	bootstrappers = "system:bootstrappers"
 	nodes         = "system:nodes"
@@ -71,7 +71,7 @@ func binding(name, role string, subject rbacv1.Subject) *rbacv1.ClusterRoleBindi
 	}
 }
 
-// kwokRole allows what the stages do: report on nodes and pods, end pods, keep leases.
+// kwokRole allows the requests of the stages: report on nodes and pods, end pods, renew leases.
 func kwokRole() *rbacv1.ClusterRole {
 	rule := func(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
@@ -118,7 +118,7 @@ func randomText(length int) (string, error) {
 }
 
 // tokenSecret stores the token where the API server looks for it. It never expires: it
-// goes with the cluster.
+// ends with the cluster.
 func tokenSecret(token string) *corev1.Secret {
 	id, secret := token[:tokenIDLength], token[tokenIDLength+1:]
 	return &corev1.Secret{

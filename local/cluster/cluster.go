@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster runs a real Kubernetes control plane on this machine: etcd,
+// Package cluster runs a real Kubernetes control plane on this computer: etcd,
 // kube-apiserver, kube-scheduler, kube-controller-manager, and simulated kubelets for
 // nodes annotated kwok.x-k8s.io/node=fake. Each is a child process, listens on a free
-// loopback port, and dies with this process, even if that is killed.
+// loopback port, and ends with this process, even if that is killed.
 //
-// It is for demos and tests. Nothing survives a run: Start wipes what an earlier run
-// left in its directory. It refuses to share that directory with a second cluster.
+// It is for demos and tests. Nothing survives a run: Start wipes the files of an earlier run
+// from its directory. Two clusters cannot share that directory.
 //
-// The zero Options are refused by name: a cluster needs a directory and a binary. The
+// The zero Options are an error: a cluster needs a directory and a binary. The
 // zero Cluster is not usable; Start makes them.
 package cluster
 
@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options say where and how to run a cluster.
+// Options configure a cluster.
 type Options struct {
 	// Dir holds certificates, data, logs and the kubeconfig. Required; it is created
 	// if missing. Start wipes etcd/, pki/ and logs/ in it and touches nothing else.
@@ -33,7 +33,7 @@ type Options struct {
 	// Binary is the karve-controlplane program. Empty means bin/karve-controlplane in
 	// the repository that holds the working directory.
 	Binary string
-	// Progress is told each step in plain words, in order. Nil means silence.
+	// Progress is called with each step in plain words, in order. Nil means silence.
 	Progress func(step string)
 }
 
@@ -55,10 +55,10 @@ type Cluster struct {
 // between the choice and its use.
 const attempts = 3
 
-// Start brings a cluster up and returns once every component is healthy and the
+// Start starts a cluster and returns once every component is healthy and the
 // cluster is fit for use: default namespaces and service account exist, kubelets can
 // join with BootstrapToken. Ending ctx abandons the start; it does not stop a cluster
-// that is up. The caller must Stop what Start returned.
+// that is running. The caller must Stop what Start returned.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *Cluster) prepare() (err error) {
 	return nil
 }
 
-// bringUp starts the components in the order of their dependence. Those that only
+// bringUp starts the components in the order of their dependence. Components that only
 // need the API server start together.
 func (c *Cluster) bringUp(ctx context.Context, o Options) error {
 	start := time.Now()
@@ -176,8 +176,8 @@ func (c *Cluster) launch(binary string, commands ...command) error {
 	return nil
 }
 
-// end records why the cluster is no longer whole. The first reason counts: what
-// follows a component's death, or Stop, is its consequence.
+// end records why the cluster is no longer complete. The first reason counts: everything that
+// follows a component's end, or Stop, is its consequence.
 func (c *Cluster) end(err error) {
 	c.finish.Do(func() {
 		c.err = err
@@ -185,8 +185,8 @@ func (c *Cluster) end(err error) {
 	})
 }
 
-// Done is closed when the cluster is no longer whole: a component died, or Stop was
-// called. Err then says which.
+// Done is closed when the cluster is no longer complete: a component ended, or Stop was
+// called. Err then returns which.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
 // Err is nil while the cluster runs and after a plain Stop. If a component died on its
@@ -204,20 +204,20 @@ func (c *Cluster) Err() error {
 // is no state to save, so it is short.
 const stopGrace = 2 * time.Second
 
-// Stop ends every component, waits until all are gone, and lets go of the directory.
+// Stop ends every component, waits until all have ended, and unlocks the directory.
 // Calling it again is harmless.
 func (c *Cluster) Stop() {
 	c.stopping.Do(func() {
 		c.end(nil)
 		c.stopProcesses()
 		if c.lock != nil {
-			_ = c.lock.Close() // a close error of a lock file is nobody's business
+			_ = c.lock.Close() // a close error of a lock file has no consequence
 		}
 	})
 }
 
-// stopProcesses goes against the order of starting: a component whose server is gone
-// first only waits for it to come back.
+// stopProcesses uses the reverse order of starting: a component whose server has ended
+// first only waits for it to start again.
 func (c *Cluster) stopProcesses() {
 	const servers = 2 // etcd and the API server were started first
 	split := min(servers, len(c.processes))
@@ -228,7 +228,7 @@ func (c *Cluster) stopProcesses() {
 }
 
 // Processes returns the process id of every component by its name, for tests that kill
-// one and people who profile one.
+// one and for profiling.
 func (c *Cluster) Processes() map[string]int {
 	ids := map[string]int{}
 	for _, p := range c.processes {
@@ -240,14 +240,14 @@ func (c *Cluster) Processes() map[string]int {
 // Endpoint is the URL of the API server.
 func (c *Cluster) Endpoint() string { return c.ports.apiServer.url() }
 
-// publicName is what AKS could call the API server.
+// publicName is a name that AKS could give the API server.
 const publicName = "karve-dns-4e6b1a7c.hcp.eastus.azmk8s.io"
 
 // PublicEndpoint is the URL of the API server as AKS would give it, and as its certificate
-// has it: by name, on port 443. No resolver knows the name; Routes says where it leads.
+// has it: by name, on port 443. No resolver has the name; Routes maps it to an address.
 func (c *Cluster) PublicEndpoint() string { return "https://" + publicName + ":443" }
 
-// Routes are the addresses, host:port, that PublicEndpoint leads to.
+// Routes maps the host:port of PublicEndpoint to the real address.
 func (c *Cluster) Routes() map[string]string {
 	return map[string]string{publicName + ":443": c.ports.apiServer.address()}
 }

@@ -128,7 +128,7 @@ func jobCompletes(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface)
 	})
 }
 
-// A drained Job pod must count as failed and let go of its tracking finalizer, or a
+// A drained Job pod must count as failed and lose its tracking finalizer, or a
 // node with Jobs never empties.
 func jobPodFails(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface) {
 	register(t, client, "drained")

@@ -15,8 +15,8 @@ const (
 	podCIDR             = "10.244.0.0/16"
 )
 
-// The clients' defaults (the controller manager's is 20 requests a second) make a
-// burst of a thousand pods crawl. These are what the server can bear on two cores.
+// The clients' defaults (the controller manager's is 20 requests a second) delay a
+// burst of a thousand pods. These are the rates that the server can serve on two cores.
 const (
 	clientQPS   = 1000
 	clientBurst = 2000
@@ -67,7 +67,7 @@ func (c *Cluster) controllerManager() command {
 		fmt.Sprintf("--secure-port=%d", c.ports.controllerManager),
 		"--tls-cert-file=" + c.pkiFile("server.crt"),
 		"--tls-private-key-file=" + c.pkiFile("server.key"),
-		"--authentication-skip-lookup=true", // only health is asked, by anybody
+		"--authentication-skip-lookup=true", // only health can be read anonymously
 		"--leader-elect=false",
 		"--controllers=*,bootstrapsigner,tokencleaner",
 		"--use-service-account-credentials=true",

@@ -75,7 +75,7 @@ func (c *credentials) write(dir string) error {
 	return nil
 }
 
-// maker signs certificates. Its first error sticks, and everything after it is empty,
+// maker signs certificates. Its first error is kept, and everything after it is empty,
 // so that a list of certificates reads as a list.
 type maker struct {
 	now time.Time
@@ -91,8 +91,8 @@ func (m *maker) authority(name string) *pair {
 	})
 }
 
-// server certificates name every way a local client may call the machine, the
-// addresses pods would use, and what nodes call it.
+// server certificates have every name by which a local client may call this computer, the
+// addresses pods would use, and the names that nodes use.
 func (m *maker) server(ca *pair, name string) *pair {
 	return m.sign(ca, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
@@ -134,7 +134,7 @@ func (p *pair) fill(ca *pair, template *x509.Certificate, now time.Time) error {
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 		return err
 	}
-	template.NotBefore = now.Add(-time.Hour) // clocks of virtual machines jump
+	template.NotBefore = now.Add(-time.Hour) // clocks of VMs jump
 	template.NotAfter = now.Add(validity)
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
 	if err != nil {

@@ -59,7 +59,7 @@ const gpu corev1.ResourceName = "nvidia.com/gpu"
 
 const nodeIP = "10.224.0.7"
 
-// pod wants a GPU and tolerates only the node named, so that tests can share a cluster.
+// pod requests a GPU and tolerates only the node named, so that tests can share a cluster.
 func pod(name, node string) *corev1.Pod {
 	one := corev1.ResourceList{gpu: resource.MustParse("1")}
 	return &corev1.Pod{

@@ -22,8 +22,8 @@ func (l layout) log(component string) string {
 
 func (l layout) pkiFile(name string) string { return filepath.Join(l.pki(), name) }
 
-// wipe removes what an earlier run left, and makes the directories anew. Only the
-// owner may look: they hold private keys.
+// wipe removes the files of an earlier run, and makes the directories anew. Only the
+// owner may read them: they hold private keys.
 func (l layout) wipe() error {
 	for _, dir := range []string{l.data(), l.pki(), l.logs()} {
 		if err := os.RemoveAll(dir); err != nil {

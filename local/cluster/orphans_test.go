@@ -71,7 +71,7 @@ func TestKilledParentLeavesNoOrphans(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = parent.Wait() // it was killed: the error says so
+	_ = parent.Wait() // it was killed: the error reports it
 	for name, pid := range children {
 		clustertest.Eventually(t, name+" gone", func(context.Context) error {
 			if !exited(pid) {
@@ -97,15 +97,15 @@ func TestKilledParentLeavesNoOrphans(t *testing.T) {
 	}
 }
 
-// exited reports whether the process is gone, or dead and waiting for somebody to
-// notice: in a container nobody may.
+// exited reports whether the process has ended, reaped or not: in a container a zombie
+// may never be reaped.
 func exited(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return false // not Linux, or gone a moment ago and found so next time
+		return false // not Linux, or ended a moment ago and found so next time
 	}
 	// The state follows the program's name, which is in parentheses.
 	_, state, found := strings.Cut(string(stat), ") ")

@@ -20,8 +20,8 @@ type command struct {
 	args []string
 }
 
-// ComponentError says that a component of the control plane died, and what it last
-// had to say.
+// ComponentError reports that a component of the control plane ended, with its last
+// output.
 type ComponentError struct {
 	Component string
 	Err       error  // how the process ended
@@ -47,7 +47,7 @@ type process struct {
 	logFile string
 	cmd     *exec.Cmd
 	// life is the write end of a pipe. Nothing is ever written: when this process
-	// goes, the kernel closes it, and the child sees the end and exits.
+	// ends, the kernel closes it, and the child reads the end of file and exits.
 	life   *os.File
 	exited chan struct{}
 	err    error // of Wait; set before exited closes
@@ -69,8 +69,8 @@ func startProcess(binary string, c command, logFile string) (*process, error) {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{childEnd} // the first extra file is descriptor 3
 	cmd.Env = append(os.Environ(), "KARVE_PARENT_FD=3")
-	// A Ctrl-C in the terminal goes to the whole foreground group. The children must
-	// outlive it until Stop, so that karve can shut down against a live API server.
+	// A Ctrl-C in the terminal signals the whole foreground group. The children must
+	// outlive it until Stop, so that karve can shut down against a running API server.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, life.Close())
@@ -82,11 +82,11 @@ func startProcess(binary string, c command, logFile string) (*process, error) {
 
 func (p *process) wait() {
 	p.err = p.cmd.Wait()
-	_ = p.life.Close() // kept until here, or the child would take us for dead
+	_ = p.life.Close() // kept open until here, or the child would exit
 	close(p.exited)
 }
 
-// failure describes an exit nobody asked for. The process must have exited.
+// failure describes an unexpected exit. The process must have exited.
 func (p *process) failure() error {
 	err := p.err
 	if err == nil {
@@ -95,8 +95,8 @@ func (p *process) failure() error {
 	return &ComponentError{Component: p.name, Err: err, LogTail: tail(p.logFile), LogFile: p.logFile}
 }
 
-// stopAll asks all processes to end, waits for them together, and kills those that are
-// still there after the grace.
+// stopAll signals all processes to end, waits for them together, and kills the
+// remaining ones after the grace.
 func stopAll(processes []*process, grace time.Duration) {
 	for _, p := range processes {
 		p.signal(syscall.SIGTERM)
@@ -121,8 +121,8 @@ func killAll(processes []*process) {
 	}
 }
 
-// signal does nothing to a process that is gone: os.Process knows when it was waited
-// for, so the signal cannot reach a stranger with its number.
+// signal does nothing to a process that has ended: os.Process records that it was waited
+// for, so the signal cannot reach another process with its number.
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
 const (

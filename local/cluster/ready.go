@@ -19,8 +19,8 @@ import (
 // millisecond; the whole start should take a few seconds.
 const pollEvery = 50 * time.Millisecond
 
-// patience bounds each wait. On two busy cores a start takes well under a minute; what
-// takes longer is broken, and says so in its log.
+// patience bounds each wait. On two busy cores a start takes well under a minute; a component that
+// takes longer is broken, and its log shows why.
 const patience = 2 * time.Minute
 
 func (c *Cluster) healthURL(component string) string {
@@ -71,8 +71,8 @@ func healthy(ctx context.Context, client *http.Client, url string) error {
 	return nil
 }
 
-// awaitDefaults waits for what every cluster is expected to have when it is handed
-// over: pods cannot be created before their namespace's service account exists.
+// awaitDefaults waits for the objects that every new cluster is expected to have:
+// pods cannot be created before their namespace's service account exists.
 func (c *Cluster) awaitDefaults(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -93,8 +93,8 @@ func (c *Cluster) awaitDefaults(ctx context.Context) error {
 	})
 }
 
-// await asks again and again until the question has no error. It gives up when ctx
-// ends, a component dies, or patience is at its end.
+// await repeats ask until it returns no error. It gives up when ctx
+// ends, a component ends, or patience has passed.
 func (c *Cluster) await(ctx context.Context, act string, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -95,7 +95,7 @@ func (o etcdOptions) config() (*embed.Config, error) {
 		CertFile: o.certFile, KeyFile: o.keyFile,
 		TrustedCAFile: o.caFile, ClientCertAuth: true,
 	}
-	// A single member never speaks to a peer, yet etcd insists on listening for one.
+	// A single member never connects to a peer, yet etcd insists on listening for one.
 	peer := url.URL{Scheme: "https", Host: "127.0.0.1:0"}
 
 	cfg := embed.NewConfig()

@@ -13,12 +13,12 @@ import (
 // holds.
 const parentFDVariable = "KARVE_PARENT_FD"
 
-// dieWithParent ends this process when its parent is gone. The kernel closes a dead
-// process's descriptors however it died, so end-of-file on the pipe reports even a
-// SIGKILL, on every Unix. An empty fd means nobody asked.
+// dieWithParent ends this process when its parent has ended. The kernel closes an ended
+// process's descriptors however it ended, so end-of-file on the pipe reports even a
+// SIGKILL, on every Unix. An empty fd means that this is not wanted.
 //
 // A death signal (Linux PDEATHSIG) would not do: it fires when the thread that forked
-// exits, and Go threads come and go.
+// exits, and Go threads start and end.
 func dieWithParent(fd string) error {
 	if fd == "" {
 		return nil
@@ -27,7 +27,7 @@ func dieWithParent(fd string) error {
 	if err != nil || n < 3 {
 		return fmt.Errorf("%s=%q is not an inherited file descriptor", parentFDVariable, fd)
 	}
-	// What this process starts in turn (kubectl runs plugins) has another parent.
+	// The children of this process (kubectl runs plugins) have another parent.
 	if err := os.Unsetenv(parentFDVariable); err != nil {
 		return fmt.Errorf("clearing %s: %w", parentFDVariable, err)
 	}

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// fewer is how many web pods are left when the evening comes, and calm how long
-// nodes must not change before karve is taken to be done.
+// fewer is how many web pods are left in the evening, and calm how long
+// nodes must not change before karve counts as done.
 const (
 	fewer = 24
 	calm  = 12 * time.Second
 )
 
-// consolidate takes away most of web and waits until karve has moved what is left
+// consolidate deletes most of web and waits until karve has moved the remaining pods
 // onto fewer and cheaper nodes.
 func (s *story) consolidate(ctx context.Context) error {
 	s.voice.Title("Evening: web is scaled down, and its nodes are half empty")
@@ -58,7 +58,7 @@ func (s *story) settleDown(ctx context.Context, before state) (last time.Time, e
 	return last, err
 }
 
-// fleet is the same text as long as no node comes, goes or is about to go.
+// fleet is the same text as long as no node is launched, deleted or about to be deleted.
 func (s state) fleet() string {
 	var text []string
 	for _, c := range s.Claims {
@@ -90,5 +90,5 @@ func (s *story) tellConsolidation(ctx context.Context, before state, told int) e
 	return nil
 }
 
-// hoursPerMonth is what Azure reckons with.
+// hoursPerMonth is the number that Azure uses.
 const hoursPerMonth = 730

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// decision is what karve's log says about a NodeClaim when it created it.
+// decision is the line in karve's log about a NodeClaim when it created it.
 type decision struct {
 	Claim         string  `json:"nodeclaim"`
 	Pool          string  `json:"nodepool"`
@@ -48,7 +48,7 @@ func readDecisions(path string) (map[string]decision, error) {
 	return found, nil
 }
 
-// why says in words why an offering was chosen.
+// why describes why an offering was chosen.
 func (d decision) why() string {
 	if d.Offerings == 0 {
 		return ""
@@ -69,7 +69,7 @@ func podsOf(decisions map[string]decision) int {
 	return n
 }
 
-// priceOf is what the nodes decided on cost together, in USD per hour.
+// priceOf is the sum of the prices of the nodes decided on, in USD per hour.
 func priceOf(decisions map[string]decision) float64 {
 	sum := 0.0
 	for _, d := range decisions {

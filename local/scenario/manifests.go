@@ -4,7 +4,7 @@ package scenario
 
 import _ "embed"
 
-// What the demo deploys. The NodePools are the ones the README shows.
+// The manifests that the demo deploys. The NodePools are the ones the README shows.
 var (
 	//go:embed manifests/general.yaml
 	generalPool []byte

@@ -11,12 +11,12 @@ import (
 	"text/tabwriter"
 )
 
-// move is what karve's log says about nodes it gives up, in one step that pays.
+// move is the line in karve's log about the nodes that one move disrupts.
 type move struct {
 	ID           string   `json:"move"`
 	Reason       string   `json:"reason"`
-	Nodes        []string `json:"nodes"`        // with what they are
-	Replacements []string `json:"replacements"` // likewise, if any are bought
+	Nodes        []string `json:"nodes"`        // with their types
+	Replacements []string `json:"replacements"` // likewise, if any are launched
 	Pods         int      `json:"pod-count"`
 	Before       float64  `json:"price-before"` // USD per hour
 	After        float64  `json:"price-after"`
@@ -47,7 +47,7 @@ func readMoves(path string) ([]move, error) {
 	return found, nil
 }
 
-// moveTable says for each move what goes, what comes, who moves and what that saves.
+// moveTable lists for each move the nodes, the replacements, the pods that move and the savings.
 func moveTable(moves []move) string {
 	return columns(func(w *tabwriter.Writer) {
 		fmt.Fprintln(w, "WHY\tGOES\tCOMES\tPODS MOVE\tSAVES $/H")
@@ -61,7 +61,7 @@ func moveTable(moves []move) string {
 	})
 }
 
-// sizesOf says "2 × Standard_D8as_v5, Standard_D4as_v5" of nodes that the log
+// sizesOf returns "2 × Standard_D8as_v5, Standard_D4as_v5" for nodes that the log
 // describes as "name size/zone/capacity".
 func sizesOf(described []string) string {
 	counts := map[string]int{}

@@ -81,7 +81,7 @@ func checkSpread(counts map[string]int) error {
 	return nil
 }
 
-// spreadText says "20 in eastus-1, 20 in eastus-2".
+// spreadText returns "20 in eastus-1, 20 in eastus-2".
 func spreadText(counts map[string]int) string {
 	var parts []string
 	for _, zone := range slices.Sorted(maps.Keys(counts)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/karve-dev/karve/local"
 )
 
-// priceList is what Azure charges per hour in one region.
+// priceList has Azure's prices per hour in one region.
 type priceList struct {
 	region string
 	sizes  map[string]catalog.Size
@@ -40,7 +40,7 @@ func (l priceList) hourly(c local.Claim) float64 {
 	return price.OnDemand
 }
 
-// total is what the nodes of all NodeClaims cost together.
+// total is the price of the nodes of all NodeClaims together.
 func (l priceList) total(claims []local.Claim) float64 {
 	sum := 0.0
 	for _, c := range claims {
@@ -49,7 +49,7 @@ func (l priceList) total(claims []local.Claim) float64 {
 	return sum
 }
 
-// shape says what a size offers: "16 vCPU, 64 GiB", "6 vCPU, 55 GiB, 1 GPU".
+// shape describes a size: "16 vCPU, 64 GiB", "6 vCPU, 55 GiB, 1 GPU".
 func (l priceList) shape(size string) string {
 	s, ok := l.sizes[size]
 	if !ok {

@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/azureemulator"
 )
 
-// The scenario's subscription has little of what is cheapest for web, and its subnet room for
-// some two dozen machines.
+// The scenario's subscription has little quota for the family that is cheapest for web, and its
+// subnet has addresses for some two dozen nodes.
 const (
 	scarceFamily = "standardDASv5Family"
 	scarceCores  = 20
@@ -26,7 +26,7 @@ func Azure(timeScale float64) azureemulator.Options {
 	return azureemulator.Options{TimeScale: timeScale, Seed: 1, Quota: map[string]int{scarceFamily: scarceCores}, SubnetPrefix: smallSubnet}
 }
 
-// checkQuota tells how a family's quota was used up without asking Azure for more than there is.
+// checkQuota reports how a family's quota was used up without a request beyond it.
 func (s *story) checkQuota(context.Context) error {
 	var used azureemulator.Usage
 	for _, u := range s.env.Emulator().Capacity.Usages() {
@@ -39,7 +39,7 @@ func (s *story) checkQuota(context.Context) error {
 	return s.checkPurchases()
 }
 
-// checkPurchases tells that nothing was asked for in vain.
+// checkPurchases reports that no launch was requested in vain.
 func (s *story) checkPurchases() error {
 	if refused := s.refusals(); refused > s.refused {
 		return fmt.Errorf("Azure refused %d launches", refused-s.refused)
@@ -48,13 +48,13 @@ func (s *story) checkPurchases() error {
 	return nil
 }
 
-// refusals counts the purchases that Azure refused so far.
+// refusals counts the launches that Azure refused so far.
 func (s *story) refusals() int {
 	return s.env.Emulator().Ledger().RefusedByOperation["VirtualMachines.CreateOrUpdate"]
 }
 
-// fillSubnet asks for more nodes than the subnet has addresses, shows what the pods that wait
-// are told, and takes the others away again.
+// fillSubnet asks for more nodes than the subnet has addresses, shows the events of the pods that
+// wait, and deletes the others again.
 func (s *story) fillSubnet(ctx context.Context) error {
 	s.voice.Title("More nodes are needed than the subnet has addresses")
 	before, err := look(ctx, s.env)
@@ -107,7 +107,7 @@ func (s *story) leaveSubnet(ctx context.Context, nodes int) error {
 	return nil
 }
 
-// toldOfAddresses is what an edge pod that waits is told about the subnet; empty while none is.
+// toldOfAddresses is the event of a pending edge pod about the subnet; empty while there is none.
 func (s *story) toldOfAddresses(ctx context.Context) (string, error) {
 	var events corev1.EventList
 	if err := s.env.Client().List(ctx, &events, client.InNamespace(namespace)); err != nil {

@@ -39,16 +39,16 @@ type story struct {
 	prices priceList
 	times  Times
 	began  time.Time // of the chapter
-	// refused is how many purchases Azure had refused when the chapter began.
+	// refused is how many launches Azure had refused when the chapter began.
 	refused int
 }
 
 // patience is how long a step may take before it has failed. It is far above
-// what a busy laptop needs: a demo that is slow is still right.
+// the needs of a busy laptop: a demo that is slow is still right.
 const patience = 3 * time.Minute
 
-// Run plays the whole scenario and says how long its parts took. The error
-// names the step that did not come true.
+// Run runs the whole scenario and returns how long its parts took. The error
+// names the step that did not become true.
 func Run(ctx context.Context, env *local.Environment, voice *Voice) (Times, error) {
 	prices, err := newPriceList(env.Emulator().Location())
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *story) deploy(ctx context.Context) error {
 }
 
 // waitPoolsReady waits until karve has checked pools and class, so that the times
-// measured are those of buying.
+// measured are those of launches.
 func (s *story) waitPoolsReady(ctx context.Context) error {
 	for _, pool := range []string{"general", "gpu"} {
 		if err := s.env.WaitCondition(ctx, "karpenter.sh/v1", "NodePool", pool, "Ready", "True", patience); err != nil {
@@ -128,14 +128,14 @@ func (s *story) waitPoolsReady(ctx context.Context) error {
 	return nil
 }
 
-// decide waits until karve has decided for every pod, and prints what and why.
+// decide waits until karve has decided for every pod, and prints the decisions and their reasons.
 func (s *story) decide(ctx context.Context) error {
 	var decisions map[string]decision
 	err := s.until(ctx, "karve has decided for every pod", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		var err error
 		decisions, err = readDecisions(s.env.KarveLog())
-		// A pod that came late may fit on a node that is in flight: then the
+		// A pod that was created late may fit on a node that is in flight: then the
 		// nodes, all launched, are proof enough.
 		settled := len(now.Claims) > 0 && now.launched() == len(now.Claims)
 		return serves(decisions) && (podsOf(decisions) >= s.times.Pods || settled), err
@@ -284,7 +284,7 @@ func (s *story) scale(ctx context.Context, deployment string, replicas int) erro
 	return nil
 }
 
-// takeStock checks that Azure bills for exactly what the cluster has, and shows it.
+// takeStock checks that Azure bills for exactly the cluster's nodes, and shows it.
 func (s *story) takeStock(ctx context.Context) error {
 	s.voice.Title("What there is now, and what it costs")
 	if err := s.env.CheckMachines(ctx, patience); err != nil {
@@ -299,7 +299,7 @@ func (s *story) takeStock(ctx context.Context) error {
 	return nil
 }
 
-// until watches the cluster until it is as the step wants it.
+// until watches the cluster until holds is true.
 func (s *story) until(ctx context.Context, what string, holds func(state) (bool, error)) error {
 	return local.Until(ctx, patience, what, func(ctx context.Context) (bool, error) {
 		if err := s.env.Err(); err != nil {

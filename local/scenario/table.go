@@ -19,7 +19,7 @@ type launchGroup struct {
 	Pods     int // of all
 }
 
-// launchGroups groups decisions by what is launched and why, in a fixed order.
+// launchGroups groups decisions by offering and reason, in a fixed order.
 func launchGroups(decisions map[string]decision) []launchGroup {
 	var groups []launchGroup
 	for _, name := range slices.Sorted(maps.Keys(decisions)) {
@@ -40,7 +40,7 @@ func launchGroups(decisions map[string]decision) []launchGroup {
 	return groups
 }
 
-// decisionTable says what is to be bought, for how many pods, and why.
+// decisionTable lists the nodes to launch, for how many pods, and why.
 func decisionTable(decisions map[string]decision, prices priceList) string {
 	return columns(func(w *tabwriter.Writer) {
 		fmt.Fprintln(w, "\tSIZE\tSHAPE\tCAPACITY\tPOOL\tFOR\t$/H EACH\tWHY")
@@ -67,7 +67,7 @@ func nodeTable(s state, prices priceList) string {
 	})
 }
 
-// columns lines up what write prints with tabs between.
+// columns aligns the tab-separated output of write.
 func columns(write func(*tabwriter.Writer)) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -76,7 +76,7 @@ func columns(write func(*tabwriter.Writer)) string {
 	return text.String()
 }
 
-// counted says "1 pod" or "3 pods".
+// counted returns "1 pod" or "3 pods".
 func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

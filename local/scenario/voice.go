@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Voice tells a story to a person. On a terminal the current state is one line
+// Voice prints the story. On a terminal the current state is one line
 // that changes in place; anywhere else it is plain lines, not too many, without
 // control characters. The zero Voice is not usable; others may be used by many at a time.
 type Voice struct {
@@ -28,7 +28,7 @@ type Voice struct {
 // cannot be overwritten.
 const tellEvery = 2 * time.Second
 
-// NewVoice speaks to out, which is a terminal or not.
+// NewVoice returns a Voice that prints to out, which is a terminal or not.
 func NewVoice(out io.Writer, terminal bool) *Voice {
 	v := &Voice{out: out, terminal: terminal, now: time.Now}
 	v.began = v.now()
@@ -43,7 +43,7 @@ func (v *Voice) Title(format string, args ...any) {
 	fmt.Fprintf(v.out, "\n%s\n", v.bold(fmt.Sprintf(format, args...)))
 }
 
-// Say tells one thing that is so from now on, with the time since the beginning.
+// Say prints one fact that is true from now on, with the time since the beginning.
 func (v *Voice) Say(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,7 +51,7 @@ func (v *Voice) Say(format string, args ...any) {
 	fmt.Fprintf(v.out, "%s  %s\n", v.clock(), fmt.Sprintf(format, args...))
 }
 
-// Block prints lines that belong to what was just said, such as a table.
+// Block prints lines that belong to the last fact, such as a table.
 func (v *Voice) Block(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -61,7 +61,7 @@ func (v *Voice) Block(text string) {
 	}
 }
 
-// Now tells how things stand and will soon stand otherwise.
+// Now prints the current state, which will soon change.
 func (v *Voice) Now(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	v.mu.Lock()
@@ -81,7 +81,7 @@ func (v *Voice) Now(format string, args ...any) {
 	fmt.Fprintf(v.out, "%s  %s\n", v.clock(), text)
 }
 
-// settle ends the changing line: what comes next stands on a line of its own.
+// settle ends the changing line: the next output begins on a line of its own.
 func (v *Voice) settle() {
 	if v.terminal && v.live != "" {
 		fmt.Fprint(v.out, "\r\x1b[K")

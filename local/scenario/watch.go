@@ -15,10 +15,10 @@ import (
 
 const namespace = "demo"
 
-// state is what a user sees at one moment.
+// state is the cluster as a user sees it at one moment.
 type state struct {
 	Pods   []corev1.Pod
-	Nodes  []corev1.Node // those karve bought
+	Nodes  []corev1.Node // launched by karve
 	Claims []local.Claim
 }
 
@@ -95,7 +95,7 @@ func (s state) on(node string) int {
 	return n
 }
 
-// launched counts claims whose machine runs.
+// launched counts claims whose instance runs.
 func (s state) launched() int {
 	n := 0
 	for _, c := range s.Claims {
@@ -106,7 +106,7 @@ func (s state) launched() int {
 	return n
 }
 
-// summary is one line of how things stand.
+// summary describes the state in one line.
 func (s state) summary() string {
 	return fmt.Sprintf("%d NodeClaims, %d VMs running, %d nodes ready, %d/%d pods running",
 		len(s.Claims), s.launched(), s.readyNodes(), s.running(""), s.pods(""))

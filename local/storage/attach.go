@@ -17,8 +17,8 @@ import (
 // real attacher's has.
 const finalizer = "external-attacher/disk-csi-azure-com"
 
-// attach carries out what the attach controller asked for: an attachment is a wish
-// to attach, its deletion a wish to detach.
+// attach carries out the attach controller's request: an attachment is a request
+// to attach, its deletion a request to detach.
 func (d *Driver) attach(ctx context.Context, name string) (again time.Duration, err error) {
 	a, err := d.attachments.Get(name)
 	if err != nil || a.Spec.Attacher != DriverName {
@@ -58,7 +58,7 @@ func (d *Driver) setFinalizers(ctx context.Context, a *storagev1.VolumeAttachmen
 	return nil
 }
 
-// setAttached attaches the disk, unless another machine has it: Azure refuses that.
+// setAttached attaches the disk, unless it is attached to another VM: Azure refuses that.
 func (d *Driver) setAttached(ctx context.Context, a *storagev1.VolumeAttachment) error {
 	other, err := d.holder(a)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *Driver) holder(a *storagev1.VolumeAttachment) (node string, err error) 
 	return "", nil
 }
 
-// attachmentsOf lists a volume's attachments, those being detached included.
+// attachmentsOf lists a volume's attachments, including those that are being detached.
 func (d *Driver) attachmentsOf(volume string) ([]*storagev1.VolumeAttachment, error) {
 	all, err := d.attachments.List(labels.Everything())
 	if err != nil {

@@ -17,14 +17,14 @@ const (
 	// DriverName is how classes, volumes and nodes name the driver.
 	DriverName = "disk.csi.azure.com"
 	// TopologyKey is the label of nodes with the zone their disks must lie in. It is
-	// empty on machines outside zones, where topology.kubernetes.io/zone is "0".
+	// empty on VMs outside zones, where topology.kubernetes.io/zone is "0".
 	TopologyKey = "topology.disk.csi.azure.com/zone"
 	// ClassName is the StorageClass of AKS for ordinary disks.
 	ClassName = "managed-csi"
 )
 
-// Install creates what AKS gives every cluster for disks: the CSIDriver and the
-// StorageClass managed-csi. What exists is left as it is.
+// Install creates the objects that AKS gives every cluster for disks: the CSIDriver and the
+// StorageClass managed-csi. Existing ones are kept as they are.
 func Install(ctx context.Context, client kubernetes.Interface) error {
 	_, err := client.StorageV1().CSIDrivers().Create(ctx, driver(), metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -52,8 +52,8 @@ func driver() *storagev1.CSIDriver {
 }
 
 // class is managed-csi with locally redundant disks. Newer AKS clusters over zones
-// have zone-redundant ones, which bind a pod to no zone: they would hide what
-// volumes do to planning.
+// have zone-redundant ones, which bind a pod to no zone: they would hide the effect of
+// volumes on planning.
 func class() *storagev1.StorageClass {
 	yes := true
 	reclaim, binding := corev1.PersistentVolumeReclaimDelete, storagev1.VolumeBindingWaitForFirstConsumer

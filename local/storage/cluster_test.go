@@ -100,8 +100,8 @@ spec:
       spec: {storageClassName: managed-csi, accessModes: [ReadWriteOnce], resources: {requests: {storage: 8Gi}}}
 `
 
-// From claims to volumes in the zones of their pods, attached; a pod comes back to
-// its volume's zone; and nothing is left when the workload goes.
+// From claims to volumes in the zones of their pods, attached; a pod is bound again in
+// its volume's zone; and nothing is left when the workload is deleted.
 func TestLifeOfVolumesOnARealControlPlane(t *testing.T) {
 	w := newWorld(t)
 	for i := 1; i <= 3; i++ {

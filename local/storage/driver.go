@@ -24,11 +24,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Options say what a Driver works with.
+// Options configure a Driver.
 type Options struct {
 	// Client may write volumes, claims, attachments and events. Required.
 	Client kubernetes.Interface
-	// ResourceGroupID is the ARM id of the group in which volumes say their disks are.
+	// ResourceGroupID is the ARM id of the group in the handles of volumes.
 	ResourceGroupID string
 	// Delay is how long attaching and detaching a disk takes, to the second: the API
 	// keeps no finer time. Zero means no time at all.
@@ -139,7 +139,7 @@ func (d *Driver) observe(k kind) cache.ResourceEventHandler {
 	}
 }
 
-// detached looks at a volume again whose deletion may have waited for this.
+// detached queues a volume again whose deletion may have waited for this.
 func (d *Driver) detached(obj any) {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
@@ -173,7 +173,7 @@ func (d *Driver) next(ctx context.Context) bool {
 	switch {
 	case ctx.Err() != nil:
 	case apierrors.IsConflict(err):
-		d.queue.AddRateLimited(t) // somebody else wrote first; nothing is wrong
+		d.queue.AddRateLimited(t) // a conflict with another write; nothing is wrong
 	case err != nil:
 		d.options.Log.Warn("storage driver will try again", "kind", t.kind, "namespace", t.namespace, "name", t.name, "error", err)
 		d.queue.AddRateLimited(t)

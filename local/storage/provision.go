@@ -58,7 +58,7 @@ func (d *Driver) create(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	return nil
 }
 
-// chooseAgain hands the claim back to the scheduler: the node it chose has gone.
+// chooseAgain returns the claim to the scheduler: the node it chose was deleted.
 func (d *Driver) chooseAgain(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	updated := claim.DeepCopy()
 	delete(updated.Annotations, annotationSelectedNode)
@@ -70,7 +70,7 @@ func (d *Driver) chooseAgain(ctx context.Context, claim *corev1.PersistentVolume
 }
 
 // reclaim deletes a released volume. Azure refuses to delete a disk that is attached,
-// so this waits for the last attachment to go.
+// so this waits for the deletion of the last attachment.
 func (d *Driver) reclaim(ctx context.Context, name string) error {
 	volume, err := d.volumes.Get(name)
 	if err != nil || !unwanted(volume) {
@@ -88,6 +88,6 @@ func (d *Driver) reclaim(ctx context.Context, name string) error {
 	return nil
 }
 
-// waiting keeps "not found" from looking as if the claim itself had gone: it has not,
+// waiting keeps "not found" from looking as if the claim itself was deleted: it was not,
 // and is to be tried again.
 func waiting(act string, err error) error { return errors.New(act + ": " + err.Error()) }

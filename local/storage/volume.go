@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What Kubernetes and provisioners tell each other through annotations.
+// Annotations that Kubernetes and provisioners exchange.
 const (
 	annotationProvisioner   = "volume.kubernetes.io/storage-provisioner"
 	annotationSelectedNode  = "volume.kubernetes.io/selected-node"
@@ -23,19 +23,20 @@ const (
 // parameterSKU is compared without case, as the driver does it.
 const parameterSKU = "skuName"
 
-// refusal says why a claim will never get a volume as it stands.
+// refusal is the reason why a claim will never get a volume as it stands.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
 // awaits reports whether the claim waits for a volume from this driver. The volume
-// controller marks such claims, those of classes that bind late once the scheduler
+// controller marks such claims; claims of classes that bind late are marked once the scheduler
 // has chosen a node.
 func awaits(c *corev1.PersistentVolumeClaim) bool {
 	return c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && c.Annotations[annotationProvisioner] == DriverName
 }
 
-// check refuses what a locally redundant disk cannot be, and what is not simulated.
+// check refuses settings that a locally redundant disk cannot have, and those that are not
+// simulated.
 func check(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
 	sku := parameter(class, parameterSKU)
 	switch {
@@ -92,8 +93,8 @@ func volumeFor(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, z
 	}
 }
 
-// inZone holds a disk where it was made. Only the driver's own label counts: it is
-// what the driver itself puts on its volumes.
+// inZone binds a disk to its zone. Only the driver's own label counts: the driver
+// itself puts it on its volumes.
 func inZone(zone string) *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -120,7 +121,7 @@ func ZoneOf(v *corev1.PersistentVolume) string {
 	return ""
 }
 
-// wholeGiB rounds up, as Azure sells disks; the smallest has 1 GiB.
+// wholeGiB rounds up, as Azure does; the smallest disk has 1 GiB.
 func wholeGiB(asked resource.Quantity) resource.Quantity {
 	const gib = 1 << 30
 	whole := max((asked.Value()-1)/gib+1, 1)
@@ -134,7 +135,7 @@ func reclaimPolicy(class *storagev1.StorageClass) corev1.PersistentVolumeReclaim
 	return *class.ReclaimPolicy
 }
 
-// unwanted reports whether a volume is ours to delete: its claim is gone.
+// unwanted reports whether this driver must delete a volume: its claim was deleted.
 func unwanted(v *corev1.PersistentVolume) bool {
 	return v.Annotations[annotationProvisionedBy] == DriverName && v.DeletionTimestamp == nil &&
 		v.Status.Phase == corev1.VolumeReleased && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clustertest starts control planes for tests and waits for what they do.
+// Package clustertest starts control planes for tests and waits for their results.
 //
-// It refuses to skip: without the control plane's binary those tests mean nothing,
-// so they fail. There are no values.
+// Tests are never skipped: without the control plane's binary they mean nothing,
+// so they fail. The package has no types.
 package clustertest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/karve-dev/karve/local/cluster"
 )
 
-// patience is how long a control plane may take over anything on a machine that is
+// patience is how long a control plane may take over anything on a computer that is
 // busy with other tests; it usually needs a second.
 const patience = 2 * time.Minute
 

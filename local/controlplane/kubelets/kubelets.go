@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelets simulates the kubelets of nodes that exist only as API objects: those
+// Package kubelets simulates the kubelets of nodes that exist only as API objects: nodes
 // annotated kwok.x-k8s.io/node=fake. It makes them Ready, renews their leases, and takes
-// their pods from bound to running to gone. The rules are in stages/, one file each.
+// their pods from bound to running to deleted. The rules are in stages/, one file each.
 //
-// It refuses to touch what a node's registrar decided: labels, taints, addresses,
-// capacity, allocatable. It never creates or deletes a node. When a node goes, or loses
+// It does not write the fields that a node's registrar sets: labels, taints, addresses,
+// capacity, allocatable. It never creates or deletes a node. When a node is deleted, or loses
 // the annotation, its heartbeats stop.
 //
 // The engine is kwok's, used as a library. The stock kwok command will not do: its flags
@@ -29,9 +29,9 @@ import (
 
 // Options configure the simulation.
 type Options struct {
-	// Kubeconfig is the path of the file that says how to reach the API server. Required.
+	// Kubeconfig is the path of the kubeconfig for the API server. Required.
 	Kubeconfig string
-	// Healthz is the host:port that answers /healthz once nodes are looked after. Required.
+	// Healthz is the host:port that serves /healthz once the nodes are simulated. Required.
 	Healthz string
 	// PodCIDR is where pods on nodes without a podCIDR of their own take addresses.
 	// Required.
@@ -49,7 +49,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("reading kubeconfig: %w", err)
 	}
-	// One process speaks for every node: a limit meant for one client would stall them.
+	// One process acts for every node: a limit meant for one client would stall them.
 	config.QPS = -1
 	config.UserAgent = leaseHolder
 

@@ -25,9 +25,9 @@ const (
 	leaseHolder  = "karve-kwok"
 )
 
-// startLeases renews the lease of every node the client can see, from the moment it
-// appears to the moment it goes. It returns once the nodes and leases there are now
-// are known.
+// startLeases renews the lease of every node the client can see, from its creation
+// to its deletion. It returns once the existing nodes and leases are
+// listed.
 func startLeases(ctx context.Context, client annotatedNodes) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	nodes := factory.Core().V1().Nodes()
@@ -67,7 +67,7 @@ func startLeases(ctx context.Context, client annotatedNodes) error {
 	return nil
 }
 
-// holding starts and stops the renewal of a lease as its node comes and goes.
+// holding starts and stops the renewal of a lease when its node is created and deleted.
 func holding(keeper *controllers.NodeLeaseController) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { keeper.TryHold(o.(*corev1.Node).Name) },

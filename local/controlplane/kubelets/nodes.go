@@ -12,8 +12,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// A node with this annotation is simulated. Whoever registers a node sets it; whoever
-// takes the annotation away has pulled the plug.
+// A node with this annotation is simulated. The registrar of a node sets it; removing it
+// simulates a power failure.
 const (
 	simulatedAnnotation = "kwok.x-k8s.io/node"
 	simulatedValue      = "fake"
@@ -24,10 +24,10 @@ func simulated(node *corev1.Node) bool {
 }
 
 // annotatedNodes is a client that sees no node but the simulated ones. A node that
-// loses the annotation looks deleted, and one that gains it looks new.
+// loses the annotation looks deleted, and one that gets it looks new.
 //
 // kwok can select by annotation itself, but the API server cannot, so kwok drops the
-// event in which the annotation goes away and keeps the node alive for ever.
+// event in which the annotation is removed and keeps the node's heartbeats for ever.
 type annotatedNodes struct{ kubernetes.Interface }
 
 func (c annotatedNodes) CoreV1() corev1client.CoreV1Interface {
@@ -65,7 +65,7 @@ func (c annotatedNodeClient) Watch(ctx context.Context, opts metav1.ListOptions)
 	return watch.Filter(events, onlySimulated), nil
 }
 
-// onlySimulated translates one event. Deleting what was never there is harmless to
+// onlySimulated translates one event. Deleting an object that never existed is harmless to
 // every receiver, so no state is kept.
 func onlySimulated(event watch.Event) (watch.Event, bool) {
 	node, ok := event.Object.(*corev1.Node)

@@ -31,7 +31,7 @@ func TestStagesCoverNodesAndPodsOnly(t *testing.T) {
 	}
 }
 
-// What a node's registrar decided is not ours to write, not even with the same value:
+// The stages must not write the fields that a node's registrar sets, not even with the same value:
 // a patch made from an older reading would undo a change.
 func TestNodeStagesWriteConditionsOnly(t *testing.T) {
 	stages, err := loadStages()
