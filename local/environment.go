@@ -40,8 +40,8 @@ type Options struct {
 	Azure azureemulator.Options
 	// Progress is called with each step, in words, as it ends. Nil: no reports.
 	Progress func(step string)
-	// Restarted restarts karve when it ends by itself, as a Deployment would, and is
-	// called each time. Nil: karve is not restarted, which Err and Wait report.
+	// If Restarted is set, karve is started again when it ends by itself, as a Deployment would,
+	// and Restarted is called each time. Nil: karve is not restarted, which Err and Wait report.
 	Restarted func(what string)
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// broken is a mind that the engine serves with wrong facts, or whose answers are tampered
-// with: what a mistake in a rule would look like.
+// broken is a Mind that gives the engine wrong facts, or whose answers are tampered
+// with: the effect of a mistake in a rule.
 type broken struct {
 	Engine
 	facts func(*disrupt.Cluster)
@@ -102,7 +102,7 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 				c.Nodes[i].Due = []disrupt.Due{{Cause: disrupt.Drifted, Detail: "NodePoolDrifted", Since: c.Nodes[i].Created}}
 			}
 		}},
-		"cheaper": {plan: func(p *disrupt.Plan) { // the launch may buy what it must not
+		"cheaper": {plan: func(p *disrupt.Plan) { // the launch may use an offering that it must not
 			for i := range p.Moves {
 				for j := range p.Moves[i].Launches {
 					l := &p.Moves[i].Launches[j]
@@ -137,8 +137,8 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 	}
 }
 
-// TestCyclesAreCaught has moves undone on purpose: by a replacement that is what was there
-// before, and by one that is missing and must be bought for the pods that wait.
+// TestCyclesAreCaught has moves undone on purpose: by a replacement that equals the node that was
+// there before, and by one that is missing and must be launched for the pods that wait.
 func TestCyclesAreCaught(t *testing.T) {
 	dear := func(all []schedule.Launch) {
 		for i, l := range all {
@@ -163,7 +163,7 @@ func TestCyclesAreCaught(t *testing.T) {
 	}
 }
 
-// newcomer is a settled cluster of D4s nodes when the cheaper D4as comes on sale.
+// newcomer is a settled cluster of D4s nodes when the cheaper D4as becomes available.
 func newcomer(mind Mind, pods int) *Cluster {
 	p := &Pool{Name: "general", ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "1"}}, MinAge: -1, Types: []string{"D4s", "D4as"}, CapacityTypes: []string{offering.OnDemand}}
 	c := New(1, mind, p)

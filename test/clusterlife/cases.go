@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// limit is what sets a case apart: at most, or at least, so many machines of some variety.
+// limit distinguishes a case: at most, or at least, so many nodes of some variety.
 type limit struct {
 	variety
 	n    int
 	most bool
 }
 
-// variety is some of the machines; the zero variety is all.
+// variety is a subset of the nodes; the zero variety is all.
 type variety struct {
 	class, vessel int // one more than the index; 0 for any
 	zone          string
@@ -25,12 +25,12 @@ func (s variety) counts(f *floorer, vessel int, zone string) bool {
 	return (s.class == 0 || s.class == f.class[vessel]+1) && (s.vessel == 0 || s.vessel == vessel+1) && (s.zone == "" || s.zone == zone)
 }
 
-// maxCases bounds how many cases are looked into. The lowest of those that there are by
-// then is a floor.
+// maxCases bounds how many cases are examined. The lowest bound of the cases that exist by
+// then is a lower bound.
 const maxCases = 400
 
-// solve returns the lowest floor of all cases, in dollars an hour, splitting the lowest
-// until it reaches what is enough.
+// solve returns the lowest bound of all cases, in dollars an hour, splitting the lowest
+// until it reaches enough.
 func (f *floorer) solve(enough float64) float64 {
 	open := &cases{f.newCase(nil)}
 	for range maxCases / 2 {
@@ -56,7 +56,7 @@ func (f *floorer) solve(enough float64) float64 {
 type aCase struct {
 	limits []limit
 	floor  float64
-	// splits says that the best mixture has a fraction of machines of a variety.
+	// splits reports whether the best mixture has a fraction of nodes of a variety.
 	splits bool
 	by     variety
 	count  float64
@@ -78,7 +78,7 @@ func (f *floorer) newCase(limits []limit) *aCase {
 	return c
 }
 
-// split finds the variety of machines with the least whole number.
+// split finds the variety of nodes with the least whole number.
 func (c *aCase) split(f *floorer, shares map[int]float64, level func(filling) variety) {
 	counts := map[variety]float64{}
 	var order []variety
@@ -101,7 +101,7 @@ func (c *aCase) split(f *floorer, shares map[int]float64, level func(filling) va
 	}
 }
 
-// cases is a heap, lowest floor first.
+// cases is a heap, lowest bound first.
 type cases []*aCase
 
 func (c cases) Len() int           { return len(c) }

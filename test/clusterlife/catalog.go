@@ -13,7 +13,7 @@ import (
 
 const class = "default"
 
-// size is a machine type: cores, GiB, and dollars an hour on demand.
+// size is an instance type: cores, GiB, and dollars an hour on demand.
 type size struct {
 	name  string
 	cores int64
@@ -22,7 +22,7 @@ type size struct {
 }
 
 // sizes are Azure's general purpose, compute and memory families at prices near its own.
-// Larger machines are not strictly proportional, as in life.
+// Larger sizes are not strictly proportional, as in Azure.
 var sizes = []size{
 	{"D2as", 2, 8, 0.086}, {"D4as", 4, 16, 0.172}, {"D8as", 8, 32, 0.344}, {"D16as", 16, 64, 0.688},
 	{"D2s", 2, 8, 0.096}, {"D4s", 4, 16, 0.192}, {"D8s", 8, 32, 0.384},
@@ -30,23 +30,23 @@ var sizes = []size{
 	{"E2as", 2, 16, 0.113}, {"E4as", 4, 32, 0.226}, {"E8as", 8, 64, 0.452},
 }
 
-// What the system keeps of every machine, and what the one DaemonSet asks for.
+// The system's reservation on every node, and the requests of the one DaemonSet.
 const (
 	systemMilli, systemMiB = 180, 1400
 	daemonMilli, daemonMiB = 100, 128
 	maxPods                = 110
 )
 
-// deal is one way to buy a machine.
+// deal is an offering.
 type deal struct{ typ, zone, capacity string }
 
-// market is what is on sale now. Prices and stock change by events only.
+// market is the catalog now. Prices and stock change by events only.
 type market struct {
 	factor  map[deal]float64 // of the usual price; absent means 1
 	soldOut map[deal]bool
-	// failing are deals that the market offers but that every launch finds sold out.
+	// failing are offerings in the catalog for which every launch finds no capacity.
 	failing map[deal]bool
-	// silent are deals whose machines start and never join.
+	// silent are offerings whose instances start and never join.
 	silent map[deal]bool
 	types  []offering.InstanceType // as the engine sees them; nil when they must be made anew
 	bySize map[string]size
@@ -62,7 +62,7 @@ func newMarket() *market {
 
 var zones = []string{"z1", "z2", "z3"}
 
-// price is what a machine bought by the deal costs an hour as of now.
+// price is the current price of the offering, per hour.
 func (m *market) price(d deal) offering.Price {
 	usd := m.bySize[d.typ].price
 	if d.capacity == offering.Spot {
@@ -78,11 +78,11 @@ func (m *market) price(d deal) offering.Price {
 	return p
 }
 
-// reprice changes what a deal costs, restock whether it can be had.
+// reprice changes the price of an offering, restock its availability.
 func (m *market) reprice(d deal, factor float64) { m.factor[d], m.types = factor, nil }
 func (m *market) restock(d deal, soldOut bool)   { m.soldOut[d], m.types = soldOut, nil }
 
-// offered is the market as the provider port tells the engine.
+// offered returns the catalog as the provider interface gives it to the engine.
 func (m *market) offered() []offering.InstanceType {
 	if m.types != nil {
 		return m.types

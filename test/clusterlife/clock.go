@@ -10,8 +10,8 @@ import (
 // Dawn is when every day begins: a Monday, midnight UTC.
 var dawn = time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC)
 
-// clock is virtual time and what is to happen in it. Events of one instant happen in
-// the order in which they were asked for.
+// clock is virtual time and the events scheduled in it. Events of one instant happen in
+// the order in which they were scheduled.
 type clock struct {
 	now    time.Time
 	events timeline
@@ -30,7 +30,7 @@ func (c *clock) after(d time.Duration, do func()) {
 	heap.Push(&c.events, event{c.now.Add(max(0, d)), c.seq, do})
 }
 
-// every asks for do to happen again and again, first once d has passed, until it says no.
+// every schedules do again and again, first once d has passed, until it returns false.
 func (c *clock) every(d time.Duration, do func() bool) {
 	c.after(d, func() {
 		if do() {

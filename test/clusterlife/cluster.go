@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Cluster is the truth about a cluster, and the time in it.
+// Cluster is the true state of a simulated cluster, and the time in it.
 type Cluster struct {
 	clock
 	rng  *rand.Rand
@@ -33,7 +33,7 @@ type Cluster struct {
 
 	view      *view
 	born      int  // pods ever made
-	ordered   int  // machines ever ordered
+	ordered   int  // nodes ever ordered
 	moved     int  // moves ever chosen
 	unsettled bool // something happened that scheduler or controllers have not seen
 	stir      int  // counts changes that a decision about nodes might see
@@ -43,7 +43,7 @@ type Cluster struct {
 	woken     time.Time // when a search is due because a reason lapses
 	providing bool      // a provisioning batch is due already
 	resting   map[string]time.Time
-	failed    map[string]int // moves of a node that failed, in a row
+	failed    map[string]int // failed moves of a node in sequence
 	unproved  []*unproved
 	lulls     map[*Pool]lull
 	diary     []string
@@ -52,25 +52,25 @@ type Cluster struct {
 
 // Pace is how long things take.
 type Pace struct {
-	Batch      time.Duration // pods wait that long for others before a purchase
+	Batch      time.Duration // pods wait that long for others before a launch
 	Search     time.Duration // between two looks at the nodes
 	Validation time.Duration // between choosing a move and looking again
 	Boot       [2]time.Duration
-	Gone       time.Duration // of a machine, once drained
-	GiveUp     time.Duration // on a machine that never initializes
+	Gone       time.Duration // of an instance, once drained
+	GiveUp     time.Duration // on an instance that never initializes
 }
 
-// Stats count what happened.
+// Stats count events.
 type Stats struct {
 	Purchases, Moves, Rejected, Failed, Evictions, Searches, Solves int
 	// ByCause counts the nodes that went, by cause.
 	ByCause map[disrupt.Cause]int
 	// Longest is how long an evicted pod's successor waited for its node at most.
 	Longest time.Duration
-	// SoldOut counts purchases that found nothing in stock.
+	// SoldOut counts launches that found no offering with capacity.
 	SoldOut int
-	// Undone counts machines bought for pods that a move displaced, because
-	// kube-scheduler filled their homes with others.
+	// Undone counts nodes launched for pods that a move displaced, because
+	// kube-scheduler bound other pods to their nodes.
 	Undone int
 	// Lulls counts rests of pools after that.
 	Lulls int
@@ -95,10 +95,10 @@ func New(seed uint64, mind Mind, pools ...*Pool) *Cluster {
 	return c
 }
 
-// Live lets the cluster live for a time.
+// Live runs the cluster for a time.
 func (c *Cluster) Live(d time.Duration) {
 	end := c.now.Add(d)
-	c.settle() // whoever calls may have changed something
+	c.settle() // the caller may have changed something
 	for c.instant(end) {
 		c.settle()
 		c.Watch.look()
@@ -106,7 +106,7 @@ func (c *Cluster) Live(d time.Duration) {
 	c.now = end
 }
 
-// settle lets controllers and the scheduler see what happened, until nothing is new to them.
+// settle lets controllers and the scheduler see the changes, until nothing is new to them.
 func (c *Cluster) settle() {
 	for c.unsettled {
 		c.unsettled = false
@@ -119,7 +119,7 @@ func (c *Cluster) settle() {
 	c.plan()
 }
 
-// changed says that something happened.
+// changed records that something happened.
 func (c *Cluster) changed() {
 	c.unsettled = true
 	c.stir++
@@ -138,27 +138,28 @@ type machine struct {
 	key     string
 	pool    *Pool
 	version int // of the pool when it was ordered
-	// choices are what may be bought, best first; deal is what was, once it is known.
+	// choices are the offerings that may be launched, best first; deal is the launched one, once
+	// it is known.
 	choices []offering.Ref
 	deal    deal
-	milli   int64 // what pods can use, DaemonSet off
+	milli   int64 // allocatable, DaemonSet off
 	mib     int64
 
 	created     time.Time
 	initialized time.Time // zero while it is not
 	notReady    bool
 	deleting    bool // its claim was deleted
-	terminating bool // the machine itself is going
+	terminating bool // the instance itself is being deleted
 	gone        bool
 	tainted     bool // karpenter.sh/disrupted
 	stays       bool // a person wrote do-not-disrupt on it
-	hangs       bool // some finalizer never lets it go
+	hangs       bool // some finalizer is never removed
 
-	lastPod  time.Time // a pod came or went
+	lastPod  time.Time // a pod was bound or deleted
 	pods     []*pod    // bound here, terminating ones included
-	move     *move     // that it goes by
+	move     *move     // the move that disrupts it
 	deadline time.Time // when its grace ends; zero for never
-	serves   *move     // that it was bought for
+	serves   *move     // the move that launched it
 }
 
 func (m *machine) ready() bool {
@@ -176,7 +177,7 @@ func (m *machine) quiet() time.Time {
 	return m.initialized
 }
 
-// free is what is left of the machine.
+// free is the node's free capacity.
 func (m *machine) free() (milli, mib int64, pods int) {
 	milli, mib, pods = m.milli, m.mib, maxPods-1-len(m.pods)
 	for _, p := range m.pods {
@@ -185,10 +186,10 @@ func (m *machine) free() (milli, mib int64, pods int) {
 	return milli, mib, pods
 }
 
-// busy reports whether pods run there that would need another home.
+// busy reports whether pods run there that would need another node.
 func (m *machine) busy() bool { return len(m.pods) > 0 }
 
-// order asks for a machine, which comes, or does not, in its own time.
+// order creates a node, which joins, or does not, in its own time.
 func (c *Cluster) order(pool string, choices []offering.Ref) *machine {
 	c.ordered++
 	m := &machine{key: fmt.Sprintf("%s-%04d", pool, c.ordered), pool: c.pool(pool), created: c.now}
@@ -206,8 +207,8 @@ func (c *Cluster) pool(name string) *Pool {
 	return c.Pools[slices.IndexFunc(c.Pools, func(p *Pool) bool { return p.Name == name })]
 }
 
-// buy takes the first choice that is in stock, and gives up when none is. What was found
-// sold out is marked so for a while, as the provider does.
+// buy launches the first offering that has capacity, and gives up when none has. Offerings found
+// without capacity are marked so for a while, as the provider does.
 func (c *Cluster) buy(m *machine) {
 	if m.gone {
 		return
@@ -251,7 +252,7 @@ func (c *Cluster) initialize(m *machine) {
 	c.changed()
 }
 
-// remove ends a machine: pods on it are lost to whoever made them.
+// remove ends a node: its pods are lost to their owners.
 func (c *Cluster) remove(m *machine) {
 	if m.gone {
 		return
@@ -266,7 +267,7 @@ func (c *Cluster) remove(m *machine) {
 	c.changed()
 }
 
-// cost is what the fleet costs an hour as of now.
+// cost is the current price of all nodes per hour.
 func (c *Cluster) cost() offering.Price {
 	var sum offering.Price
 	for _, m := range c.machines {
@@ -277,7 +278,7 @@ func (c *Cluster) cost() offering.Price {
 	return sum
 }
 
-// node is the machine as the engine's World has it.
+// node returns the node as the engine's Snapshot has it.
 func (c *Cluster) node(m *machine) cluster.Node {
 	first := deal{m.choices[0].Type, m.choices[0].Zone, m.choices[0].CapacityType}
 	if m.deal.typ != "" {
@@ -318,5 +319,5 @@ func (c *Cluster) node(m *machine) cluster.Node {
 	return n
 }
 
-// departing reports whether the machine's pods are promised elsewhere already.
+// departing reports whether the node's pods are nominated to other nodes already.
 func (m *machine) departing() bool { return m.move != nil && m.move.stage >= launched }

@@ -10,12 +10,12 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Quiet is when the load of a Day stops changing: what remains of the day is for the
+// Quiet is when the load of a Day stops changing: the rest of the day is for the
 // cluster to become as cheap as it can be.
 const Quiet = 20 * time.Hour
 
-// Day is the first day of a cluster drawn from the seed: what runs in it, what its owners
-// ask for, and all that will happen to it. Live(24 * time.Hour) lives it.
+// Day is the first day of a cluster drawn from the seed: its workloads, their owners'
+// settings, and all events. Live(24 * time.Hour) runs it.
 func Day(seed uint64, mind Mind) *Cluster {
 	c := New(seed, mind)
 	c.Pace.Search = time.Minute
@@ -66,7 +66,7 @@ func (d *day) pools() {
 	}
 }
 
-// budgets draws what owners write: a share, a number, those by day only, a freeze in
+// budgets draws typical budgets: a share, a number, budgets by day only, a freeze in
 // office hours, one for drift alone.
 func (d *day) budgets() []Budget {
 	all := []Budget{{Nodes: one(d, "10%", "20%", "1", "3", "100%")}}
@@ -175,7 +175,7 @@ func (d *day) accidents() {
 			}
 		})
 	}
-	for range d.rng.IntN(3) { // sold out in fact although nobody says so
+	for range d.rng.IntN(3) { // no capacity although the catalog offers it
 		what := d.deal()
 		d.after(d.sometime(), func() { d.market.failing[what] = true })
 		d.after(Quiet, func() { delete(d.market.failing, what) })

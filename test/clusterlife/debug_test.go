@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestDebug prints what led to each fault of the day with the seed in LIFE_SEED, and with
-// LIFE_RULE only to those of that rule.
+// TestDebug prints the events before each fault of the day with the seed in LIFE_SEED, and with
+// LIFE_RULE only before those of that rule.
 func TestDebug(t *testing.T) {
 	seed, err := strconv.ParseUint(os.Getenv("LIFE_SEED"), 10, 64)
 	if err != nil {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusterlife lives days of a cluster in virtual time: workloads that breathe, nodes
+// Package clusterlife simulates days of a cluster in virtual time: workloads that scale, nodes
 // that fail, prices and stock that change, and karve's own decisions about all of it.
 //
-// A Cluster is the truth. What decides is the real engine behind a Mind; what acts is a
-// small executor of the same order that controller/disruption keeps: taint, look again,
-// launch, wait until initialized, drain through an evictor that honours disruption
-// budgets of pods, and gone. A Watch looks at the truth at every instant and shares no
-// code with the engine, so that a wrong decision is seen and not merely repeated. What a
-// fleet costs is held against a floor of its own making, below which nobody can run the
-// same pods.
+// A Cluster is the true state. The real engine decides, behind a Mind; a
+// small executor acts in the same order as controller/disruption: taint, look again,
+// launch, wait until initialized, drain through an evictor that honours
+// PodDisruptionBudgets, and delete. A Watch checks the true state at every instant and shares no
+// code with the engine, so that a wrong decision is seen and not merely repeated. The cost of all
+// nodes is compared with a lower bound computed here, below which the same pods cannot run.
 //
-// The same seed always lives the same day. It refuses to talk to an API server, to sleep
-// and to know what time it is. The zero Cluster is not usable; see New.
+// The same seed always gives the same day. The package uses no API server, no sleep
+// and no real time. The zero Cluster is not usable; see New.
 package clusterlife

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// retryEviction is how soon an eviction that a disruption budget refused is asked for again.
+// retryEviction is how soon an eviction that a disruption budget refused is requested again.
 const retryEviction = 5 * time.Second
 
-// delete asks a node to go: pods are evicted, then the machine ends.
+// delete deletes a node: its pods are evicted, then the instance ends.
 func (c *Cluster) delete(n *machine) {
 	if n.deleting || n.gone {
 		return
@@ -27,7 +27,7 @@ func (c *Cluster) delete(n *machine) {
 	c.drain(n)
 }
 
-// drain evicts what may be evicted now, and comes again for the rest.
+// drain evicts the pods that may be evicted now, and runs again for the rest.
 func (c *Cluster) drain(n *machine) {
 	if n.gone || n.terminating {
 		return
@@ -69,8 +69,8 @@ func (c *Cluster) evict(p *pod, n *machine, forced bool) {
 	w.reconcile(c) // at once: successors queue in the order of evictions
 }
 
-// largestFirst are the machine's pods in the order in which controller/termination has
-// them leave.
+// largestFirst returns the node's pods in the order in which controller/termination evicts
+// them.
 func (n *machine) largestFirst() []*pod {
 	size := func(p *pod) float64 {
 		return float64(p.owner.Milli)/float64(n.milli) + float64(p.owner.MiB)/float64(n.mib)

@@ -10,10 +10,10 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// What happens to a cluster from outside. Each tells the Watch: a fleet may return to
-// what it was when the world around it changed.
+// Events from outside the cluster. Each is reported to the Watch: the nodes may return to
+// an earlier state when the conditions changed.
 
-// Scale sets how many pods a workload wants.
+// Scale sets the replicas of a workload.
 func (c *Cluster) Scale(w *workload, n int) {
 	if w.Replicas == n && w.Every == 0 {
 		return
@@ -51,8 +51,8 @@ func (c *Cluster) jobs(w *workload, quiet time.Time) {
 	})
 }
 
-// fails lets a node stop answering: its pods are given up after five minutes, and the
-// machine is taken away after ten.
+// fails makes a node stop reporting: its pods are given up after five minutes, and the
+// node is removed after ten.
 func (c *Cluster) fails(m *machine) {
 	if m == nil || m.initialized.IsZero() || m.gone {
 		return
@@ -74,7 +74,7 @@ func (c *Cluster) fails(m *machine) {
 	c.after(10*time.Minute, func() { c.Watch.happened(); c.remove(m) })
 }
 
-// reclaim takes a spot machine away with half a minute's notice.
+// reclaim evicts a spot instance with half a minute's notice.
 func (c *Cluster) reclaim(m *machine) {
 	if m == nil || m.initialized.IsZero() || m.gone {
 		return
@@ -89,7 +89,7 @@ func (c *Cluster) reclaim(m *machine) {
 	c.after(30*time.Second, func() { c.Watch.happened(); c.remove(m) })
 }
 
-// some returns a random machine that serves, spot or not; nil when there is none.
+// some returns a random node that serves, spot or not; nil when there is none.
 func (c *Cluster) some(spot bool) *machine {
 	from := slices.DeleteFunc(slices.Clone(c.machines), func(m *machine) bool {
 		return !m.open() || spot && m.deal.capacity != offering.Spot
@@ -100,7 +100,7 @@ func (c *Cluster) some(spot bool) *machine {
 	return from[c.rng.IntN(len(from))]
 }
 
-// Price changes what a deal costs.
+// Price changes the price of an offering.
 func (c *Cluster) Price(d deal, factor float64) {
 	c.Watch.happened()
 	c.Watch.prices++

@@ -95,7 +95,7 @@ func whole(room, each float64) int {
 	return int(room / each)
 }
 
-// hope is what the room that is left is worth at most, by the tightest mix.
+// hope is the largest worth of pods that fit into the free capacity, by the tightest mix.
 func (s *filler) hope(from int, milli, mib float64, v *vessel) float64 {
 	best := math.Inf(1)
 	for m, share := range mixes {
@@ -105,7 +105,7 @@ func (s *filler) hope(from int, milli, mib float64, v *vessel) float64 {
 	return best*(1+1e-12) + 1e-15
 }
 
-// fraction fills the room of a mix with fractions of pods.
+// fraction fills the free capacity of a mix with fractions of pods.
 func (s *filler) fraction(from, mix int, room float64) float64 {
 	sum := 0.0
 	for _, i := range s.orders[mix] {

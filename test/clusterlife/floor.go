@@ -9,35 +9,35 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// The floor of a cluster's bill is a price below which nobody can run the same pods,
-// whatever is bought and wherever the pods go. It shares no code with the engine and is
-// far above what fractions of machines would cost: machines are whole here, and it is
-// shares of whole fillings of machines that are chosen (Gilmore and Gomory's cutting
-// stock, as bounds for packing go).
+// The floor of a cluster's cost is a price below which the same pods cannot run,
+// whatever nodes are launched and wherever the pods run. It shares no code with the engine and is
+// far above the cost of fractions of nodes: nodes are whole here, and the linear program chooses
+// shares of whole fillings of nodes (Gilmore and Gomory's cutting
+// stock, one of the bounds for packing).
 //
-// Each kind of pod gets a worth, so that no filling of any machine is worth more than the
-// machine costs. What all pods are worth together is then a floor, whatever the worths
+// Each kind of pod gets a worth, so that no filling of any node is worth more than the
+// node costs. The worth of all pods together is then a lower bound, whatever the worths
 // are (weak duality); the master problem only looks for good ones. As there are no halves
-// of machines either, it is split into cases, so many machines of some sort at most or at
+// of nodes either, it is split into cases, so many nodes of some sort at most or at
 // least one more, and the lowest of all cases counts.
 
 // kind is the pods of one workload that must be somewhere.
 type kind struct {
 	owner *workload
 	n     int
-	most  int // on one machine
+	most  int // on one node
 	// A spread over zones asks for at least so many in each zone, and outside of it.
 	inside, outside map[string]int
 	// within is how many of them a zone may have at most; absent for as many as there are.
 	within map[string]int
 }
 
-// vessel is a machine as fillings see it. Those that admit the same and have the same
-// room differ in zone and price only.
+// vessel is an instance type as fillings see it. Types that admit the same pods and have the same
+// capacity differ in zone and price only.
 type vessel struct {
 	admits     []bool // by kind
 	milli, mib int64
-	zones      map[string]float64 // price in dollars an hour, the least of those in the zone
+	zones      map[string]float64 // price in dollars an hour, the least in the zone
 }
 
 // filling is one way to use a vessel.
@@ -48,9 +48,9 @@ type filling struct {
 	price  float64
 }
 
-// floor is the least that machines for those pods cost. Pods of the same workloads that
-// run on other machines count where evenness over zones is concerned. What is known to be
-// enough only saves work.
+// floor is the least cost of nodes for those pods. Pods of the same workloads that
+// run on other nodes count where spread over zones is concerned. enough is a cost at which the
+// search may stop; it only saves work.
 func (c *Cluster) floor(pods []*pod, enough offering.Price) offering.Price {
 	kinds := c.kinds(pods)
 	if len(kinds) == 0 {
@@ -84,7 +84,7 @@ func (c *Cluster) kinds(pods []*pod) []kind {
 	return out
 }
 
-// spread says how even the pods must be: as the spread asks for, or as they are, if the
+// spread sets how even the pods must be: as the spread constraint asks for, or as they are, if the
 // workload has shrunk since and they are less even. With counts a ≤ … ≤ z over n zones,
 // z - a ≤ skew and their sum all, it is all ≤ n·a + (n-1)·skew and all ≥ n·z - (n-1)·skew.
 func (k *kind) spread(pods []*pod) {
@@ -114,7 +114,7 @@ func (k *kind) spread(pods []*pod) {
 	}
 }
 
-// inOne is how many of the pods one machine in the zone may have.
+// inOne is how many of the pods one node in the zone may have.
 func (k *kind) inOne(zone string) int {
 	if n, ok := k.within[zone]; ok {
 		return min(k.most, n)
@@ -122,7 +122,7 @@ func (k *kind) inOne(zone string) int {
 	return k.most
 }
 
-// vessels are the machines that pools may buy, in stock or not.
+// vessels returns the instance types that pools may launch, available or not.
 func (c *Cluster) vessels(kinds []kind) []*vessel {
 	var out []*vessel
 	for _, p := range c.Pools {
@@ -182,7 +182,7 @@ func (d demand) counts(zone string) bool {
 type floorer struct {
 	kinds   []kind
 	vessels []*vessel
-	class   []int // by vessel: those that admit the same
+	class   []int // by vessel: those that admit the same pods
 	demands []demand
 	known   []filling // that were of use
 }
@@ -206,11 +206,11 @@ func newFloor(kinds []kind, vessels []*vessel) *floorer {
 	return f
 }
 
-// rounds bounds the search for better worths in one case. What was found until then is a
-// floor, too.
+// rounds bounds the search for better worths in one case. The result so far is a
+// lower bound, too.
 const rounds = 200
 
-// relax returns the floor of a case in dollars an hour, and how much there is of each known
+// relax returns the lower bound of a case in dollars an hour, and how much there is of each known
 // filling in the best mixture.
 func (f *floorer) relax(limits []limit) (floor float64, shares map[int]float64) {
 	m := f.master(limits)
@@ -276,7 +276,7 @@ func (f *floorer) column(x filling, limits []limit) []float64 {
 	return col
 }
 
-// overfull returns fillings that are worth more than their machine costs, and how many
+// overfull returns fillings that are worth more than their node costs, and how many
 // times as much at most; at least once.
 func (f *floorer) overfull(worth []float64, limits []limit) (float64, []filling) {
 	over := 1.0
@@ -294,16 +294,16 @@ func (f *floorer) overfull(worth []float64, limits []limit) (float64, []filling)
 	return over, found
 }
 
-// zoneWorth is a vessel in a zone, and what pods are worth there.
+// zoneWorth is a vessel in a zone, and the worth of pods there.
 type zoneWorth struct {
 	zone   string
 	price  float64
 	worth  []float64 // by kind
-	most   []int     // of a kind on one machine
-	itself float64   // what the machine is worth, negative when there should be fewer of them
+	most   []int     // of a kind on one node
+	itself float64   // worth of the node itself, negative when there should be fewer of them
 }
 
-// markets leaves out zones where the same is worth the same for more money.
+// markets leaves out zones where the same worth costs more.
 func (f *floorer) markets(vessel int, worth []float64, limits []limit) []zoneWorth {
 	var out []zoneWorth
 	for _, z := range zones {

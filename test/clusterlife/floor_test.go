@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// TestFloorIsOne holds the floor against every way to run a handful of pods: none costs
+// TestFloorIsOne compares the lower bound with every way to run a handful of pods: none costs
 // less, and the best one little more.
 func TestFloorIsOne(t *testing.T) {
 	var floors, best float64
@@ -31,7 +31,7 @@ func TestFloorIsOne(t *testing.T) {
 	}
 }
 
-// handful is a cluster of a few pods with some of them pinned, and those that are not.
+// handful is a cluster of a few pods of which some are pinned, and the pods that are not.
 func handful(seed uint64) (*Cluster, []*pod) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	c := New(seed, nil, &Pool{Name: "general"}, &Pool{Name: "batch", Taint: "batch", CapacityTypes: []string{offering.OnDemand}})
@@ -69,14 +69,14 @@ func describe(c *Cluster) (out string) {
 	return out
 }
 
-// exhaust tries every way to put pods together, on every machine.
+// exhaust tries every way to put pods together, on every instance type.
 type exhaust struct {
 	c    *Cluster
 	pods []*pod
 	best float64
 }
 
-// pile is pods on one machine, of which everything but the size is settled.
+// pile is pods on one node, whose zone and pool are chosen and whose size is not.
 type pile struct {
 	on         deal // but for the type
 	pool       *Pool
@@ -118,7 +118,7 @@ func (e *exhaust) place(i int, piles []pile, price float64) {
 	}
 }
 
-// with is the pile with one pod more, unless no machine takes that.
+// with returns the pile with one pod more, unless it fits no instance type.
 func (e *exhaust) with(h pile, w *workload) (pile, bool) {
 	if !w.admitted(&machine{pool: h.pool, deal: h.on}) {
 		return h, false

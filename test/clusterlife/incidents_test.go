@@ -10,11 +10,11 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// The incidents are public ones, told by people who run autoscalers of this kind. Each
-// test lives through the same and says what must not happen again.
+// The incidents are public ones, reported by users of similar autoscalers. Each
+// test runs through the same events and checks that the fault does not happen again.
 
-// fleet is a cluster of one pool with as many pods as asked for, settled. What is to be
-// done before anything is bought comes last.
+// fleet is a cluster of one pool with as many pods as asked for, settled. The functions in before
+// run before anything is launched.
 func fleet(t *testing.T, p *Pool, pods int, before ...func(*Cluster)) (*Cluster, *workload) {
 	t.Helper()
 	if p.Name == "" {
@@ -37,7 +37,7 @@ func fleet(t *testing.T, p *Pool, pods int, before ...func(*Cluster)) (*Cluster,
 	return c, w
 }
 
-// noBargain keeps the cheapest type off the shelves; bargain puts it there for less than
+// noBargain makes the cheapest type unavailable; bargain makes it available for less than
 // ever, with something wrong about it.
 func noBargain(c *Cluster) {
 	for _, z := range zones {
@@ -64,7 +64,7 @@ func running(w *workload) int {
 	return n
 }
 
-// faultless fails the test with what the Watch saw.
+// faultless fails the test with the faults that the Watch found.
 func faultless(t *testing.T, c *Cluster) {
 	t.Helper()
 	if len(c.Watch.Faults) == 0 {
@@ -83,14 +83,14 @@ func faultless(t *testing.T, c *Cluster) {
 }
 
 // TestIncident29StockoutChurn: on a fleet of 600 nodes the cheapest type was offered, and
-// sold out whenever it was bought. Every replacement fell back to what was there before,
+// every launch of it found no capacity. Every replacement fell back to the type before,
 // and the fleet churned for ever (kubernetes-sigs/karpenter 1293).
 //
-// Nothing may be evicted for a machine that never comes, and attempts get rarer.
+// Nothing may be evicted for a node that never joins, and attempts become rarer.
 func TestIncident29StockoutChurn(t *testing.T) {
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "20%"}}, Types: []string{"D4s", "D4as", "D8s"}}
 	c, _ := fleet(t, p, 60, noBargain)
-	bargain(c, c.market.failing) // which nobody gets
+	bargain(c, c.market.failing) // which no launch gets
 	c.Live(2 * time.Hour)
 	early := c.Stats
 	c.Live(6 * time.Hour)
@@ -105,8 +105,8 @@ func TestIncident29StockoutChurn(t *testing.T) {
 	faultless(t, c)
 }
 
-// TestIncident30ConsolidationStorms: pods came and went at the edge of what fits, CronJobs
-// every minute; nodes were bought and consolidated around the clock, once for fourteen
+// TestIncident30ConsolidationStorms: pods were created and deleted at the edge of the capacity,
+// CronJobs every minute; nodes were launched and consolidated around the clock, once for fourteen
 // hours, and pulling images cost thousands of dollars
 // (aws/karpenter-provider-aws 7146, 8536, 3921, 7344).
 func TestIncident30ConsolidationStorms(t *testing.T) {
@@ -136,7 +136,7 @@ func TestIncident30ConsolidationStorms(t *testing.T) {
 	faultless(t, c)
 }
 
-// TestIncident35WholeFleetAtAFixedHour: what a provider says about images and prices
+// TestIncident35WholeFleetAtAFixedHour: a provider's images and prices
 // changed every night at the same minute, and each time the whole fleet was replaced
 // (aws/karpenter-provider-aws 6952, 6325).
 //
@@ -163,13 +163,13 @@ func TestIncident35WholeFleetAtAFixedHour(t *testing.T) {
 			t.Errorf("%s has not been replaced five hours after the window", m.key)
 		}
 	}
-	faultless(t, c) // the Watch counts who is down at every move
+	faultless(t, c) // the Watch counts disrupted nodes at every move
 }
 
 // TestIncident37BudgetSemantics: percentages of small pools, several budgets, reasons and
-// windows surprised their owners again and again (kubernetes-sigs/karpenter 2183, 1438;
-// aws/karpenter-provider-aws 6911, 7480). What is written is exactly what happens: never
-// more nodes down at once, and as many as that when there is work.
+// windows surprised users again and again (kubernetes-sigs/karpenter 2183, 1438;
+// aws/karpenter-provider-aws 6911, 7480). Budgets mean exactly what they say: never
+// more nodes disrupted at once, and as many as that when there are candidates.
 func TestIncident37BudgetSemantics(t *testing.T) {
 	for name, tt := range map[string]struct {
 		budgets []Budget
@@ -218,10 +218,10 @@ func TestIncident37BudgetSemantics(t *testing.T) {
 }
 
 // TestIncident38BudgetOfPodsBlocksForEver: a PodDisruptionBudget that allows nothing kept
-// a big node alive, and paid for, after somebody deleted it
+// a big node running, and paid for, after a user deleted it
 // (kubernetes-sigs/karpenter 1776, 2802, 1047).
 //
-// The terminationGracePeriod bounds it; without one it stays, and the rest goes on.
+// The terminationGracePeriod bounds it; without one the node is kept, and others are disrupted.
 func TestIncident38BudgetOfPodsBlocksForEver(t *testing.T) {
 	for name, grace := range map[string]time.Duration{"no grace": 0, "an hour's grace": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestIncident48ScaleInTakesHalfADay(t *testing.T) {
 }
 
 // TestFinalizerThatNeverGoes: some controller's finalizer keeps a drained node. It counts
-// as down, and the rest goes on within what the budget leaves.
+// as disrupted, and other nodes are disrupted as far as the budget allows.
 func TestFinalizerThatNeverGoes(t *testing.T) {
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "2"}}}
 	c, web := fleet(t, p, 40)
@@ -300,8 +300,8 @@ func TestFinalizerThatNeverGoes(t *testing.T) {
 	faultless(t, c)
 }
 
-// TestReplacementThatNeverRegisters: machines of the cheapest type start and never join.
-// Whoever was to be replaced stays, nothing is evicted for it, no claim is left over, and
+// TestReplacementThatNeverRegisters: instances of the cheapest type start and never join.
+// The nodes to replace are kept, nothing is evicted for them, no claim is left over, and
 // each failure makes the next attempt rarer.
 func TestReplacementThatNeverRegisters(t *testing.T) {
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "20%"}}, Types: []string{"D4s", "D4as"}}
@@ -322,7 +322,7 @@ func TestReplacementThatNeverRegisters(t *testing.T) {
 	faultless(t, c)
 }
 
-// TestQuietClusterNearsTheBound: where nothing blocks and machines are small beside the
+// TestQuietClusterNearsTheBound: where nothing blocks and nodes are small beside the
 // cluster, an hour after a storm of changes ended it costs within 10 % of a price below
 // which no cluster could run the same pods.
 func TestQuietClusterNearsTheBound(t *testing.T) {

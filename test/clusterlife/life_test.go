@@ -11,12 +11,13 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// TestDays lives a day in each of many clusters. Nothing that users rely on is broken at
-// any instant, no fleet is ever what it was before a move unless something changed from outside,
-// whatever kube-scheduler made of the move, and a few hours after the load stops changing all clusters together cost at most 10 %
-// more than what is possible (see floor.go), none far more than one that is bought anew.
+// TestDays runs a day in each of many clusters. No promise to users is broken at
+// any instant, no fleet ever returns to its state before a move unless something changed from
+// outside, whatever kube-scheduler made of the move, and a few hours after the load stops changing
+// all clusters together cost at most 10 %
+// more than the lower bound (see floor.go), none far more than a cluster launched anew.
 // (Budgets of one node at a time forbid moves that would take two, pods that moved cost
-// something, too, and spot nodes are replaced by spot only with a choice of types.)
+// something, too, and spot nodes are replaced by spot only with several types to choose from.)
 func TestDays(t *testing.T) {
 	var all Bill
 	var total Stats
@@ -56,7 +57,7 @@ func TestDays(t *testing.T) {
 		all, 100*(float64(all.Paid)/float64(all.Floor)-1), total.Moves, total.Undone, total.Lulls)
 }
 
-// firstSeed is that of the first day: 0, or what LIFE_FROM says, as other days are as good.
+// firstSeed is that of the first day: 0, or LIFE_FROM, as other days are as good.
 func firstSeed(t *testing.T) uint64 {
 	t.Helper()
 	from := os.Getenv("LIFE_FROM")
@@ -85,7 +86,7 @@ type lived struct {
 	took    time.Duration
 }
 
-// liveAll lives the days of n seeds, as many at a time as there are processors.
+// liveAll runs the days of n seeds, as many at a time as there are processors.
 func liveAll(t *testing.T, first uint64, n int) []lived {
 	t.Helper()
 	out := make([]lived, n)
@@ -109,15 +110,15 @@ func live(seed uint64) lived {
 		c.Live(time.Minute)
 	}
 	b := c.Bill()
-	c.view, c.events, c.diary = nil, nil, nil // nobody asks any more, and there are many days
+	c.view, c.events, c.diary = nil, nil, nil // not needed any more, and there are many days
 	return lived{c, b, time.Since(start)}
 }
 
-// slack is what a cluster of a few nodes may cost more whatever its size: less than the
-// smallest machine.
+// slack is how much more a cluster of a few nodes may cost whatever its size: less than the
+// smallest node.
 const slack = offering.Price(30e6)
 
-// unsettled says whose pods do not run although everything has been quiet for hours.
+// unsettled names the workloads whose pods do not run although nothing changed for hours.
 func unsettled(t *testing.T, seed uint64, c *Cluster) {
 	t.Helper()
 	for _, w := range c.workloads {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMain has garbage collected less often: decisions leave much of it and little else
-// in memory, so that at Go's usual pace a third of the work would be collecting.
+// TestMain makes garbage collection rarer: decisions allocate much and keep little
+// in memory, so that at Go's usual pace a third of the time would be collection.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
 	os.Exit(m.Run())

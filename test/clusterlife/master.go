@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// master is the linear program that shares fillings out: the least money for columns that
-// together have at least, or at most, so much in each row. It is the revised simplex method on an explicit
-// inverse, for a few dozen rows.
+// master is the linear program that shares fillings out: the least cost for columns that
+// together have at least, or at most, so much in each row. It is the revised simplex method on an
+// explicit inverse, for a few dozen rows.
 type master struct {
 	rhs     []float64
 	most    []bool      // by row: at most that
-	cols    [][]float64 // fillings, after one column for what a row has too much or too little of
+	cols    [][]float64 // fillings, after one column for the excess or shortage of each row
 	costs   []float64
-	basis   []int // by row; -1 for help that is too dear to stay
+	basis   []int // by row; -1 for help, which is too expensive to be kept
 	inverse [][]float64
 	at      []float64 // values of the basis
 }
 
-// help is what a unit of any demand costs where no filling covers it: more than any machine.
+// help is the cost of a unit of any demand where no filling covers it: more than any node.
 const help = 100
 
 const eps = 1e-10
@@ -50,7 +50,7 @@ func (m *master) cost(row int) float64 {
 	return m.costs[m.basis[row]]
 }
 
-// duals are what one more in each row costs now: never negative where at least something
+// duals are the cost of one more in each row now: never negative where at least something
 // is asked for, nor positive where at most.
 func (m *master) duals() []float64 {
 	out := m.prices()
@@ -64,7 +64,7 @@ func (m *master) duals() []float64 {
 	return out
 }
 
-// steps bounds pivots between two looks for fillings, as ties may go round in circles.
+// steps bounds pivots between two searches for fillings, as ties may cause cycles.
 const steps = 500
 
 // optimize exchanges columns while that saves money.
@@ -89,7 +89,7 @@ func (m *master) optimize() {
 	}
 }
 
-// prices are the duals as they come.
+// prices are the duals before signs are corrected.
 func (m *master) prices() []float64 {
 	out := make([]float64, len(m.rhs))
 	for row := range m.basis {

@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// stage is how far a move has come.
+// stage is the phase of a move.
 type stage int
 
 const (
@@ -28,11 +28,12 @@ type move struct {
 	nodes []*machine
 	// bought are its replacements.
 	bought []*machine
-	// unproved is what must not be bought again for it to have come true; nil for nothing.
+	// unproved lists the nodes that must not be launched again for the move to count; nil for
+	// none.
 	unproved *unproved
 }
 
-// choose begins a move. What is voluntary waits and is looked at again.
+// choose begins a move. A voluntary move waits and is checked again.
 func (c *Cluster) choose(plan disrupt.Move) {
 	c.moved++
 	m := &move{Move: plan, id: c.moved}
@@ -100,8 +101,8 @@ func (m *move) drop(n *machine) {
 	m.nodes = slices.DeleteFunc(m.nodes, func(o *machine) bool { return o == n })
 }
 
-// launch looks past all caches once more, now that nothing new can come to the nodes,
-// and buys what takes their place.
+// launch looks past all caches once more, now that no new pod can be bound to the nodes,
+// and launches their replacements.
 func (c *Cluster) launch(m *move) {
 	if m.stage == over {
 		return
@@ -144,7 +145,7 @@ func (c *Cluster) launch(m *move) {
 	c.advance(m)
 }
 
-// objection is what the look after the taint finds against taking the node.
+// objection is the reason against disrupting the node that the check after the taint finds.
 func (c *Cluster) objection(m *move, n *machine) string {
 	switch {
 	case n.gone || n.deleting:
@@ -177,7 +178,7 @@ func (c *Cluster) advance(m *move) {
 			c.fail(m, "a replacement is gone")
 			return
 		}
-		if !r.ready() { // yet, or any more: then it is gone before long
+		if !r.ready() { // not yet, or not any more: then it is removed soon
 			return
 		}
 	}
@@ -190,7 +191,7 @@ func (c *Cluster) advance(m *move) {
 	c.Watch.drains(m)
 }
 
-// fail rolls a move back and lets its nodes rest, longer each time.
+// fail cancels a move; its nodes back off, longer each time.
 func (c *Cluster) fail(m *move, why string) {
 	c.note("move %d failed: %s", m.id, why)
 	c.Stats.Failed++
@@ -223,8 +224,8 @@ func (c *Cluster) end(m *move) {
 	c.changed()
 }
 
-// progress looks after moves when something changed: replacements that came or went,
-// nodes that went by themselves.
+// progress updates moves when something changed: replacements that initialized or failed,
+// nodes that were deleted otherwise.
 func (c *Cluster) progress() {
 	for _, m := range slices.Clone(c.moves) {
 		m.nodes = slices.DeleteFunc(m.nodes, func(n *machine) bool { return n.gone })

@@ -16,10 +16,10 @@ import (
 // Engine is the real mind.
 type Engine struct{}
 
-// Provide says what to buy for pods that wait.
+// Provide decides which nodes to launch for pods that wait.
 func (Engine) Provide(w *cluster.Snapshot) schedule.Plan { return schedule.Solve(w) }
 
-// Search looks for nodes that can go.
+// Search looks for nodes to disrupt.
 func (Engine) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
 	return disrupt.Search(w, c, disrupt.Cursor{})
 }
@@ -29,7 +29,7 @@ func (Engine) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (d
 	return disrupt.Recheck(w, c, m)
 }
 
-// plan sees to it that somebody decides soon when something changed.
+// plan schedules a decision soon after something changed.
 func (c *Cluster) plan() {
 	if !c.providing && slices.ContainsFunc(c.pods, c.needy) {
 		c.providing = true
@@ -40,12 +40,12 @@ func (c *Cluster) plan() {
 	}
 }
 
-// needy pods wait for a node that nobody promised them.
+// needy reports whether the pod waits for a node and is not nominated to one.
 func (c *Cluster) needy(p *pod) bool {
 	return p.promise == "" && !p.dying && !p.barred() && (p.node == nil || p.node.departing() || p.node.deleting)
 }
 
-// provide buys for pods that wait.
+// provide launches nodes for pods that wait.
 func (c *Cluster) provide() {
 	c.providing = false
 	w := c.view.world()
@@ -72,7 +72,7 @@ func (c *Cluster) provide() {
 }
 
 // searchAt looks for moves then, or at once when that has passed. A search that is due
-// already finds out what changed meanwhile.
+// already sees later changes, too.
 func (c *Cluster) searchAt(t time.Time) {
 	if c.searching {
 		return
@@ -110,8 +110,8 @@ func (c *Cluster) wake(left []disrupt.Kept) {
 	c.after(first.Sub(c.now), func() { c.stir++ })
 }
 
-// undone counts purchases for pods that a move displaced: kube-scheduler put others where
-// the move meant them to go.
+// undone counts launches for pods that a move displaced: kube-scheduler bound other pods
+// to their nodes.
 func (c *Cluster) undone(refs []cluster.PodRef) {
 	for _, ref := range refs {
 		if p := c.find(ref.UID); p != nil && p.evicted {
@@ -121,7 +121,7 @@ func (c *Cluster) undone(refs []cluster.PodRef) {
 	}
 }
 
-// describe says what pods ask for, for the diary.
+// describe lists the requests of pods, for the diary.
 func (c *Cluster) describe(refs []cluster.PodRef) string {
 	var out []string
 	for _, ref := range refs {

@@ -26,7 +26,7 @@ type pod struct {
 	promise string
 }
 
-// world is the pod as the engine sees it on a node, empty for none.
+// world returns the pod as the engine sees it on a node, empty for none.
 func (p *pod) world(node string) cluster.Pod {
 	w := p.owner.spec
 	w.PodRef = cluster.PodRef{Namespace: "default", Name: p.uid, UID: p.uid}
@@ -34,8 +34,8 @@ func (p *pod) world(node string) cluster.Pod {
 	return w
 }
 
-// barred reports whether the pod's node is on its way out and the pod will never be
-// let go: no room need be bought for it.
+// barred reports whether the pod's node is being deleted and the pod's eviction is never
+// allowed: no node need be launched for it.
 func (p *pod) barred() bool {
 	return p.node != nil && p.node.deleting && p.node.deadline.IsZero() &&
 		(p.owner.Every == 0 && p.owner.MaxDown == 0 || p.owner.DoNotDisrupt && p.owner.ProtectFor == 0)
@@ -67,12 +67,12 @@ type workload struct {
 	MaxDown      int
 	DoNotDisrupt bool
 	ProtectFor   time.Duration // how long; 0 means for ever
-	Grace        time.Duration // from being asked to stop until gone
+	Grace        time.Duration // from the request to stop until it has ended
 	Startup      time.Duration // from being bound until ready
 	Every, Takes time.Duration // of a CronJob
 
 	version int
-	spec    cluster.Pod // what is alike in all of its pods
+	spec    cluster.Pod // the same in all of its pods
 	pods    []*pod
 	idle    bool // as desired when last looked at
 	moving  int  // pods that were evicted and have no successor yet
@@ -105,7 +105,7 @@ func (c *Cluster) deploy(w *workload) *workload {
 	return w
 }
 
-// scale changes how many pods a Deployment wants.
+// scale changes the replicas of a Deployment.
 func (c *Cluster) scale(w *workload, n int) {
 	w.Replicas, w.idle = n, false
 	c.changed()
@@ -182,7 +182,7 @@ func (w *workload) reconcile(c *Cluster) {
 			c.stop(p)
 		}
 	}
-	// Pods that wait go first, then the youngest.
+	// Pods that wait are deleted first, then the youngest.
 	slices.SortStableFunc(young, func(a, b *pod) int {
 		switch {
 		case a.ready != b.ready && a.ready:
@@ -243,7 +243,7 @@ func (c *Cluster) kill(p *pod) {
 	c.changed()
 }
 
-// bind puts a pod on a machine, where it starts and, if it is a job, ends.
+// bind binds a pod to a node, where it starts and, if it is a job, ends.
 func (c *Cluster) bind(p *pod, m *machine) {
 	p.node, p.bound, p.promise = m, c.now, ""
 	m.pods = append(m.pods, p)
@@ -266,7 +266,7 @@ func (c *Cluster) bind(p *pod, m *machine) {
 	}
 }
 
-// finish ends a job's pod: it has done what it was for.
+// finish ends a job's pod, which has succeeded.
 func (c *Cluster) finish(p *pod) {
 	if !p.gone && !p.dying {
 		c.Watch.happened()

@@ -31,10 +31,10 @@ type Pool struct {
 	Budgets          []Budget
 	// MinSavings is the share of the price that a replacement must save.
 	MinSavings float64
-	MinAge     time.Duration // negative means what the operator set
+	MinAge     time.Duration // negative means the operator's setting
 	// Grace is the terminationGracePeriod; 0 means none.
 	Grace time.Duration
-	// ExpireAfter is a node's life, and ends softly; 0 means for ever.
+	// ExpireAfter is a node's lifetime, and ends softly; 0 means for ever.
 	ExpireAfter time.Duration
 	// Version is the template's hash: nodes of another version have drifted.
 	Version int
@@ -49,7 +49,7 @@ type Budget struct {
 	Lasts    time.Duration
 }
 
-// asWorld is what the engine knows of the pool when it buys.
+// asWorld returns the pool as the engine sees it when it launches nodes.
 func (p *Pool) asWorld() cluster.NodePool {
 	w := cluster.NodePool{Name: p.Name, Weight: p.Weight, Class: class, Labels: map[string]string{"pool": p.Name}}
 	in := func(key string, values []string) {
@@ -73,7 +73,7 @@ func (p *Pool) taints() []cluster.Taint {
 	return []cluster.Taint{{Key: p.Taint, Effect: cluster.NoSchedule}}
 }
 
-// asDisrupt is what the engine knows of the pool when it takes nodes away.
+// asDisrupt returns the pool as the engine sees it when it disrupts nodes.
 func (p *Pool) asDisrupt(now time.Time) disrupt.Pool {
 	d := disrupt.Pool{Name: p.Name, Policy: p.Policy, ConsolidateAfter: max(0, p.ConsolidateAfter), Never: p.ConsolidateAfter < 0, MinAge: p.MinAge}
 	if p.MinSavings > 0 {
@@ -85,7 +85,7 @@ func (p *Pool) asDisrupt(now time.Time) disrupt.Pool {
 	return d
 }
 
-// at is the budget as it stands, with the schedule read as Karpenter reads it.
+// at returns the budget at a time, with the schedule read as Karpenter reads it.
 func (b Budget) at(now time.Time) disrupt.Budget {
 	out := disrupt.Budget{Causes: b.Reasons, Active: true}
 	text, percent := strings.CutSuffix(b.Nodes, "%")

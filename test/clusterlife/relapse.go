@@ -11,22 +11,22 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// What Rule CONSOLIDATION-23 promises, in the executor's own words: consolidations that the scheduler
-// undoes get rare.
+// Rule CONSOLIDATION-23, written independently for this executor: consolidations that the
+// scheduler undoes become rare.
 const (
 	proves                 = 10 * time.Minute
 	forgives               = time.Hour
 	firstLull, longestLull = 30 * time.Second, 6 * time.Hour
-	// succeeds is how long after its pods are gone successors may still be made.
+	// succeeds is how long after its pods have ended replacements may still be created.
 	succeeds = 10 * time.Second
 )
 
-// unproved is a consolidation of which nobody knows yet whether it came true.
+// unproved is a consolidation of which it is not known yet whether it will last.
 type unproved struct {
 	nodes  []*machine
 	pools  map[*Pool]bool
-	owners map[*workload]int // how many pods lived when the nodes began to go
-	since  time.Time         // all nodes are gone; zero while they are not
+	owners map[*workload]int // how many pods ran when the deletion of the nodes began
+	since  time.Time         // all nodes are deleted; zero while they are not
 }
 
 // lull is for how long a pool is not consolidated.
@@ -35,7 +35,7 @@ type lull struct {
 	until  time.Time
 }
 
-// watchFor remembers whose pods the move displaces.
+// watchFor remembers the owners of the pods that the move displaces.
 func (c *Cluster) watchFor(m *move) {
 	if m.Cause != disrupt.Underutilized {
 		return
@@ -52,14 +52,14 @@ func (c *Cluster) watchFor(m *move) {
 	c.unproved, m.unproved = append(c.unproved, u), u
 }
 
-// went: all nodes of the move are gone.
+// went is called when all nodes of the move are deleted.
 func (c *Cluster) went(m *move) {
 	if m.unproved != nil {
 		m.unproved.since = c.now
 	}
 }
 
-// relapsed is called with the pods that a machine is bought for.
+// relapsed is called with the pods that a node is launched for.
 func (c *Cluster) relapsed(refs []cluster.PodRef) {
 	c.prove()
 	for _, u := range c.unproved {
@@ -74,7 +74,7 @@ func (c *Cluster) relapsed(refs []cluster.PodRef) {
 	}
 }
 
-// prove forgets consolidations that came true, and forgives pools where all did for long.
+// prove forgets consolidations that lasted, and resets pools where all did for long.
 func (c *Cluster) prove() {
 	c.unproved = slices.DeleteFunc(c.unproved, func(u *unproved) bool {
 		return len(u.pools) == 0 || !u.since.IsZero() && c.now.Sub(u.since) > proves
@@ -97,7 +97,7 @@ func (u *unproved) displaced(p *pod) bool {
 	return p != nil && len(p.owner.live()) <= u.owners[p.owner] && (p.node == nil || slices.Contains(u.nodes, p.node))
 }
 
-// lull lets a pool rest, unless it does. What was consolidated before says nothing more about it.
+// lull pauses a pool, unless it is paused. Earlier consolidations do not count for it any more.
 func (c *Cluster) lull(p *Pool) {
 	for _, u := range c.unproved {
 		delete(u.pools, p)

@@ -9,12 +9,12 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// TestMovesInVainGetRare: a mind that forgets what its moves must buy has the same pods
-// evicted and the same machines bought again and again. With Rule CONSOLIDATION-23 in the executor a
-// rest doubles each time, from half a minute to six hours.
+// TestMovesInVainGetRare: a Mind that forgets which nodes its moves must launch has the same pods
+// evicted and the same nodes launched again and again. With Rule CONSOLIDATION-23 in the executor
+// a pause doubles each time, from half a minute to six hours.
 func TestMovesInVainGetRare(t *testing.T) {
 	c := newcomer(broken{late: func(m *disrupt.Move) { m.Launches = nil }}, 12)
-	for _, z := range zones { // what is bought instead is as dear as what went
+	for _, z := range zones { // the replacement is as expensive as the node before
 		c.market.failing[deal{"D4as", z, "on-demand"}] = true
 	}
 	c.Live(20 * time.Hour)

@@ -2,8 +2,8 @@
 
 package clusterlife
 
-// schedule binds what waits and fits, oldest first, to the feasible machine that is left
-// with the most room, as kube-scheduler does out of the box.
+// schedule binds pods that wait and fit, oldest first, to the feasible node with the most free
+// capacity left, as kube-scheduler does by default.
 func (c *Cluster) schedule() {
 	for _, p := range c.pods {
 		if p.node != nil || p.gone {
@@ -30,14 +30,14 @@ func (c *Cluster) best(p *pod) *machine {
 	return best
 }
 
-// feasible reports whether kube-scheduler's filters let a pod of the workload onto the machine.
+// feasible reports whether kube-scheduler's filters let a pod of the workload onto the node.
 func (c *Cluster) feasible(w *workload, m *machine) bool {
 	milli, mib, pods := m.free()
 	return milli >= w.Milli && mib >= w.MiB && pods > 0 && w.admitted(m) &&
 		(!w.Apart || !m.runs(w)) && (!w.Spread || c.even(w, m.deal.zone))
 }
 
-// admitted is what node selectors and the pool's taints say.
+// admitted evaluates node selectors and the pool's taints.
 func (w *workload) admitted(m *machine) bool {
 	return (w.Pool == "" || w.Pool == m.pool.Name) && (!w.OnDemand || m.deal.capacity == "on-demand") &&
 		(m.pool.Taint == "" || m.pool.Taint == w.Tolerates)
@@ -55,7 +55,7 @@ func (m *machine) runs(w *workload) bool {
 
 // even reports whether one more pod in the zone keeps the workload within a skew of 1
 // over the zones of all nodes that it may use. Tainted nodes count, as nodeTaintsPolicy
-// is Ignore unless said otherwise; pods that terminate do not.
+// is Ignore by default; pods that terminate do not.
 func (c *Cluster) even(w *workload, zone string) bool {
 	count := map[string]int{}
 	for _, m := range c.machines {

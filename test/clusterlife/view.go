@@ -21,8 +21,8 @@ type Mind interface {
 	Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept)
 }
 
-// view keeps the engine's World as karve's mirror would: pods that were promised room
-// count as bound there.
+// view maintains the engine's Snapshot as karve's mirror would: nominated pods
+// count as bound to their nodes.
 type view struct {
 	c        *Cluster
 	builder  *cluster.Builder
@@ -33,7 +33,7 @@ type view struct {
 	onSale   []offering.InstanceType
 }
 
-// likeness is what of a machine the World's node depends on.
+// likeness is the part of a machine that the Snapshot's node depends on.
 type likeness struct {
 	deal                                                     deal
 	price                                                    offering.Price
@@ -61,7 +61,7 @@ func (v *view) forget(m *machine) {
 	v.builder.RemoveNode(m.key)
 }
 
-// world brings the World up to date.
+// world updates and returns the Snapshot.
 func (v *view) world() *cluster.Snapshot {
 	if types := v.c.market.offered(); len(v.onSale) == 0 || &types[0] != &v.onSale[0] {
 		v.onSale = types
@@ -97,8 +97,8 @@ func (v *view) tell(m *machine) {
 	v.builder.SetNode(v.c.node(m))
 }
 
-// at is the node on which the engine sees the pod: where it was promised room, while it
-// waits or its node is on its way out, else where it runs.
+// at returns the node on which the engine sees the pod: the one it is nominated to, while it
+// waits or its node is being deleted, else the one where it runs.
 func (v *view) at(p *pod) string {
 	switch {
 	case p.promise != "" && (p.node == nil || p.node.departing() || p.node.deleting):
@@ -109,7 +109,7 @@ func (v *view) at(p *pod) string {
 	return ""
 }
 
-// promise keeps room for pods on a machine.
+// promise nominates pods to a node.
 func (v *view) promise(key string, refs []cluster.PodRef) {
 	v.promised[key] = v.c.now.Add(20 * time.Second)
 	for _, ref := range refs {
@@ -120,8 +120,8 @@ func (v *view) promise(key string, refs []cluster.PodRef) {
 	}
 }
 
-// lapse ends promises on machines that go, that strangers filled, or that are ready and
-// were not taken up.
+// lapse ends nominations to nodes that are deleted, that other pods filled, or that are ready and
+// that the pods were not bound to.
 func (v *view) lapse() {
 	for _, p := range v.c.pods {
 		if p.promise == "" {
@@ -168,8 +168,8 @@ func (c *Cluster) machine(key string) *machine {
 	return nil
 }
 
-// facts are what a decision about nodes needs besides the World. The move itself, when
-// it is looked at again, is not under way.
+// facts are the inputs of a decision about nodes besides the Snapshot. The move itself, when
+// it is checked again, is not under way.
 func (c *Cluster) facts(but *move) disrupt.Cluster {
 	d := disrupt.Cluster{Now: c.now, Resting: c.resting, Settings: c.Settings}
 	for _, m := range c.machines {
@@ -216,7 +216,7 @@ func (c *Cluster) nodeFacts(m *machine, but *move) disrupt.Node {
 	return n
 }
 
-// guarded notes that the pod has a budget which lets some go.
+// guarded records that the pod has a disruption budget that allows some evictions.
 func guarded(guards []disrupt.PDB, p *pod) []disrupt.PDB {
 	w := p.owner
 	if w.Every != 0 || w.MaxDown < 0 || w.allowed() == 0 {

@@ -18,20 +18,20 @@ import (
 // Fault is a promise that was broken.
 type Fault struct {
 	At   time.Time
-	Rule string // of those that Watch keeps, in a word
+	Rule string // the rule that was broken, in a word
 	Text string
 }
 
 func (f Fault) String() string { return f.At.Format("15:04:05") + " " + f.Rule + ": " + f.Text }
 
-// Watch holds what happens against the promises made to users. It looks at the truth only
-// and reads budgets, disruption budgets of pods and prices for itself.
+// Watch compares events with the promises made to users. It looks at the true state only
+// and evaluates budgets, PodDisruptionBudgets and prices itself.
 type Watch struct {
 	c      *Cluster
 	Faults []Fault
-	Rests  int // times that the fleet stood still and was compared with what it was
+	Rests  int // times that the fleet was at rest and was compared with earlier states
 
-	outside int // changes that are nobody's decision: workloads, nodes, prices
+	outside int // changes that karve did not decide: workloads, nodes, prices
 	saved   int // moves for money that are over
 	fleets  map[string]visit
 	stirred int           // changes of the cluster when its fleet was looked at
@@ -49,7 +49,7 @@ func (w *Watch) fault(rule, format string, args ...any) {
 	w.c.note("FAULT %s", f)
 }
 
-// chosen: nobody chooses nodes that may not be disturbed.
+// chosen: nodes that may not be disturbed are never chosen.
 func (w *Watch) chosen(m *move) {
 	w.frozen[m] = w.prices
 	w.entitled(m)
@@ -61,7 +61,7 @@ func (w *Watch) chosen(m *move) {
 	}
 }
 
-// confirmed: what is still right is what was decided, or less.
+// confirmed: a move that is still valid is the decided one, or a part of it.
 func (w *Watch) confirmed(m *move, now disrupt.Move) {
 	for _, key := range now.Nodes {
 		if !slices.Contains(m.Move.Nodes, key) {
@@ -120,7 +120,7 @@ func (w *Watch) age(p *Pool) time.Duration {
 	return p.MinAge
 }
 
-// pays: a move for money is cheaper afterwards, whichever choice is bought, and by as
+// pays: a move for money is cheaper afterwards, whichever offering is launched, and by as
 // much as its pools ask for.
 func (w *Watch) pays(m *move) {
 	if !m.voluntary() {
@@ -148,8 +148,8 @@ func (w *Watch) pays(m *move) {
 	}
 }
 
-// budgets counts who is down in each pool of the move, the move included, and asks every
-// budget whether that is allowed.
+// budgets counts the disrupted nodes in each pool of the move, the move included, and checks every
+// budget.
 func (w *Watch) budgets(m *move) {
 	for _, p := range w.c.Pools {
 		nodes, down, mine := 0, 0, 0
@@ -179,7 +179,7 @@ func (w *Watch) budgets(m *move) {
 	}
 }
 
-// undisturbed: what asked to be left alone is, unless the node's grace overrides it.
+// undisturbed: do-not-disrupt is honoured, unless the node's grace period overrides it.
 func (w *Watch) undisturbed(m *move, n *machine) {
 	if n.stays {
 		w.fault("do-not-disrupt", "move %d takes %s, which is annotated", m.id, n.key)
@@ -208,7 +208,8 @@ func healthy(w *workload) int {
 	return n
 }
 
-// launched, drains: replacements are there before anything is drained, and cost what was said.
+// launched, drains: replacements are ready before anything is drained, and cost what the plan
+// says.
 func (w *Watch) launched(m *move) {
 	if len(m.bought) != len(m.Launches) {
 		w.fault("replacement", "move %d ordered %d of %d replacements", m.id, len(m.bought), len(m.Launches))
@@ -231,7 +232,7 @@ func (w *Watch) drains(m *move) {
 	}
 }
 
-// evicts: pods go by the rules of their disruption budget, and only when they may.
+// evicts: pods are evicted by the rules of their disruption budget, and only when they may be.
 func (w *Watch) evicts(p *pod, n *machine, forced bool) {
 	if forced {
 		if n.deadline.IsZero() || w.c.now.Before(n.deadline.Add(-p.owner.Grace)) {
@@ -250,7 +251,7 @@ func (w *Watch) evicts(p *pod, n *machine, forced bool) {
 	}
 }
 
-// bought: limits hold at every purchase, the largest choice of what is on its way included.
+// bought: limits hold at every launch, counting the largest possible offering of nodes in flight.
 func (w *Watch) bought(m *machine) {
 	if m.pool.LimitCPU == 0 {
 		return
@@ -278,7 +279,7 @@ func (w *Watch) bought(m *machine) {
 // done: a move is over.
 func (w *Watch) done(m *move) {
 	if !m.voluntary() {
-		w.outside++ // time asked for it: what is bought may be dearer, and the like of what was there follow
+		w.outside++ // time asked for it: the replacement may be more expensive or equal to the node before
 		return
 	}
 	if m.stage == draining {
@@ -289,9 +290,10 @@ func (w *Watch) done(m *move) {
 // visit is the last time that a fleet was seen.
 type visit struct{ outside, saved, undone int }
 
-// fleet looks for cycles: whenever nothing moves and nothing waits, machines of a kind are
-// counted, wherever they are as long as they cost the same. Once a move for money is over, the counts must be none that were there before,
-// unless something changed from outside. It is called a relapse when kube-scheduler undid a move.
+// fleet looks for cycles: whenever no move is under way and no pod waits, nodes of a kind are
+// counted, wherever they are as long as they cost the same. After a move for money, the counts
+// must equal none of the earlier ones, unless something changed from outside. It is called a
+// relapse when kube-scheduler undid a move.
 func (w *Watch) fleet() {
 	if w.stirred == w.c.stir || !w.rest() {
 		return
@@ -315,14 +317,14 @@ func (w *Watch) fleet() {
 	w.fleets[key] = visit{w.outside, w.saved, w.c.Stats.Undone}
 }
 
-// rest reports whether every pod runs and no machine comes or goes.
+// rest reports whether every pod runs and no node is launched or deleted.
 func (w *Watch) rest() bool {
 	return !slices.ContainsFunc(w.c.moves, func(m *move) bool { return m.stage >= launched && m.stage != over }) &&
 		!slices.ContainsFunc(w.c.pods, func(p *pod) bool { return p.node == nil }) &&
 		!slices.ContainsFunc(w.c.machines, func(n *machine) bool { return n.initialized.IsZero() || n.deleting })
 }
 
-// happened says that something changed from outside.
+// happened records that something changed from outside.
 func (w *Watch) happened() { w.outside++ }
 
 // look is called at every instant.
@@ -341,7 +343,7 @@ func (w *Watch) look() {
 	w.fleet()
 }
 
-// explained: every node that stays has a reason.
+// explained: every node that is kept has a reason.
 func (w *Watch) explained(p disrupt.Plan) {
 	if !p.Done {
 		return
@@ -362,8 +364,8 @@ func (w *Watch) explained(p disrupt.Plan) {
 	}
 }
 
-// placed: every pod that a voluntary move disturbs has a place in it, and the places
-// that exist have the room.
+// placed: every pod that a voluntary move disturbs has a node in it, and existing
+// nodes have the capacity.
 func (w *Watch) placed(m *move) {
 	if !m.voluntary() {
 		return
@@ -386,7 +388,7 @@ func (w *Watch) placed(m *move) {
 	}
 }
 
-// holds: the home is none of the nodes that go, and takes the pods as they come.
+// holds: the node is none of those that the move deletes, and takes the pods in turn.
 func (w *Watch) holds(m *move, key string, pods []cluster.PodRef, places map[string]int) {
 	n := w.c.machine(key)
 	if n == nil || n.gone || n.deleting || n.move != nil || n.initialized.IsZero() {

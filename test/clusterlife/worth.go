@@ -12,13 +12,13 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Bill is what the nodes cost that nothing holds, and what their pods could cost.
+// Bill has the cost of the nodes that nothing pins, and the cost that their pods could have.
 type Bill struct {
-	// Paid is the price of those nodes; Pinned that of the others, by what holds them.
+	// Paid is the price of those nodes; Pinned that of the others, by reason.
 	Paid   offering.Price
 	Pinned map[string]offering.Price
 	// Bound is the plan's lower bound for the pods of those nodes in an empty cluster;
-	// Fresh is what the packer would pay there.
+	// Fresh is the cost of the packer's plan there.
 	Bound, Fresh offering.Price
 	// Floor is a price below which nobody can run those pods where they are; see floor.go. Their
 	// like on pinned nodes count for its evenness over zones, and not for Fresh: that may be less.
@@ -63,7 +63,7 @@ func (c *Cluster) Bill() Bill {
 	return b
 }
 
-// pins is what keeps a node that could be cheaper; empty when nothing does.
+// pins is the reason why a node that could be cheaper is kept; empty when there is none.
 func (c *Cluster) pins(m *machine) string {
 	p := m.pool
 	switch {

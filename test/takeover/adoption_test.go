@@ -44,15 +44,15 @@ func TestNothingChangesHands(t *testing.T) {
 	})
 }
 
-// ownStatus reports whether a write is what karve says of classes and pools in their
-// status, or remembers of a class for itself.
+// ownStatus reports whether a write is to the status of classes and pools, or to karve's own
+// annotations of a class.
 func ownStatus(w write) bool {
 	remembers := strings.HasPrefix(w.body, `{"metadata":{"annotations":{"karve.dev/tag-keys":`) && strings.Count(w.body, "/") == 1
 	return w.kind == "v1beta1.AKSNodeClass" && (w.verb == "patch status" || w.verb == "patch" && remembers) ||
 		w.kind == "v1.NodePool" && w.verb == "patch status"
 }
 
-// everything is what must not change by karve's coming: machines, and what stands for them.
+// everything lists the objects that must not change when karve starts: VMs, and their objects.
 func (c *cluster) everything() map[string][]string {
 	c.t.Helper()
 	return map[string][]string{
@@ -104,8 +104,8 @@ func (c *cluster) drifted() []string {
 	return out
 }
 
-// A cluster whose hashes were made by an older formula is stamped anew, and otherwise
-// left alone.
+// A cluster whose hashes were made by an older formula is stamped again, and otherwise
+// not changed.
 //
 // Rule TAKEOVER-2.
 func TestOlderHashesAreStampedAnew(t *testing.T) {
@@ -135,7 +135,7 @@ func TestOlderHashesAreStampedAnew(t *testing.T) {
 	}
 }
 
-// What was taken over ends like anything else: drained, given back with its interface and
+// A node that was taken over ends like any other: drained, terminated with its interface and
 // its disk, and nothing else with it.
 //
 // Rule TAKEOVER-3.
@@ -164,7 +164,7 @@ func TestAdoptedMachineEnds(t *testing.T) {
 	})
 }
 
-// A class changes its tags after karve came: machines that were taken over get them in
+// A class changes its tags after karve started: VMs that were taken over get them in
 // place, and lose those that the class had under Karpenter. Nothing drifts.
 //
 // Rule SETTING-1.

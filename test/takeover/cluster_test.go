@@ -34,13 +34,13 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// cluster is what Karpenter's provider left: an API with its objects, and an Azure
-// with its machines.
+// cluster is the state that Karpenter's provider left: an API with its objects, and an Azure
+// with its VMs.
 type cluster struct {
 	t     *testing.T
 	azure *azureemulator.Server
 	api   client.Client
-	// writes are those to the API since karve was started, changes those to Azure.
+	// writes are the requests to the API since karve was started, changes those to Azure.
 	writes  []write
 	changes []string
 }
@@ -50,7 +50,7 @@ type write struct{ verb, kind, name, body string }
 
 func (w write) String() string { return w.verb + " " + w.kind + " " + w.name + " " + w.body }
 
-// inherit makes the cluster of testdata, with replacements in what Kubernetes holds.
+// inherit makes the cluster of testdata, with replacements in the Kubernetes objects.
 func inherit(t *testing.T, replace ...string) *cluster {
 	t.Helper()
 	// The emulated Azure publishes its images at the end of 2025, the cluster is younger.
@@ -67,12 +67,12 @@ func inherit(t *testing.T, replace ...string) *cluster {
 		azure.Close()
 	})
 	c.buy()
-	time.Sleep(10 * time.Minute) // machines come up
+	time.Sleep(10 * time.Minute) // VMs start
 	c.api = interceptor.NewClient(objects(t, c.fill(golden(t, "cluster.yaml"), replace...)), c.recording())
 	return c
 }
 
-// buy has the machines made as Karpenter's provider does: an interface, then the machine.
+// buy has the VMs made as Karpenter's provider does: an interface, then the VM.
 func (c *cluster) buy() {
 	c.t.Helper()
 	var bodies []struct {
@@ -89,7 +89,7 @@ func (c *cluster) buy() {
 	}
 }
 
-// fill puts in what the emulated Azure calls things, and other replacements before.
+// fill inserts the names of the emulated Azure, and other replacements before.
 func (c *cluster) fill(text string, replace ...string) string {
 	text = strings.NewReplacer(replace...).Replace(text)
 	return strings.NewReplacer("SUBSCRIPTION", c.azure.SubscriptionID(), "SUBNET", c.azure.SubnetID(), "GROUP", c.group()).Replace(text)
@@ -100,7 +100,7 @@ func (c *cluster) group() string {
 }
 
 // ask sends a request about something in the node resource group and returns the
-// answer; empty when it was refused.
+// response; empty when it was refused.
 func (c *cluster) ask(method, path string, body []byte) string {
 	c.t.Helper()
 	version := "?api-version=2024-07-01"
@@ -240,7 +240,7 @@ func (c *cluster) recording() interceptor.Funcs {
 	}
 }
 
-// state is what the API holds of a kind, one object a line.
+// state lists the API's objects of a kind, one a line.
 func (c *cluster) state(kind client.ObjectList) []string {
 	c.t.Helper()
 	if err := c.api.List(c.t.Context(), kind); err != nil {

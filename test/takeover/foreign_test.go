@@ -19,8 +19,8 @@ import (
 
 const foreignID = "aws:///us-east-1a/i-0123456789abcdef0"
 
-// A NodeClaim whose provider ID no Azure has issued is left alone while its Node works, and
-// says once what is wrong with it. No controller fails for it: a failure fails this test.
+// A NodeClaim whose provider ID was not issued by Azure is kept while its Node works, and
+// one event reports the ID. No controller fails for it: a failure fails this test.
 //
 // Rule LAUNCH-10.
 func TestForeignProviderIDIsSaidAndFailsNothing(t *testing.T) {
@@ -39,8 +39,8 @@ func TestForeignProviderIDIsSaidAndFailsNothing(t *testing.T) {
 	})
 }
 
-// It goes when somebody deletes it, and when its Node does not work any more; claims of
-// machines that exist stay.
+// It is deleted when a user deletes it, and when its Node does not work any more; claims of
+// VMs that exist are kept.
 //
 // Rule LAUNCH-10.
 func TestForeignProviderIDDoesNotKeepNodeClaim(t *testing.T) {
@@ -56,7 +56,7 @@ func TestForeignProviderIDDoesNotKeepNodeClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := inherit(t, `budgets: [{nodes: "100%"}]`, `budgets: [{nodes: "0"}]`).start() // nothing else goes
+				k := inherit(t, `budgets: [{nodes: "100%"}]`, `budgets: [{nodes: "0"}]`).start() // nothing else is disrupted
 				claim, node := k.foreign()
 				k.run(time.Minute)
 				if err := end(k, claim, node); err != nil {
@@ -127,7 +127,7 @@ func (c *cluster) writesOf(name string) int {
 	return n
 }
 
-// A NodeClaim whose AKSNodeClass does not exist ends at once.
+// A NodeClaim whose AKSNodeClass does not exist is deleted at once.
 //
 // Rule LAUNCH-9.
 func TestNodeClaimWithoutAKSNodeClassEnds(t *testing.T) {

@@ -39,13 +39,13 @@ import (
 	"github.com/karve-dev/karve/provider/azure"
 )
 
-// karve is all its controllers that have to do with machines, wired as the manager
+// karve has all its controllers that concern instances, wired as the manager
 // wires them and called one after the other.
 type karve struct {
 	*cluster
 	cloud  *azure.Provider
 	mirror *state.Mirror
-	seen   map[string]string // resource versions the mirror was told of
+	seen   map[string]string // resource versions that the mirror has
 
 	classes, pools, claims, nodes []reconcile.Reconciler
 	provisioner                   *provision.Provisioner
@@ -113,7 +113,7 @@ func (c *cluster) provider() *azure.Provider {
 	return cloud
 }
 
-// watched is the way to Azure; what may change anything there is on record.
+// watched is the connection to Azure; every request that may change anything there is recorded.
 type watched struct{ *cluster }
 
 func (w watched) Do(r *http.Request) (*http.Response, error) {
@@ -179,7 +179,7 @@ func each[L client.ObjectList, T any, P interface {
 	}
 }
 
-// feed shows the mirror what changed, as watches would.
+// feed passes changes to the mirror, as watches would.
 func (k *karve) feed() {
 	k.t.Helper()
 	tell(k, &karpv1.NodePoolList{}, func(l *karpv1.NodePoolList) []karpv1.NodePool { return l.Items }, k.mirror.SetPool)
