@@ -15,7 +15,7 @@ const (
 	// firstBackOff is how long a node is left alone after a move of it failed; each further
 	// failure doubles it, up to longestBackOff.
 	firstBackOff, longestBackOff = time.Minute, time.Hour
-	// toleratedFailures is how many moves in a row must fail for want of replacements from a
+	// toleratedFailures is how many moves in sequence must fail for lack of replacements from a
 	// NodePool before it backs off.
 	toleratedFailures = 3
 	// forgetAfter is how long after its back-off something that failed before counts as new.
@@ -24,7 +24,7 @@ const (
 	maxFailures = 100
 )
 
-// backOff is how often something failed in a row, and until when it is not tried again.
+// backOff is how often something failed in sequence, and until when it is not tried again.
 type backOff struct {
 	kube.BackOff
 	round int // of the last failure
@@ -55,9 +55,9 @@ func (b *backOffs) set(nodes map[string]backOff) {
 	maps.Copy(b.nodes, nodes)
 }
 
-// poolsFailed counts a failure of each of the NodePools, which back off once too many moves in a
-// row could not launch replacements there. Moves that fail in the same round count once: one lack
-// of capacity affects them all.
+// poolsFailed counts a failure of each of the NodePools, which back off once too many moves in
+// sequence could not launch replacements there. Moves that fail in the same round count once: one
+// lack of capacity affects them all.
 func (b *backOffs) poolsFailed(names map[string]bool, v *view) {
 	for name := range names {
 		if x := b.pools[name]; x.round != v.round {
@@ -68,7 +68,7 @@ func (b *backOffs) poolsFailed(names map[string]bool, v *view) {
 	}
 }
 
-// longer is the back-off after one more failure; those before the last tolerated one do not count.
+// longer is the back-off after one more failure; failures that are still tolerated add none.
 func (x backOff) longer(now time.Time, tolerated int) backOff {
 	x.Failures = min(x.Failures+1, maxFailures)
 	if over := x.Failures - tolerated; over >= 0 {
@@ -79,7 +79,7 @@ func (x backOff) longer(now time.Time, tolerated int) backOff {
 	return x
 }
 
-// poolsSucceeded forgets the failures of NodePools from which replacements came.
+// poolsSucceeded forgets the failures of NodePools that launched replacements.
 func (b *backOffs) poolsSucceeded(names map[string]bool) {
 	for name := range names {
 		delete(b.pools, name)

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Failures count while no replacement comes; one that does has them forgotten.
+// Failures count while no replacement initializes; one that does resets them.
 //
 // Rule MOVE-4.
 func TestPoolRestsAfterFailuresInARow(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pools := map[string]bool{"web": true}
 	for name, tc := range map[string]struct {
-		course string // f: a move fails, s: another's replacements come
+		course string // f: a move fails, s: another's replacements initialize
 		rest   time.Duration
 	}{
 		"two are borne":               {"ff", 0},

@@ -15,8 +15,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// due brings up n nodes with a small pod each, of which all but the first have drifted and
-// the budget lets one go at a time, and the search that really decides.
+// due creates n nodes with a small pod each, of which all but the first have drifted and
+// the budget allows the disruption of one at a time, and uses the real search.
 func due(t *testing.T, n int) *controllertest.Env {
 	e, _ := scripted(t, n, disrupt.Drifted)
 	pool := controllertest.Get(e, &karpv1.NodePool{}, "web")
@@ -35,8 +35,8 @@ func due(t *testing.T, n int) *controllertest.Env {
 	return e
 }
 
-// down counts the nodes that go, but for those whose machines are going already: budgets
-// do not count them either.
+// down counts the nodes that are disrupted, except those whose instances are being deleted:
+// budgets do not count them either.
 func down(e *controllertest.Env) int {
 	n := 0
 	for _, c := range e.Claims() {
@@ -48,7 +48,7 @@ func down(e *controllertest.Env) int {
 	return n
 }
 
-// The moment in which a node is asked to go is not the moment for the next.
+// A node that was just deleted counts against the budget at once.
 //
 // Rule BUDGET-2.
 func TestBudgetCountsNodesJustDeleted(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// Whatever write karve fails or dies at while it makes a move, in the end the move is made,
-// everything runs, and nothing is left over.
+// Whichever write of a move fails or is the last before a crash, in the end the move is made,
+// all pods run, and nothing is left over.
 //
 // Rule MOVE-1.
 func TestMovesEndWellWhateverWriteFails(t *testing.T) {
@@ -48,8 +48,8 @@ type turn struct {
 	nodes, by int
 }
 
-// strike strikes the given write after everything is up, and reports whether the fault
-// came into play.
+// strike applies the fault to the given write after the cluster is ready, and reports whether the
+// fault happened.
 func (x turn) strike(t *testing.T, mode controllertest.Mode, at int) (struck bool) {
 	e, s := scripted(t, x.nodes, x.cause)
 	s.by = x.by
@@ -72,8 +72,8 @@ func (x turn) strike(t *testing.T, mode controllertest.Mode, at int) (struck boo
 	return e.Faults.Writes() >= before+at
 }
 
-// Whoever dies while a move is taken back, the next finishes that: the pod that asked to
-// be left alone keeps its node, and so does the other.
+// If karve crashes while it takes back a move, the next leader finishes that: the pod that became
+// do-not-disrupt keeps its node, and so does the other.
 //
 // Rule MOVE-1, Rule MOVE-3.
 func TestUndoingEndsWellWhereverItDies(t *testing.T) {
@@ -85,7 +85,7 @@ func TestUndoingEndsWellWhereverItDies(t *testing.T) {
 	}
 }
 
-// undoOne has a pod ask to be left alone when the replacement is ready, dies after the
+// undoOne makes a pod do-not-disrupt when the replacement is ready, crashes after the
 // given write from there on, and reports whether that write was ever made.
 func undoOne(t *testing.T, at int) (struck bool) {
 	e, s := scripted(t, 2, disrupt.Underutilized)

@@ -16,7 +16,7 @@ import (
 	"github.com/karve-dev/karve/kube/state"
 )
 
-// validate checks again every move that waited long enough, or whose nodes got pods.
+// validate checks every move again that waited long enough, or whose nodes got pods.
 func (c *Controller) validate(ctx context.Context, v *view) {
 	for _, m := range c.moves.inOrder() {
 		if m.phase == marked && m.recheck {
@@ -171,9 +171,10 @@ func (d *decider) cluster(v *view, without *move) disrupt.Cluster {
 }
 
 const (
-	// searchShare bounds the part of its time that a controller spends on searches: one in so many.
+	// searchShare bounds the part of its time that a controller spends on searches: one in so
+	// many.
 	searchShare = 4
-	// maxSearchPerRound is for how long one round searches; the next goes on.
+	// maxSearchPerRound is for how long one round searches; the next round continues.
 	maxSearchPerRound = time.Second
 	// searchEvery is when a search that found nothing is made again.
 	searchEvery = 30 * time.Second
@@ -182,19 +183,19 @@ const (
 // search is how far the search for moves is.
 type search struct {
 	cursor disrupt.Cursor
-	// running is set while a search goes on; kept are the nodes that it left alone so far.
+	// running is set while a search is in progress; kept are the nodes that it has kept so far.
 	running bool
 	kept    []disrupt.Kept
 	spent   time.Duration
 	began   time.Time
-	// again is when the next one may begin at the earliest. revision is what the last one saw of
-	// the mirror, and wake when its result may change by time alone.
+	// again is when the next search may begin at the earliest. revision is the mirror's revision
+	// at the last one, and wake when its result may change by time alone.
 	again    time.Time
 	revision uint64
 	wake     time.Time
 }
 
-// idle reports whether another search would find what the last one found.
+// idle reports whether another search would have the same result as the last one.
 func (s *search) idle(now time.Time, revision uint64) bool {
 	return s.revision == revision && now.Before(s.wake)
 }
@@ -215,7 +216,7 @@ func (s *search) add(p disrupt.Plan) {
 	s.cursor, s.running = p.Next, !p.Done
 }
 
-// finish says when to search again. Although nothing happens, that is when the reason to keep a
+// finish sets when to search again. Although nothing happens, that is when the reason to keep a
 // node lapses, or after a while, since prices and capacity in the cloud change.
 func (s *search) finish(v *view) {
 	s.again = v.now.Add((searchShare - 1) * s.spent)

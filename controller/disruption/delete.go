@@ -30,8 +30,8 @@ func (x *executor) delete(ctx context.Context, m *move, v *view) conclusion {
 	return afterDeletion(m, failed, v)
 }
 
-// afterDeletion has nodes leave the move whose NodeClaims are deleted. A node whose deletion is
-// refused for long stays; the others go on.
+// afterDeletion removes nodes from the move whose NodeClaims are deleted. A node whose deletion is
+// refused for long is kept; the move continues with the others.
 func afterDeletion(m *move, failed map[string]error, v *view) conclusion {
 	c := conclusion{next: ended}
 	var errs []error
@@ -63,13 +63,13 @@ type deleter struct {
 	log    logr.Logger
 }
 
-// delete deletes the claim, nil for one that is gone.
+// delete deletes the claim; nil for one that does not exist any more.
 func (d *deleter) delete(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if claim == nil {
 		return errLeaving
 	}
 	err := d.client.Delete(ctx, claim.DeepCopy(), client.Preconditions{UID: &claim.UID})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another of its name
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // deleted, or another of its name
 		return errLeaving
 	}
 	if err != nil {

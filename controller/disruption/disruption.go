@@ -19,8 +19,8 @@ import (
 	"github.com/karve-dev/karve/kube/state"
 )
 
-// Options are what a Controller works with. A field is required unless its comment says what its
-// zero value means.
+// Options configure a Controller. A field is required unless its comment explains its
+// zero value.
 type Options struct {
 	Client client.Client
 	// Live reads past the cache: before a node is deleted, and whenever a write depends on the
@@ -39,7 +39,7 @@ type Options struct {
 	// Settings hold for every decision. Settings.Steps bounds how long provisioning
 	// may have to wait for one; zero means no bound.
 	Settings disrupt.Settings
-	// Validation is how long a consolidation must stay valid before it begins. Zero: it begins
+	// Validation is how long a consolidation must remain valid before it begins. Zero: it begins
 	// at once.
 	Validation time.Duration
 	// Every is the pause between rounds; zero means one second.
@@ -140,7 +140,7 @@ func (c *Controller) Disrupt(ctx context.Context) error {
 // maxIdle bounds how long rounds are skipped in a cluster in which nothing happens.
 const maxIdle = 5 * time.Second
 
-// idle is until when a round would find what the last one found. The zero idle is over.
+// idle is until when a round would have the same result as the last one. The zero idle is over.
 type idle struct {
 	until    time.Time
 	revision uint64 // of the mirror, as the last round saw it

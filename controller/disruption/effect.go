@@ -13,16 +13,16 @@ import (
 	"github.com/karve-dev/karve/kube/state"
 )
 
-// conclusion is what follows from what a phase did: effects, which executor.perform has in their
-// order, and the next phase. The move stays in its phase when there is an error.
+// conclusion is the result of a phase: effects, which executor.perform carries out in their
+// order, and the next phase. The move keeps its phase when there is an error.
 type conclusion struct {
 	next    phase
 	effects []effect
 	err     error
 }
 
-// effect is one change to the cluster, the mirror or the back-offs, or one report. It is one of the
-// types below.
+// effect is one change to the cluster, the mirror or the back-offs, or one report. It is one of
+// the types below.
 type effect any
 
 // Effects that change something.
@@ -44,13 +44,13 @@ type (
 		key, why string
 		nodes    int
 	}
-	// reportMarkFailed: a node could not be marked; the others go on if goesOn.
+	// reportMarkFailed: a node could not be marked; the move continues with the others if goesOn.
 	reportMarkFailed struct {
 		key    string
 		err    error
 		goesOn bool
 	}
-	// reportKept: one node stays, the others go on.
+	// reportKept: one node is kept, the move continues with the others.
 	reportKept struct{ key, why string }
 	// reportStarting: the nodes will be disrupted.
 	reportStarting struct{}
@@ -101,7 +101,7 @@ func (x *executor) setBackOff(m *move, keys []string) {
 	}
 }
 
-// backOffOf is the back-off of a node of the move, for its claim to say.
+// backOffOf is the back-off of a node of the move, to be written on its claim.
 func (x *executor) backOffOf(m *move, key string) backOff {
 	if b, ok := m.failed[key]; ok {
 		return b
@@ -109,7 +109,7 @@ func (x *executor) backOffOf(m *move, key string) backOff {
 	return x.backOffs.node(key)
 }
 
-// beginMove tells decisions where the pods of the move's nodes go.
+// beginMove records the destinations of the pods of the move's nodes for further decisions.
 func (x *executor) beginMove(m *move) {
 	d := state.BeginMoveRequest{Nodes: m.Nodes, Existing: m.Receivers}
 	for _, r := range m.replacements {

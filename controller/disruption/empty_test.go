@@ -107,11 +107,11 @@ func TestSecondLookSavesNode(t *testing.T) {
 		e := withNodes(t, 1, nil)
 		empty(e)
 		e.Until(40, "the node is tainted", func() bool { return disrupted(e) == 1 })
-		e.Feed() // what karve knows now
+		e.Feed() // the cache of karve is up to date
 		late := controllertest.Pod("late", "1", "1Gi")
 		late.Status.Conditions = nil
 		e.Create(late)
-		e.Bind("late", e.Nodes()[0].Name) // and this it has not heard of
+		e.Bind("late", e.Nodes()[0].Name) // and lacks this pod
 		if err := e.Disruption.Disrupt(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestSecondLookSavesNode(t *testing.T) {
 	})
 }
 
-// A taint that an earlier process left behind comes off again.
+// A taint that an earlier process left behind is removed.
 func TestStaleTaintComesOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNodes(t, 1, nil)

@@ -30,7 +30,7 @@ type executor struct {
 	report    *reporter
 }
 
-// advance takes every move as far as it goes now.
+// advance takes every move as far as possible now.
 func (c *Controller) advance(ctx context.Context, v *view) error {
 	var (
 		group panics.Group
@@ -54,7 +54,7 @@ func (c *Controller) advance(ctx context.Context, v *view) error {
 	return errors.Join(errs...)
 }
 
-// record records what the moves found out about nodes and NodePools, and removes moves that have
+// record records the results of the moves for nodes and NodePools, and removes moves that have
 // ended and whose marks do not show any more.
 func (c *Controller) record(v *view) {
 	for _, m := range c.moves.inOrder() {
@@ -73,7 +73,7 @@ func (c *Controller) record(v *view) {
 		m.displaced = nil
 		if v.unmarked(m) {
 			c.moves.remove(m)
-			c.decider.search.wake = v.now // budgets have room again
+			c.decider.search.wake = v.now // budgets allow disruptions again
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (x *executor) step(ctx context.Context, m *move, v *view) (phase, error) {
 	return x.perform(ctx, m, x.act(ctx, m, v))
 }
 
-// act does what the move's phase is there for.
+// act runs the move's phase.
 func (x *executor) act(ctx context.Context, m *move, v *view) conclusion {
 	switch m.phase {
 	case marking:
@@ -123,7 +123,7 @@ func (x *executor) act(ctx context.Context, m *move, v *view) conclusion {
 	return conclusion{next: m.phase}
 }
 
-// forEach calls do for every key, concurrently, and returns what failed.
+// forEach calls do for every key, concurrently, and returns the errors by key.
 func forEach(keys []string, do func(key string) error) map[string]error {
 	var (
 		group  panics.Group

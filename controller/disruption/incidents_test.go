@@ -21,13 +21,13 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// TestIncident36UpgradeDriftsEverything: a new version reckoned the hash of a NodePool's
+// TestIncident36UpgradeDriftsEverything: a new version computed the hash of a NodePool's
 // template in another way, or filled in another default, and every node of every cluster
 // had drifted at once: a full outage (aws/karpenter-provider-aws 5373,
 // kubernetes-sigs/karpenter 1510).
 //
-// A karve that finds claims stamped by another version stamps them anew, whoever looks
-// first, and takes no node away.
+// A karve that finds claims stamped by another version stamps them again, whichever controller
+// runs first, and disrupts no node.
 func TestIncident36UpgradeDriftsEverything(t *testing.T) {
 	for name, pool := range map[string]func(*karpv1.NodePool){
 		"pools stamped by the old version": func(p *karpv1.NodePool) { stampOld(&p.Annotations) },

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// repeatKept is how long the reason why a node stays is not repeated.
+	// repeatKept is how long the reason why a node is kept is not repeated.
 	repeatKept = 15 * time.Minute
 	// factsAnnotation holds the parameters of an event's message as JSON.
 	factsAnnotation = "karve.dev/facts"
 )
 
-// searched reports what a complete search found out: why nodes stay, what that costs, and what
-// budgets allow.
+// searched reports the results of a complete search: why nodes are kept, what that costs, and how
+// many disruptions budgets allow.
 func (r *reporter) searched(s search, v *view, in disrupt.Cluster, moves []*move) {
 	r.metrics.DisruptionSearch.Observe(s.spent.Seconds())
 	r.invalidAnnotations()
@@ -61,8 +61,8 @@ func (r *reporter) searched(s search, v *view, in disrupt.Cluster, moves []*move
 	r.budgets(in, v)
 }
 
-// invalidAnnotations publishes an event on each pod whose do-not-disrupt annotation is invalid: its
-// owner believes that it is protected.
+// invalidAnnotations publishes an event on each pod whose do-not-disrupt annotation is invalid:
+// the annotation does not protect the pod.
 func (r *reporter) invalidAnnotations() {
 	for _, p := range r.mirror.InvalidDoNotDisrupt() {
 		r.events.Publish(events.Event{About: p, Warning: true, Reason: "InvalidDoNotDisruptAnnotation", Every: repeatKept,
@@ -70,7 +70,7 @@ func (r *reporter) invalidAnnotations() {
 	}
 }
 
-// kept publishes on a node why it stays and what that costs.
+// kept publishes on a node why it is kept and what that costs.
 func (r *reporter) kept(claim kube.ManagedNode, k disrupt.Kept, now time.Time) {
 	name := disrupt.Event(k.Because)
 	if name == "" || leaving(claim) || claim.Snapshot.Leaving || lapsesSoon(k, now) {
@@ -94,7 +94,7 @@ func factsData(facts reason.Facts) map[string]string {
 	}
 	text, err := json.Marshal(facts)
 	if err != nil || len(text) > 8<<10 {
-		return nil // the message says the most important of it
+		return nil // the message has the most important part of it
 	}
 	return map[string]string{factsAnnotation: string(text)}
 }
@@ -125,7 +125,7 @@ func (r *reporter) eligible(in disrupt.Cluster, moves []*move) {
 // budgets shows how many nodes budgets allow to disrupt, for each cause that has budgets.
 func (r *reporter) budgets(in disrupt.Cluster, v *view) {
 	counts := disrupt.CountNodes(&in)
-	r.metrics.AllowedDisruptions.Reset() // NodePools that are gone have none
+	r.metrics.AllowedDisruptions.Reset() // deleted NodePools have none
 	r.metrics.ConsumingBudgets.Reset()
 	for name, pool := range v.pools {
 		for _, cause := range []disrupt.Cause{disrupt.Empty, disrupt.Drifted, disrupt.Underutilized} {

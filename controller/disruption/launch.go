@@ -19,8 +19,8 @@ import (
 	"github.com/karve-dev/karve/kube/state"
 )
 
-// launch creates the replacements. The mirror knows of them before the API does: a batch in between
-// would promise their capacity to other pods, or launch nodes for the same pods.
+// launch creates the replacements. The mirror knows of them before the API does: a batch in
+// between would promise their capacity to other pods, or launch nodes for the same pods.
 func (x *executor) launch(ctx context.Context, m *move) conclusion {
 	var err error
 	if m.replacements, err = x.launcher.draft(m.Launches, m.id); err != nil {
@@ -61,7 +61,7 @@ func (x *executor) await(ctx context.Context, m *move, v *view) conclusion {
 	return conclusion{next: deleting}
 }
 
-// awaits is what follows from a replacement that is not ready.
+// awaits is the conclusion from a replacement that is not ready.
 func (m *move) awaits(r readiness, v *view) conclusion {
 	why := fmt.Sprintf("replacement %s is gone", r.name)
 	if r.state == notReady {
@@ -163,7 +163,7 @@ func (l *launcher) firstNotReady(ctx context.Context, all []replacement) (readin
 	return readiness{state: ready}, nil
 }
 
-// leaving reports whether a replacement is certainly gone, or being deleted.
+// leaving reports whether a replacement certainly does not exist any more, or is being deleted.
 func (l *launcher) leaving(ctx context.Context, name string) (bool, error) {
 	claim := &karpv1.NodeClaim{}
 	err := l.live.Get(ctx, client.ObjectKey{Name: name}, claim)

@@ -26,8 +26,8 @@ import (
 // maxRechecks is how often a move is checked again because pods arrived.
 const maxRechecks = 3
 
-// secondLook looks past the cache at nodes that kube-scheduler can no longer bind pods to: only now
-// it is certain which pods run there.
+// secondLook looks past the cache at nodes that kube-scheduler can no longer bind pods to: only
+// now it is certain which pods run there.
 func (x *executor) secondLook(ctx context.Context, m *move, v *view) conclusion {
 	if m.round == v.round || m.recheck {
 		return conclusion{next: marked} // a binding may still be on its way; or see Controller.validate
@@ -40,8 +40,8 @@ func (x *executor) secondLook(ctx context.Context, m *move, v *view) conclusion 
 	return afterSecondLook(m, look.objections)
 }
 
-// afterSecondLook has a move that needs replacements taken back if any of its nodes should stay;
-// others go on without these nodes.
+// afterSecondLook takes back a move that needs replacements if any of its nodes should be kept;
+// other moves continue without these nodes.
 func afterSecondLook(m *move, found []objection) conclusion {
 	if m.mayProvideFor(found) {
 		m.recheck = true // the nodes accept no more pods now: provide for these, too
@@ -74,8 +74,8 @@ func afterSecondLook(m *move, found []objection) conclusion {
 	return conclusion{next: deleting, effects: append(effects, beginMove{}, reportStarting{})}
 }
 
-// mayProvideFor reports whether the move is decided again with the pods that arrived: it must be
-// made, and nothing else speaks against it.
+// mayProvideFor reports whether the move is decided again with the pods that were added: it must
+// be made, and there is no other objection.
 func (m *move) mayProvideFor(found []objection) bool {
 	return len(found) > 0 && !m.consolidates() && m.rechecks < maxRechecks &&
 		!slices.ContainsFunc(found, func(o objection) bool { return o.kind != arrived })
@@ -105,10 +105,10 @@ const (
 	arrived               // pods arrived that the move does not provide for
 )
 
-// look is what was found past the cache.
+// look is the state that was read past the cache.
 type look struct {
 	objections []objection // by key
-	gone       []string    // nodes that are being deleted, or gone
+	gone       []string    // nodes that are being deleted, or are deleted
 	err        error
 }
 
@@ -211,13 +211,13 @@ func (i *inspector) nodeOf(ctx context.Context, claim *karpv1.NodeClaim, name st
 	return objection{}, nil
 }
 
-// mayIgnorePods reports whether pods that ask to stay are ignored: the node must go, and its
-// terminationGracePeriod bounds how long they can delay that.
+// mayIgnorePods reports whether do-not-disrupt pods are ignored: the node must be disrupted, and
+// its terminationGracePeriod bounds how long they can delay that.
 func mayIgnorePods(m *move, claim *karpv1.NodeClaim) bool {
 	return claim.Spec.TerminationGracePeriod != nil && (m.Cause == disrupt.Drifted || m.Cause == disrupt.Expired)
 }
 
-// pods returns the first pod's reason to stay. PodDisruptionBudgets count only before anything is
+// pods returns the first pod's objection. PodDisruptionBudgets count only before anything is
 // launched: later the drain waits for them.
 func (i *inspector) pods(ctx context.Context, pods []*corev1.Pod, in inspection, now time.Time) (objection, error) {
 	for _, p := range pods {

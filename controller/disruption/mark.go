@@ -21,7 +21,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// errLeaving says that the node is being deleted, or gone.
+// errLeaving reports that the node is being deleted, or is deleted.
 var errLeaving = errors.New("the node is leaving already")
 
 // mark marks and taints every node of the move.
@@ -34,8 +34,8 @@ func (x *executor) mark(ctx context.Context, m *move) conclusion {
 	return afterMarking(m, failed)
 }
 
-// afterMarking has a move that needs replacements taken back if a node could not be marked; others
-// go on without it.
+// afterMarking takes back a move that needs replacements if a node could not be marked; other
+// moves continue without it.
 func afterMarking(m *move, errs map[string]error) conclusion {
 	c := conclusion{next: marked}
 	for _, key := range m.Nodes {
@@ -94,9 +94,9 @@ func (k *marker) add(ctx context.Context, key, mark, cause string) error {
 	})
 }
 
-// remove takes everything off a node again, the claim's mark last: until then the next leader
-// finds that there is something to remove. The same write says how long the node backs off, unless
-// the back-off is zero.
+// remove removes marks and taint from a node, the claim's mark last: until then the next leader
+// finds that there is something to remove. The same write records how long the node backs off,
+// unless the back-off is zero.
 func (k *marker) remove(ctx context.Context, key string, b backOff) error {
 	claim := &karpv1.NodeClaim{}
 	if err := k.live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
@@ -166,7 +166,7 @@ func (k *marker) changeClaim(ctx context.Context, key string, change func(*karpv
 	return claim, err
 }
 
-// changeStatus changes a claim's status over its newest version; one that is gone has none.
+// changeStatus changes a claim's status over its newest version; a deleted claim has none.
 func (k *marker) changeStatus(ctx context.Context, key string, change func(*karpv1.NodeClaim)) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		claim := &karpv1.NodeClaim{}

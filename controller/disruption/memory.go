@@ -38,12 +38,12 @@ type memory struct {
 	retryAt time.Time
 }
 
-// poolAnnotations are the values of kube.BackOffAnnotation and kube.ConsolidationPauseAnnotation, empty for
-// none.
+// poolAnnotations are the values of kube.BackOffAnnotation and kube.ConsolidationPauseAnnotation,
+// empty for none.
 type poolAnnotations struct{ backOff, pause string }
 
-// load reads what an earlier process wrote: once from all NodeClaims, and from each NodePool when
-// it is first seen.
+// load reads the annotations of an earlier process: once from all NodeClaims, and from each
+// NodePool when it is first seen.
 func (y *memory) load(v *view) {
 	if y.written == nil {
 		y.written = map[string]poolAnnotations{}
@@ -88,8 +88,8 @@ func (y *memory) loadPool(p *karpv1.NodePool, v *view) {
 	}
 }
 
-// save writes what changed about NodePools, which is seldom: at most once for each failure there,
-// and when the failures are forgotten.
+// save writes the changes of NodePools' back-offs, which are rare: at most one for each failure
+// there, and one when the failures are forgotten.
 func (y *memory) save(ctx context.Context, v *view) error {
 	if v.now.Before(y.retryAt) {
 		return nil
@@ -111,7 +111,7 @@ func (y *memory) save(ctx context.Context, v *view) error {
 	return errors.Join(errs...)
 }
 
-// annotationsOf returns what the NodePool should say.
+// annotationsOf returns the annotations that the NodePool should have.
 func (y *memory) annotationsOf(pool string) (a poolAnnotations) {
 	if x := y.backOffs.pool(pool); x.Failures > 0 {
 		a.backOff = x.String()
@@ -122,7 +122,7 @@ func (y *memory) annotationsOf(pool string) (a poolAnnotations) {
 	return a
 }
 
-// annotatePool writes the annotations; a NodePool that is gone needs none.
+// annotatePool writes the annotations; a deleted NodePool needs none.
 func (y *memory) annotatePool(ctx context.Context, name string, a poolAnnotations) error {
 	pool := &karpv1.NodePool{}
 	if err := y.live.Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {

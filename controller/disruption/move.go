@@ -15,7 +15,7 @@ import (
 	"github.com/karve-dev/karve/kube/state"
 )
 
-// phase is how far a move has come.
+// phase is the step of a move that runs next.
 type phase string
 
 const (
@@ -46,7 +46,7 @@ const (
 	supplyReady
 )
 
-// move is a disrupt.Move and how far it has come.
+// move is a disrupt.Move and its progress.
 type move struct {
 	disrupt.Move
 	id    string
@@ -64,17 +64,17 @@ type move struct {
 	// of it.
 	gone map[string]bool
 	all  []string
-	// failed are back-offs that are not recorded yet, by node, and supply is what the move tells
-	// about NodePools: moves run concurrently, Controller.record collects both.
+	// failed are back-offs that are not recorded yet, by node, and supply is the move's result
+	// for NodePools: moves run concurrently, Controller.record collects both.
 	failed map[string]backOff
 	supply supply
-	// marksSayUndone is set once the marks say that the move is taken back.
+	// marksSayUndone is set once the marks record that the move is taken back.
 	marksSayUndone bool
 	// recheck is set when pods arrived that the move must provide for first; rechecks counts how
 	// often.
 	recheck  bool
 	rechecks int
-	// displaced is what the move displaced, once its nodes are being deleted.
+	// displaced has the pods that the move displaced, once its nodes are being deleted.
 	displaced *displacement
 	// begunInMirror is set once decisions count the nodes as leaving.
 	begunInMirror bool
@@ -124,7 +124,7 @@ func (m *move) drop(keys ...string) {
 	m.Nodes = slices.DeleteFunc(slices.Clone(m.Nodes), func(key string) bool { return m.gone[key] })
 }
 
-// replaces reports whether the move needs replacements. Then either all its nodes go or none.
+// replaces reports whether the move needs replacements. Then it disrupts all its nodes or none.
 func (m *move) replaces() bool { return m.replacementCount() > 0 }
 
 func (m *move) replacementCount() int { return max(len(m.Launches), len(m.replacements)) }
@@ -147,7 +147,7 @@ func (m *move) replacementPools() map[string]bool {
 	return pools
 }
 
-// mark is what the NodeClaims of the move's nodes say.
+// mark is the mark on the NodeClaims of the move's nodes.
 func (m *move) mark() kube.MoveMark {
 	return kube.MoveMark{ID: m.id, Replacements: m.replacementCount(), Cause: string(m.Cause), Since: m.begun}
 }
@@ -157,7 +157,7 @@ func (m *move) consolidates() bool {
 	return m.Cause == disrupt.Empty || m.Cause == disrupt.Underutilized
 }
 
-// decision is Karpenter's word for what the move does.
+// decision is Karpenter's name for the kind of move.
 func (m *move) decision() string {
 	if m.replaces() {
 		return "replace"
@@ -181,8 +181,8 @@ func (m *move) kind() string {
 // reason is the cause as metrics and claims spell it.
 func (m *move) reason() string { return strings.ToLower(string(m.Cause)) }
 
-// underway is the move as decisions count it. Once the mirror knows where its pods go, the
-// snapshot says so itself.
+// underway is the move as decisions count it. Once the mirror has the destinations of its pods,
+// the snapshot contains them.
 func (m *move) underway() disrupt.Move {
 	u := m.Move
 	if m.begunInMirror || m.phase == undoing {
@@ -191,7 +191,7 @@ func (m *move) underway() disrupt.Move {
 	return u
 }
 
-// moves are those in progress. The zero moves are none.
+// moves are the moves in progress. The zero value is empty.
 type moves struct {
 	byID map[string]*move
 }

@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// outcomeKnown is how long after the last of its nodes is gone a consolidation may still turn
-	// out to be undone.
+	// outcomeKnown is how long after the deletion of the last of its nodes a consolidation may
+	// still turn out to be undone.
 	outcomeKnown = 10 * time.Minute
-	// recreatedWithin is how long after the last of its nodes is gone the replacements of its pods
-	// are created at the latest: their owners create them upon eviction. Pods that are created
-	// later have another cause, such as a rollout.
+	// recreatedWithin is how long after the deletion of the last of its nodes the replacements of
+	// its pods are created at the latest: their owners create them upon eviction. Pods that are
+	// created later have another cause, such as a rollout.
 	recreatedWithin = 10 * time.Second
-	// firstPause is how long a NodePool is not consolidated after a consolidation there was undone;
-	// each further one doubles it, up to longestPause.
+	// firstPause is how long a NodePool is not consolidated after a consolidation there was
+	// undone; each further one doubles it, up to longestPause.
 	firstPause, longestPause = 30 * time.Second, 6 * time.Hour
 	// maxOpen bounds how many consolidations are watched: so many are enough to find out whether
 	// they are undone.
 	maxOpen = 1000
 )
 
-// outcomes watches consolidations whose pods kube-scheduler may yet put elsewhere, and pauses the
-// NodePools where it did.
+// outcomes watches consolidations whose pods kube-scheduler may yet bind to other nodes, and
+// pauses the NodePools where it did.
 type outcomes struct {
 	mirror *state.Mirror
 	report *reporter
@@ -42,12 +42,12 @@ type outcomes struct {
 	pauses map[string]pause         // by NodePool
 }
 
-// displacement is what a consolidation moved, until it is known whether the pods run where they
-// were to go.
+// displacement has the pods that a consolidation moved, until it is known whether they run on the
+// planned nodes.
 type displacement struct {
 	id     string
 	nodes  []string          // claims that were deleted
-	pools  map[string]bool   // theirs, without those that were paused since
+	pools  map[string]bool   // their NodePools, without those that were paused since
 	owners map[types.UID]int // how many pods each owner of displaced pods had
 	since  time.Time         // the claims were deleted
 	until  time.Time
@@ -59,8 +59,8 @@ type pause struct {
 	until  time.Time
 }
 
-// displacedBy returns what a move displaces, before its nodes are deleted; nil for none. Only
-// consolidations count: the other moves must be made whatever kube-scheduler does.
+// displacedBy returns the pods that a move displaces, before its nodes are deleted; nil for none.
+// Only consolidations count: the other moves must be made whatever kube-scheduler does.
 func (o *outcomes) displacedBy(m *move, v *view) *displacement {
 	if !m.consolidates() || o.off {
 		return nil
@@ -83,7 +83,7 @@ func (o *outcomes) displacedBy(m *move, v *view) *displacement {
 	return d
 }
 
-// watch begins to watch what becomes of a consolidation.
+// watch begins to watch the outcome of a consolidation.
 func (o *outcomes) watch(d *displacement) {
 	if d == nil || len(o.open) >= maxOpen {
 		return
@@ -113,8 +113,8 @@ func (o *outcomes) judge(v *view) {
 	}
 }
 
-// forget ends the watch over consolidations that came true, and deletes the pauses of NodePools
-// where nothing was undone for long.
+// forget ends the watch over consolidations that were not undone, and deletes the pauses of
+// NodePools where nothing was undone for long.
 func (o *outcomes) forget(v *view) {
 	unknown := map[string]bool{}
 	for id, d := range o.open {
@@ -251,8 +251,8 @@ func (o *outcomes) restorePause(pool string, written kube.ConsolidationPause, no
 	o.pauses = with(o.pauses, pool, p)
 }
 
-// boundToNode reports whether the pod would need another node if this one goes: it has not
-// finished, and it is none that every node has.
+// boundToNode reports whether the pod would need another node if this one is deleted: it has not
+// finished, and it is not a pod that every node has.
 func boundToNode(p *corev1.Pod) bool {
 	return !kube.Terminal(p) && !kube.OwnedByDaemonSet(p) && !kube.Static(p)
 }

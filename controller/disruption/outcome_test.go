@@ -19,14 +19,14 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// stubborn is a cluster whose scheduler gives the room that a consolidation counts on to
-// somebody else, as long as it is crowded.
+// stubborn is a cluster whose scheduler gives the capacity that a consolidation counts on to
+// another pod, as long as it is crowded.
 type stubborn struct {
 	*controllertest.Env
 	script  *script
 	crowded bool
-	workers []string // whom the owner keeps alive
-	// rest is until when the pool was left alone, as the last decision was told.
+	workers []string // pods that the owner keeps running
+	// rest is until when the pool was paused in the last decision.
 	rest time.Time
 }
 
@@ -48,7 +48,7 @@ func newStubborn(t *testing.T, cause disrupt.Cause) *stubborn {
 	return c
 }
 
-// own has one owner make all pods that anybody makes anew.
+// own makes one owner create all pods that are created again.
 func (c *stubborn) own() {
 	yes := true
 	for _, p := range c.Pods() {
@@ -93,7 +93,7 @@ func (c *stubborn) schedule(name string) {
 	}
 }
 
-// home is the node that was bought in place of others.
+// home is the node that was launched in place of others.
 func (c *stubborn) home() string {
 	if claim := replacement(c.Env); claim != nil {
 		return claim.Status.NodeName
@@ -101,7 +101,7 @@ func (c *stubborn) home() string {
 	return ""
 }
 
-// crowd fills the home once it is ready, and empties it when it is to be.
+// crowd fills the replacement node once it is ready, and empties it when crowded is unset.
 func (c *stubborn) crowd(there map[string]corev1.Pod) {
 	p, full := there["stranger"]
 	switch {
@@ -136,7 +136,7 @@ func (c *stubborn) relapse() time.Duration {
 	return time.Until(c.rest).Round(10 * time.Second)
 }
 
-// pass lets time go by in large steps, until the time has come.
+// pass advances time in large steps, until the given time.
 func (c *stubborn) pass(until time.Time) {
 	pace := c.Pace
 	c.Pace = time.Minute
@@ -147,7 +147,7 @@ func (c *stubborn) pass(until time.Time) {
 }
 
 // A consolidation that the scheduler undoes is not made again at once, and each time
-// later, whoever leads; after a while without that, all is forgiven.
+// later, also after a change of leader; after a while without that, the pauses are reset.
 //
 // Rule MOVE-9, Rule CONSOLIDATION-23.
 func TestConsolidationThatIsUndone(t *testing.T) {
@@ -160,7 +160,7 @@ func TestConsolidationThatIsUndone(t *testing.T) {
 			until := c.rest
 			undone += c.Counter("karve_consolidations_undone_total")
 			c.step()
-			c.Restart() // whoever leads next knows of it
+			c.Restart() // the next leader has the pause
 			c.rest = time.Time{}
 			c.step()
 			if d := c.rest.Sub(until); d < -time.Second || d > time.Second {
@@ -204,8 +204,8 @@ func (c *stubborn) moveOver(name string) {
 	c.schedule(name)
 }
 
-// Owners that grow, pods that come long after, and nodes that must be replaced whatever comes of it, say nothing
-// about whether consolidation comes true.
+// Owners that scale up, pods that are created long after, and nodes that must be replaced whatever
+// follows do not count as undone consolidations.
 //
 // Rule CONSOLIDATION-23.
 func TestNotEveryLaunchUndoesAConsolidation(t *testing.T) {

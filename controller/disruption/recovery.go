@@ -20,7 +20,7 @@ import (
 // to be promised its capacity.
 const orphanedAfter = time.Minute
 
-// recovery finishes what an earlier process left behind: it continues moves or takes them back,
+// recovery finishes the work of an earlier process: it continues moves or takes them back,
 // removes marks without a move, and deletes replacements without a move.
 type recovery struct {
 	moves    *moves
@@ -49,7 +49,7 @@ func (r *recovery) sweep(ctx context.Context, v *view) error {
 		if ours[key] || !showsMarks(claim) {
 			continue
 		}
-		if !ok || err != nil { // remove the mark, whatever it says
+		if !ok || err != nil { // remove the mark, whatever it contains
 			r.log.Info("taking marks without a move off a node", "nodeclaim", key)
 			errs = append(errs, err, r.marks.remove(ctx, key, backOff{}))
 			continue

@@ -21,7 +21,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// refusing has somebody's webhook refuse that the claim is deleted.
+// refusing simulates a webhook that refuses the deletion of the claim.
 func refusing(e *controllertest.Env, c client.Client, claim string) client.Client {
 	return interceptor.NewClient(withWatch{c, e.API}, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
@@ -43,8 +43,8 @@ func (w withWatch) Watch(ctx context.Context, l client.ObjectList, opts ...clien
 	return w.api.Watch(ctx, l, opts...)
 }
 
-// A node whose deletion is refused for good is let go of: it takes pods again, rests, and
-// its owner is told; the other node of the move goes.
+// A node whose deletion is refused for good leaves its move: it takes pods again, backs off, and
+// an event reports it; the other node of the move is deleted.
 //
 // Rule MOVE-7.
 func TestDeletionIsRefused(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"github.com/karve-dev/karve/kube/state"
 )
 
-// reporter says what becomes of moves: by events, by metrics, and in the log.
+// reporter reports the progress of moves: by events, by metrics, and in the log.
 type reporter struct {
 	events     *events.Recorder
 	metrics    *metrics.Set
@@ -100,7 +100,7 @@ func (r *reporter) markFailed(m *move, e reportMarkFailed) {
 	r.log.Error(e.err, text, "move", m.id, "nodeclaim", e.key)
 }
 
-// starting reports what is about to happen, once nothing speaks against it.
+// starting reports a move that is about to begin, once there is no objection.
 func (r *reporter) starting(m *move) {
 	r.logStarting(m)
 	r.metrics.DisruptionDecisions.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
@@ -166,7 +166,7 @@ func (r *reporter) deleted(m *move, claim kube.ManagedNode) {
 }
 
 // countDeleted counts the pods that the deletion of a node evicts and what it saves. A move of an
-// earlier process saves as well, but it is not known how much.
+// earlier process saves as well, but its savings are unknown.
 func (r *reporter) countDeleted(m *move, claim kube.ManagedNode) {
 	pool, labels := claim.Snapshot.Pool, claim.Claim.Labels
 	policy := ""
@@ -186,7 +186,7 @@ func (r *reporter) countDeleted(m *move, claim kube.ManagedNode) {
 	}
 }
 
-// terminationMode is what the claim's terminationGracePeriod means for its pods, in Karpenter's
+// terminationMode is the effect of the claim's terminationGracePeriod on its pods, in Karpenter's
 // words.
 func terminationMode(claim *karpv1.NodeClaim) string {
 	switch grace := claim.Spec.TerminationGracePeriod; {
@@ -216,7 +216,8 @@ func (r *reporter) failed(m *move, why string) {
 	}
 }
 
-// undone reports that kube-scheduler undid a consolidation, and for how long its NodePool is paused.
+// undone reports that kube-scheduler undid a consolidation, and for how long its NodePool is
+// paused.
 func (r *reporter) undone(x suspect, pool string, length time.Duration) {
 	r.metrics.ConsolidationsUndone.WithLabelValues(pool).Inc()
 	r.log.Info("consolidation was undone, its nodepool is not consolidated for a while", "move", x.of.id, "nodepool", pool,
@@ -268,7 +269,7 @@ func describeReplacements(all []replacement) []string {
 	return out
 }
 
-// destinations says where the pods go: the first of them, how many more, and the node.
+// destinations lists the nodes that the pods move to: the first pods, how many more, and the node.
 func (r *reporter) destinations(m *move) []string {
 	var out []string
 	add := func(to string, n schedule.Nomination) {
@@ -293,7 +294,7 @@ func (r *reporter) destinations(m *move) []string {
 	return out
 }
 
-// summary says in words what the move does and saves.
+// summary describes the move and its savings in words.
 func (m *move) summary() string {
 	what := fmt.Sprintf("delete %s", count(len(m.Nodes), "node"))
 	if n := len(m.Launches); n > 0 {

@@ -32,8 +32,8 @@ func decided(t *testing.T, n int, change func(*disruption.Options)) *controllert
 	return e
 }
 
-// A consolidation waits until it was right for a while, and everybody concerned hears
-// what is done and what it saves.
+// A consolidation waits until it was valid for a while, and events on all objects concerned
+// report the move and its savings.
 //
 // Rule MOVE-6, Rule MOVE-8, Rule METRIC-1.
 func TestConsolidationIsReported(t *testing.T) {
@@ -89,7 +89,8 @@ func said(e *controllertest.Env, a, b, begin string) bool {
 	return slices.ContainsFunc(append(e.EventTexts(a), e.EventTexts(b)...), func(s string) bool { return strings.HasPrefix(s, begin) })
 }
 
-// A node that stays says why, and what that costs; the pool's gauge adds it up.
+// An event on a node that is kept gives the reason and its cost; the pool's gauge adds the costs
+// up.
 //
 // Rule MOVE-8.
 func TestNodesThatStaySayWhy(t *testing.T) {

@@ -20,13 +20,13 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// script decides without thinking: what was there first is replaced by one node, or
+// script decides by a fixed rule: the nodes that were there first are replaced by one node, or
 // merely deleted once that one is there.
 type script struct {
 	e *controllertest.Env
-	// by is how many nodes are bought instead; zero is one.
+	// by is how many nodes are launched instead; zero is one.
 	by int
-	// keeps is a node that the others' pods move to, so that nothing is bought.
+	// keeps is a node that the others' pods move to, so that nothing is launched.
 	keeps string
 	// cause of every move; off stops deciding.
 	cause disrupt.Cause
@@ -136,8 +136,8 @@ func scripted(t *testing.T, n int, cause disrupt.Cause) (*controllertest.Env, *s
 
 func small(i int) *corev1.Pod { return controllertest.Pod(fmt.Sprint("web-", i), "100m", "100Mi") }
 
-// live does for n pods what their owner, the scheduler and kubelets would: whoever is
-// missing comes back, and who has no node gets one that takes pods.
+// live acts for n pods as their owner, the scheduler and kubelets: a missing pod is
+// created again, and a pod without a node is bound to one that takes pods.
 func live(e *controllertest.Env, n int) {
 	e.Join()
 	there := map[string]*corev1.Pod{}
@@ -187,7 +187,7 @@ func settledOn(e *controllertest.Env, n, pods int) bool {
 	return bound == pods
 }
 
-// unmarked reports whether no claim or node says that it goes.
+// unmarked reports whether no claim or node is marked.
 func unmarked(e *controllertest.Env) bool {
 	for _, c := range e.Claims() {
 		if c.Annotations[kube.MoveAnnotation] != "" || kube.ConditionTrue(&c, karpv1.ConditionTypeDisruptionReason) {

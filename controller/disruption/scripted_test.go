@@ -19,7 +19,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// replacement returns the claim bought in place of others; nil while there is none.
+// replacement returns the claim launched in place of others; nil while there is none.
 func replacement(e *controllertest.Env) *karpv1.NodeClaim {
 	for _, c := range e.Claims() {
 		if c.Annotations[kube.ReplacesAnnotation] != "" && c.DeletionTimestamp == nil {
@@ -39,7 +39,7 @@ func taintedNodes(e *controllertest.Env) int {
 	return n
 }
 
-// deleted reports whether some node was asked to go.
+// deleted reports whether some node is being deleted.
 func deleted(e *controllertest.Env) bool {
 	return slices.ContainsFunc(e.Claims(), func(c karpv1.NodeClaim) bool {
 		return c.DeletionTimestamp != nil && c.Annotations[kube.ReplacesAnnotation] == ""
@@ -55,7 +55,7 @@ func protect(e *controllertest.Env, o client.Object, name string) {
 	}
 }
 
-// A replacement is ready before anything is asked to go, and nothing more is bought
+// A replacement is ready before any node is deleted, and nothing more is launched
 // for the pods that wait for it.
 //
 // Rule MOVE-1.
@@ -162,8 +162,8 @@ func TestDoNotDisruptSavesNode(t *testing.T) {
 	}
 }
 
-// A replacement that is gone, or never gets ready, takes the move with it; the nodes
-// rest for a while, longer each time, whoever leads.
+// If a replacement is deleted, or never becomes ready, the move is taken back; the nodes
+// back off for a while, longer each time, also after a change of leader.
 //
 // Rule MOVE-4, Rule MOVE-9.
 func TestReplacementThatNeverComes(t *testing.T) {
@@ -212,8 +212,8 @@ func TestReplacementThatNeverComes(t *testing.T) {
 	}
 }
 
-// Nodes that somebody deletes by hand drop out of their move; what was bought for
-// their pods stays.
+// Nodes that a user deletes leave their move; the replacements launched for
+// their pods are kept.
 //
 // Rule MOVE-5.
 func TestNodeDeletedByHand(t *testing.T) {
@@ -240,7 +240,7 @@ func TestNodeDeletedByHand(t *testing.T) {
 	}
 }
 
-// Whoever leads next goes on with a move whose replacements are all there.
+// The next leader continues a move whose replacements all exist.
 //
 // Rule MOVE-1.
 func TestNextLeaderGoesOn(t *testing.T) {
@@ -262,7 +262,7 @@ func TestNextLeaderGoesOn(t *testing.T) {
 	})
 }
 
-// Taints and marks that belong to no move come off.
+// Taints and marks that belong to no move are removed.
 //
 // Rule MOVE-1.
 func TestStrayMarksComeOff(t *testing.T) {

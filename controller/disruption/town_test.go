@@ -30,9 +30,9 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// town is a cluster that lives: owners, a scheduler and disruption budgets around the
-// real controllers, and a watch over what users were promised. It shares nothing with
-// what it watches but the API.
+// town is a simulated cluster: owners, a scheduler and disruption budgets around the
+// real controllers, and checks of the promises to users. The checks share nothing with
+// the controllers but the API.
 type town struct {
 	*controllertest.Env
 	rng  *rand.Rand
@@ -111,7 +111,7 @@ func (w *town) judge() client.Client {
 	})
 }
 
-// step lets everybody else do their part, then karve, and looks at what it did.
+// step simulates all other components, then runs karve, and checks its actions.
 func (w *town) step() {
 	w.Join()
 	for _, a := range w.apps {
@@ -123,7 +123,7 @@ func (w *town) step() {
 	w.look()
 }
 
-// own keeps as many pods as the app wants.
+// own keeps as many pods as the app's replicas.
 func (w *town) own(a *app) {
 	var mine []corev1.Pod
 	for _, p := range w.Pods() {
@@ -146,7 +146,7 @@ func (w *town) own(a *app) {
 	}
 }
 
-// schedule binds what fits to the node with the most room.
+// schedule binds pods that fit to the node with the most free capacity.
 func (w *town) schedule() {
 	free := map[string]int64{}
 	memory := map[string]int64{}
@@ -220,7 +220,7 @@ func (w *town) healthy(a *app) int {
 	return n
 }
 
-// look holds what karve did against what was promised.
+// look checks karve's actions against the promises.
 func (w *town) look() {
 	claims, down, there := w.Claims(), 0, map[string]bool{}
 	for _, n := range w.Nodes() {
@@ -248,7 +248,7 @@ func (w *town) look() {
 	}
 }
 
-// replaced: whatever is bought for a move is ready before the first of its nodes goes.
+// replaced: every replacement of a move is ready before the first of its nodes is deleted.
 func (w *town) replaced(c *karpv1.NodeClaim, mark kube.MoveMark, claims []karpv1.NodeClaim) {
 	ready := 0
 	for i := range claims {
@@ -272,9 +272,9 @@ func (w *town) undisturbed(n *corev1.Node) {
 	}
 }
 
-// TestTownLivesThroughCrashes lives in each of several small clusters with the
-// real controllers, which die, are refused and lose answers at random writes. Budgets,
-// PodDisruptionBudgets and do-not-disrupt hold all the while; in the end everything runs,
+// TestTownLivesThroughCrashes runs several small clusters with the
+// real controllers, which crash, are refused and lose responses at random writes. Budgets,
+// PodDisruptionBudgets and do-not-disrupt hold all the while; in the end all pods run,
 // and nothing is left over of any move.
 func TestTownLivesThroughCrashes(t *testing.T) {
 	seeds := uint64(10)
@@ -322,7 +322,7 @@ func (w *town) live(d time.Duration) {
 	}
 }
 
-// drift has some node be no longer what its pool asks for.
+// drift makes some node drift from its pool.
 func (w *town) drift() {
 	claims := w.Claims()
 	if len(claims) == 0 {

@@ -11,9 +11,9 @@ import (
 // undo takes a move back: its nodes accept pods again, and replacements that no pod uses are
 // deleted.
 //
-// The marks are removed before the replacements are deleted. A static NodePool counts a marked node
-// and its replacement as one: if the replacement were deleted first, the NodePool would launch
-// another.
+// The marks are removed before the replacements are deleted. A static NodePool counts a marked
+// node and its replacement as one: if the replacement were deleted first, the NodePool would
+// launch another.
 func (x *executor) undo(ctx context.Context, m *move, v *view) conclusion {
 	givesUp := v.now.Sub(m.since) >= retryRefused
 	if err := x.markUndone(ctx, m); err != nil && !givesUp {
@@ -33,8 +33,8 @@ func (x *executor) undo(ctx context.Context, m *move, v *view) conclusion {
 	return conclusion{next: ended}
 }
 
-// markUndone has the mark of every node say that the move is taken back, before the first mark is
-// removed: a leader that finds all replacements continues the move otherwise.
+// markUndone records on the mark of every node that the move is taken back, before the first mark
+// is removed: a leader that finds all replacements continues the move otherwise.
 func (x *executor) markUndone(ctx context.Context, m *move) error {
 	if m.marksSayUndone || !m.replaces() {
 		return nil
@@ -79,7 +79,7 @@ func (x *executor) unmarkAgain(ctx context.Context, m *move, v *view) conclusion
 	if v.now.Sub(m.since) < marksShowFor {
 		return conclusion{next: ended}
 	}
-	m.since = v.now // retry later what is refused
+	m.since = v.now // retry refused writes later
 	var errs []error
 	for _, key := range m.all {
 		if showsMarks(v.claims[key]) {

@@ -66,12 +66,12 @@ func (o *observer) pool(p *karpv1.NodePool, now time.Time) disrupt.Pool {
 	return pool
 }
 
-// leaving reports whether the NodeClaim or its Node is being deleted, or the NodeClaim is gone.
+// leaving reports whether the NodeClaim or its Node is being deleted, or the NodeClaim is deleted.
 func leaving(claim kube.ManagedNode) bool {
 	return claim.Claim == nil || claim.Claim.DeletionTimestamp != nil || claim.Node != nil && claim.Node.DeletionTimestamp != nil
 }
 
-// leaving lists the move's nodes that are being deleted, by karve or by others, or that are gone.
+// leaving lists the move's nodes that are being deleted, by karve or by others, or are deleted.
 func (v *view) leaving(m *move) []string {
 	var keys []string
 	for _, key := range m.Nodes {
@@ -87,7 +87,7 @@ func (v *view) exists(keys []string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { _, ok := v.claims[key]; return ok })
 }
 
-// showsMarks reports whether the NodeClaim stays and is marked, or its Node is tainted.
+// showsMarks reports whether the NodeClaim is kept and is marked, or its Node is tainted.
 func showsMarks(claim kube.ManagedNode) bool {
 	return !leaving(claim) && (claim.Claim.Annotations[kube.MoveAnnotation] != "" || tainted(claim.Node) ||
 		kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeDisruptionReason))

@@ -28,8 +28,7 @@ type move struct {
 	nodes []*machine
 	// bought are its replacements.
 	bought []*machine
-	// unproved lists the nodes that must not be launched again for the move to count; nil for
-	// none.
+	// unproved is the record of a consolidation until it is known whether it lasts; nil for none.
 	unproved *unproved
 }
 

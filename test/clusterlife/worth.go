@@ -20,8 +20,9 @@ type Bill struct {
 	// Bound is the plan's lower bound for the pods of those nodes in an empty cluster;
 	// Fresh is the cost of the packer's plan there.
 	Bound, Fresh offering.Price
-	// Floor is a price below which nobody can run those pods where they are; see floor.go. Their
-	// like on pinned nodes count for its evenness over zones, and not for Fresh: that may be less.
+	// Floor is a price below which those pods cannot run where they are; see floor.go. Pods of
+	// their workloads on pinned nodes count for its spread over zones, and not for Fresh: that may
+	// be less.
 	Floor offering.Price
 }
 
