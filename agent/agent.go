@@ -33,7 +33,7 @@ type Agent struct {
 
 	vm      string          // Azure's name of this VM; empty until it was read
 	told    int64           // incarnation of the last document that the Node shows
-	settled bool            // told counts
+	settled bool            // the value of told is valid
 	said    map[string]bool // events about which an event of the Node was created
 	failure string          // the last failure that was logged
 }

@@ -174,7 +174,8 @@ func chunks(b *autoscalingv1beta1.CapacityBuffer, w wanted) int64 {
 		n, sized = int64(*b.Spec.Replicas), true
 	}
 	if p := b.Spec.Percentage; p != nil && w.scale > 0 && w.ref == nil {
-		share := (int64(w.scale)*int64(*p) + 99) / 100 // rounded up: any percentage is at least one
+		// Rounded up: a percentage above 0 is at least one chunk.
+		share := (int64(w.scale)*int64(*p) + 99) / 100
 		n, sized = max(n, share), true
 	}
 	limit := held(b, w)

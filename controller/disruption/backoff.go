@@ -68,7 +68,7 @@ func (b *backOffs) poolsFailed(names map[string]bool, v *view) {
 	}
 }
 
-// longer is the back-off after one more failure; failures that are still tolerated add none.
+// longer is the back-off after one more failure; none before the tolerated number is reached.
 func (x backOff) longer(now time.Time, tolerated int) backOff {
 	x.Failures = min(x.Failures+1, maxFailures)
 	if over := x.Failures - tolerated; over >= 0 {

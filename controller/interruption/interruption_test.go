@@ -233,7 +233,8 @@ func TestMaintenanceThatNothingPrepared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
 		pod := e.Pods()[0]
-		pod.Finalizers = []string{"example.com/runs"} // or its claim would be deleted within seconds
+		// Without the finalizer its claim would be deleted within seconds.
+		pod.Finalizers = []string{"example.com/runs"}
 		if err := e.API.Update(t.Context(), &pod); err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ type Set struct {
 	ClaimsUpdated  *prometheus.CounterVec // nodepool, outcome
 	LaunchRefusals *prometheus.CounterVec // pool, reason why a launch was refused
 	LaunchSeconds  *prometheus.HistogramVec
-	PlanPrice      prometheus.Gauge // USD per hour of the last plan's cheapest offerings
+	PlanPrice      prometheus.Gauge // USD per hour of the last plan's first offerings
 	PlanBound      prometheus.Gauge // and the least any plan could cost
 	GCHalted       prometheus.Gauge // 1 while garbage collection is halted
 	// OrphanedInstances have no NodeClaim and are kept, since the NodeClaims may have been lost.

@@ -20,10 +20,10 @@ const tolerablePercent = 20
 // tolerable is that share of n nodes, rounded up.
 func tolerable(n int) int { return (n*tolerablePercent + 99) / 100 }
 
-// An ailment is a condition of a node that is not borne for ever.
+// An ailment is a condition of a node that is not tolerated for ever.
 type ailment struct {
 	condition, status string
-	since, due        time.Time // when it began, when it is borne no longer
+	since, due        time.Time // when it began, when it is not tolerated any more
 }
 
 // diagnose returns the unhealthy condition of a node, of several the one that is due first,

@@ -138,7 +138,8 @@ func TestScaleDownOrder(t *testing.T) {
 			}
 			return text
 		}
-		for i, want := range []string{"3", "03", "013"} { // empty, one pod, two pods; the protected one is kept
+		// Empty, one pod, two pods; the protected one is kept.
+		for i, want := range []string{"3", "03", "013"} {
 			scale(t, e, int64(3-i))
 			e.Until(30, "one less", func() bool { return len(look()) == i+1 })
 			if got := look(); got != want {

@@ -58,7 +58,8 @@ func (r *Claims) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconci
 	}
 	waiting, err := r.deleteNodes(ctx, claim)
 	if err != nil || waiting {
-		return reconcile.Result{RequeueAfter: 5 * time.Second}, err // the node's deletion queues the claim earlier
+		// The node's deletion queues the claim earlier.
+		return reconcile.Result{RequeueAfter: 5 * time.Second}, err
 	}
 	gone, err := r.returnMachine(ctx, claim)
 	if err != nil {

@@ -216,9 +216,9 @@ func (e *Evictor) ask(ctx context.Context, p *corev1.Pod) {
 		e.held.forget(p.UID)
 		e.metrics.PodsDrained.WithLabelValues("Evicted").Inc()
 		e.events.Publish(events.Event{About: p, Reason: "Evicted", Key: "evicted", Message: "Evicted pod: its node is being removed"})
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // deleted, or another pod of the same name
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // deleted, or another of its name
 		e.held.forget(p.UID)
-	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err): // one budget, or several, which the API rejects
+	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err): // a budget, or several
 		e.held.hold(p.UID, holdup{"held", refusal(err)})
 		e.log.V(1).Info("eviction held back", "pod", p.Namespace+"/"+p.Name, "reason", err.Error())
 	default:

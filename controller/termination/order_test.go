@@ -67,7 +67,7 @@ func TestLargestPodsLeaveFirst(t *testing.T) {
 }
 
 // Evictor.Displaces is called with each pod before it is evicted, or deleted to meet its node's
-// deadline: afterwards its replacement could not be told from that of a pod that was scaled down.
+// deadline: afterwards a pod that gets a replacement looks like one that was scaled down.
 //
 // Rule DRAIN-8.
 func TestDisplacedPodsAreToldBefore(t *testing.T) {

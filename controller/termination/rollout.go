@@ -96,7 +96,7 @@ func bounds(r *appsv1.RollingUpdateDeployment) (surge, unavailable int, err erro
 func failed(d *appsv1.Deployment) string {
 	for _, c := range d.Status.Conditions {
 		switch {
-		case d.Status.ObservedGeneration < d.Generation: // the condition is about an earlier generation
+		case d.Status.ObservedGeneration < d.Generation: // an earlier generation
 		case c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse,
 			c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue:
 			return fmt.Sprintf("its rollout fails: %s: %s", c.Reason, c.Message)

@@ -352,7 +352,7 @@ func TestFailedRolloutEndsSurge(t *testing.T) {
 	})
 }
 
-// A rollout that is under way already brings a successor, so none is begun.
+// A rollout that is under way already creates a replacement pod, so none is begun.
 //
 // Rule SURGE-3.
 func TestRolloutUnderWay(t *testing.T) {

@@ -102,7 +102,8 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 				c.Nodes[i].Due = []disrupt.Due{{Cause: disrupt.Drifted, Detail: "NodePoolDrifted", Since: c.Nodes[i].Created}}
 			}
 		}},
-		"cheaper": {plan: func(p *disrupt.Plan) { // the launch may use an offering that it must not
+		// The launch may use an offering that it must not.
+		"cheaper": {plan: func(p *disrupt.Plan) {
 			for i := range p.Moves {
 				for j := range p.Moves[i].Launches {
 					l := &p.Moves[i].Launches[j]

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Dawn is when every day begins: a Monday, midnight UTC.
+// dawn is when every day begins: a Monday, midnight UTC.
 var dawn = time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC)
 
 // clock is virtual time and the events scheduled in it. Events of one instant happen in

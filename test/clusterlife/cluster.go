@@ -65,7 +65,7 @@ type Stats struct {
 	Purchases, Moves, Rejected, Failed, Evictions, Searches, Solves int
 	// ByCause counts the nodes that went, by cause.
 	ByCause map[disrupt.Cause]int
-	// Longest is how long an evicted pod's successor waited for its node at most.
+	// Longest is how long an evicted pod's replacement waited for its node at most.
 	Longest time.Duration
 	// SoldOut counts launches that found no offering with capacity.
 	SoldOut int

@@ -66,7 +66,7 @@ func (c *Cluster) evict(p *pod, n *machine, forced bool) {
 		return
 	}
 	w.moving++
-	w.reconcile(c) // at once: successors queue in the order of evictions
+	w.reconcile(c) // at once: replacement pods queue in the order of evictions
 }
 
 // largestFirst returns the node's pods in the order in which controller/termination evicts

@@ -75,7 +75,7 @@ type workload struct {
 	spec    cluster.Pod // the same in all of its pods
 	pods    []*pod
 	idle    bool // as desired when last looked at
-	moving  int  // pods that were evicted and have no successor yet
+	moving  int  // pods that were evicted and have no replacement yet
 }
 
 // deploy adds a workload.

@@ -33,7 +33,7 @@ type view struct {
 	onSale   []offering.InstanceType
 }
 
-// likeness is the part of a machine that the Snapshot's node depends on.
+// likeness is the part of a machine on which the node in the Snapshot depends.
 type likeness struct {
 	deal                                                     deal
 	price                                                    offering.Price

@@ -279,7 +279,8 @@ func (w *Watch) bought(m *machine) {
 // done: a move is over.
 func (w *Watch) done(m *move) {
 	if !m.voluntary() {
-		w.outside++ // time asked for it: the replacement may be more expensive or equal to the node before
+		// Time asked for it: the replacement may be more expensive or equal to the node before.
+		w.outside++
 		return
 	}
 	if m.stage == draining {

@@ -56,7 +56,8 @@ func TestForeignProviderIDDoesNotKeepNodeClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := inherit(t, `budgets: [{nodes: "100%"}]`, `budgets: [{nodes: "0"}]`).start() // nothing else is disrupted
+				// Nothing else is disrupted.
+				k := inherit(t, `budgets: [{nodes: "100%"}]`, `budgets: [{nodes: "0"}]`).start()
 				claim, node := k.foreign()
 				k.run(time.Minute)
 				if err := end(k, claim, node); err != nil {

@@ -89,7 +89,7 @@ func startStages(ctx context.Context, config *rest.Config, client annotatedNodes
 		PodPlayStageParallelism:   stageParallelism,
 		NodePlayStageParallelism:  stageParallelism,
 		PodsOnNodeSyncParallelism: stageParallelism,
-		// Zero, as leaseKeeper does it: with kwok's own, a pod that lands on a node
+		// Zero, as startLeases does it: with kwok's own, a pod that lands on a node
 		// while its first lease is being written is forgotten.
 		NodeLeaseDurationSeconds: 0,
 	})
