@@ -85,7 +85,7 @@ func guarded(t testing.TB, c client.WithWatch, cached bool) client.WithWatch {
 	})
 }
 
-// plural is the resource of a kind, or of a list of it. No kind of ours ends in a y.
+// plural is the resource of a kind, or of a list of it. No kind used here ends in a y.
 func plural(kind string) string {
 	name := strings.ToLower(strings.TrimSuffix(kind, "List"))
 	if strings.HasSuffix(name, "s") {

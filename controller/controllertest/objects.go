@@ -9,7 +9,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Pool is a NodePool of the default class that gives back empty nodes after
+// Pool is a NodePool of the default class that deletes empty nodes after
 // consolidateAfter ("30s", "Never").
 func Pool(name, consolidateAfter string) *karpv1.NodePool {
 	return &karpv1.NodePool{

@@ -94,7 +94,7 @@ func (m *Set) ForgetPool(name string) {
 const labelPool = "nodepool"
 
 // New makes a Set and registers it. It panics when a name is registered twice,
-// which is a bug of ours.
+// which is a programming error.
 func New(registry prometheus.Registerer) *Set {
 	m := &maker{registry: registry}
 	set := &Set{

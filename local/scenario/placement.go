@@ -60,7 +60,7 @@ func spread(s state, app string) map[string]int {
 	return counts
 }
 
-// zoneOf is the zone of a node, empty when it is not one of ours.
+// zoneOf is the zone of a node, empty when karve did not launch it.
 func (s state) zoneOf(node string) string {
 	for i := range s.Nodes {
 		if s.Nodes[i].Name == node {

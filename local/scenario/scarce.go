@@ -91,7 +91,7 @@ func (s *story) fillSubnet(ctx context.Context) error {
 	return s.leaveSubnet(ctx, len(before.Claims))
 }
 
-// leaveSubnet takes the edge pods away and waits until their nodes are given back.
+// leaveSubnet deletes the edge pods and waits until their nodes are deleted.
 func (s *story) leaveSubnet(ctx context.Context, nodes int) error {
 	if err := s.scale(ctx, "edge", 0); err != nil {
 		return err

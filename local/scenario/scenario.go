@@ -231,7 +231,7 @@ func has(now state, claim string) bool {
 }
 
 // scaleDown sends the web Deployment to sleep and waits until the nodes it leaves
-// empty are given back, to the last network card.
+// empty are deleted, to the last network card.
 func (s *story) scaleDown(ctx context.Context) error {
 	s.voice.Title("The web Deployment is scaled to 0")
 	before, err := look(ctx, s.env)

@@ -72,11 +72,11 @@ type Stats struct {
 	// Undone counts nodes launched for pods that a move displaced, because
 	// kube-scheduler bound other pods to their nodes.
 	Undone int
-	// Lulls counts rests of pools after that.
+	// Lulls counts pauses of pools after that.
 	Lulls int
 }
 
-// New returns an empty cluster at midnight. The mind decides; nil means the engine.
+// New returns an empty cluster at midnight. mind decides; nil means the engine.
 func New(seed uint64, mind Mind, pools ...*Pool) *Cluster {
 	if mind == nil {
 		mind = Engine{}

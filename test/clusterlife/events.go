@@ -22,7 +22,7 @@ func (c *Cluster) Scale(w *workload, n int) {
 	c.scale(w, n)
 }
 
-// wave lets a workload breathe until quiet: a sine over the day and noise, every few minutes.
+// wave scales a workload until quiet: a sine over the day and noise, every few minutes.
 func (c *Cluster) wave(w *workload, base int, swing, noise float64, quiet time.Time) {
 	phase := c.rng.Float64() * 2 * math.Pi
 	c.every(time.Duration(3+c.rng.IntN(10))*time.Minute, func() bool {

@@ -251,7 +251,7 @@ func TestIncident38BudgetOfPodsBlocksForEver(t *testing.T) {
 }
 
 // TestIncident48ScaleInTakesHalfADay: after the load dropped by four fifths it took six to
-// twelve hours until a few thousand cores were given back (kubernetes-sigs/karpenter 903).
+// twelve hours until a few thousand cores were released (kubernetes-sigs/karpenter 903).
 //
 // With a budget of 10 % the waste halves within 3 rounds, a round being as long as it
 // takes to look twice and to drain one node.

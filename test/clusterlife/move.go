@@ -15,7 +15,7 @@ type stage int
 const (
 	chosen   stage = iota // waits for its second look
 	tainted               // its nodes take no more pods
-	launched              // replacements are on their way, pods are promised to them
+	launched              // replacements are on their way, pods are nominated to them
 	draining              // its nodes' claims are deleted
 	over
 )
@@ -206,7 +206,7 @@ func (c *Cluster) fail(m *move, why string) {
 	c.end(m)
 }
 
-// end forgets the move; its nodes, where they are still there, serve on.
+// end forgets the move; its nodes, where they are not deleted, are kept.
 func (c *Cluster) end(m *move) {
 	m.stage = over
 	for _, n := range slices.Clone(m.nodes) {

@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Engine is the real mind.
+// Engine is the Mind that runs the real engine.
 type Engine struct{}
 
 // Provide decides which nodes to launch for pods that wait.
@@ -95,7 +95,7 @@ func (c *Cluster) search() {
 	c.wake(plan.Kept)
 }
 
-// wake searches again when the first reason to leave a node alone lapses by itself.
+// wake searches again when the first reason to keep a node lapses by itself.
 func (c *Cluster) wake(left []disrupt.Kept) {
 	var first time.Time
 	for _, l := range left {

@@ -136,7 +136,7 @@ func (v *view) lapse() {
 	}
 }
 
-// full reports whether bound and promised pods together do not fit.
+// full reports whether bound and nominated pods together do not fit.
 func (m *machine) full(v *view) bool {
 	if m.initialized.IsZero() {
 		return false

@@ -82,7 +82,7 @@ func startStages(ctx context.Context, config *rest.Config, client annotatedNodes
 		TypedClient:   client,
 		DynamicClient: dynamicClient,
 		RESTClient:    client.Discovery().RESTClient(),
-		// The client shows annotated nodes only, so "all" is all of ours.
+		// The client shows annotated nodes only, so "all" is all annotated ones.
 		ManageAllNodes:            true,
 		CIDR:                      podCIDR,
 		LocalStages:               stages,

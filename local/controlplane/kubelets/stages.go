@@ -19,7 +19,7 @@ var stageFiles embed.FS
 
 type stagesByKind = map[internalversion.StageResourceRef][]*internalversion.Stage
 
-// loadStages reads every stage. A file that does not parse is our own bug, caught by
+// loadStages reads every stage. A file that does not parse is a programming error, caught by
 // the tests, so it stops the program.
 func loadStages() (stagesByKind, error) {
 	paths, err := fs.Glob(stageFiles, "stages/*.yaml")
