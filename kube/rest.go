@@ -60,7 +60,7 @@ func BackOffOf(o client.Object) (r BackOff, err error) {
 		return BackOff{}, nil
 	}
 	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Failures < 1 || r.Failures > mostFailures {
-		return BackOff{}, fmt.Errorf("annotation %s of %s, which is ignored, is no rest: %q", BackOffAnnotation, o.GetName(), text)
+		return BackOff{}, fmt.Errorf("annotation %s of %s, which is ignored, is not a back-off: %q", BackOffAnnotation, o.GetName(), text)
 	}
 	return r, nil
 }
@@ -73,7 +73,7 @@ func ConsolidationPauseOf(o client.Object) (l ConsolidationPause, err error) {
 		return ConsolidationPause{}, nil
 	}
 	if err := json.Unmarshal([]byte(text), &l); err != nil || l.Seconds < 1 {
-		return ConsolidationPause{}, fmt.Errorf("annotation %s of %s, which is ignored, is no lull: %q", ConsolidationPauseAnnotation, o.GetName(), text)
+		return ConsolidationPause{}, fmt.Errorf("annotation %s of %s, which is ignored, is not a consolidation pause: %q", ConsolidationPauseAnnotation, o.GetName(), text)
 	}
 	return l, nil
 }

@@ -50,7 +50,7 @@ func (c *Collector) trustClaims(ctx context.Context, orphans []orphan, machines 
 		c.confirm(open)
 	}
 	if yes || time.Since(c.lostSince) >= convincing && !slices.ContainsFunc(open, func(o orphan) bool { return !o.over() }) {
-		c.Log.Info("terminating instances without a nodeclaim", "machines", len(open), "confirmed", yes)
+		c.Log.Info("terminating instances without a nodeclaim", "instances", len(open), "confirmed", yes)
 		return orphans, errors.Join(err, c.tellPools(ctx, nil))
 	}
 	return confirmed, errors.Join(err, c.tellPools(ctx, &halt), fmt.Errorf("%d of %d instances have no nodeclaim: %w", len(open), machines, errClaimsLost))

@@ -203,7 +203,7 @@ func (c *Collector) removeMachine(ctx context.Context, m provider.Instance) erro
 	if m.State == provider.Terminating {
 		return nil // logged when it was first terminated
 	}
-	c.Log.Info("garbage collecting instance without a nodeclaim", "machine", m.Name, "provider-id", m.ProviderID, "nodeclaim", m.ClaimName)
+	c.Log.Info("garbage collecting instance without a nodeclaim", "instance", m.Name, "provider-id", m.ProviderID, "nodeclaim", m.ClaimName)
 	return nil
 }
 

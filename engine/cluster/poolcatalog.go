@@ -65,7 +65,7 @@ func (b *Builder) poolCatalog(p NodePool, laid map[layout]*PoolCatalog) *PoolCat
 	m := &PoolCatalog{Pool: p, Catalog: b.catalogs[p.Class].compiled, cells: map[string][]CellOfferings{}}
 	if m.Catalog == nil {
 		m.Catalog = offering.Compile(b.space, b.resources, nil)
-		m.block(reason.NodePoolNotReady, faultf(map[string]any{"class": p.Class}, "nothing is known to be on sale for node class %q yet", p.Class))
+		m.block(reason.NodePoolNotReady, faultf(map[string]any{"class": p.Class}, "no offering is known for node class %q yet", p.Class))
 	}
 	base, err := b.space.Set(p.Requirements)
 	if err != nil {

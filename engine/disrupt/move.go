@@ -92,7 +92,7 @@ func (m *Move) describe() string {
 	}
 	for i := range m.Launches {
 		c := m.Launches[i].Offerings[0]
-		words = append(words, fmt.Sprintf("buy %s in %s as %s", c.Type, c.Zone, c.CapacityType))
+		words = append(words, fmt.Sprintf("launch %s in %s as %s", c.Type, c.Zone, c.CapacityType))
 	}
 	switch saves := m.Saves(); {
 	case saves > 0:

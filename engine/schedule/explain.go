@@ -57,7 +57,7 @@ func (e *explainer) unplaced(k *podGroup) Unplaced {
 	}
 	best := -1
 	if e.learned.unplaceable[k.PodClass] {
-		u.Detail = "places that the other pods need are not to be had, so none of them can be placed"
+		u.Detail = "the topology domains that the other pods of the group need are not available, so none of them can be placed"
 	}
 	for _, m := range e.pools.all {
 		f := e.funnel(m, k)
