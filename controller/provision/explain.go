@@ -66,7 +66,7 @@ func plainly(u schedule.Unplaced) string {
 	return fmt.Sprintf("%s: %s", u.Because, u.Detail)
 }
 
-// explainPool renders a funnel: pool "web": 5,012 offers → 300 after Requirements
+// explainPool renders a funnel: pool "web": 5,012 offerings → 300 after Requirements
 // → 0 after Resources (largest has 30.2 CPU free): no instance type has enough resources.
 func explainPool(f reason.Funnel) string {
 	var b strings.Builder
@@ -79,7 +79,7 @@ func explainPool(f reason.Funnel) string {
 		return b.String()
 	}
 	left := f.Offerings
-	fmt.Fprintf(&b, "%s offers", thousands(left))
+	fmt.Fprintf(&b, "%s offerings", thousands(left))
 	for i, cut := range f.Cuts {
 		left -= cut.Removed
 		fmt.Fprintf(&b, " → %s after %s", thousands(left), filter(cut))

@@ -87,7 +87,7 @@ func TestExplain(t *testing.T) {
 		}},
 		{Pool: "gpu", Blocked: reason.NodePoolNotReady, Detail: "NodeClassReady is False"},
 	}}
-	want := `0/2 nodepools can host it: pool "web": 5,012 offers → 300 after Requirements → 0 after Resources (largest has 30.2 CPU free)` +
+	want := `0/2 nodepools can host it: pool "web": 5,012 offerings → 300 after Requirements → 0 after Resources (largest has 30.2 CPU free)` +
 		`: no instance type which met the scheduling requirements and the required offering had the required resources; pool "gpu": NodePoolNotReady (NodeClassReady is False)`
 	if diff := cmp.Diff(want, provision.Explain(u)); diff != "" {
 		t.Error(diff)
@@ -129,7 +129,7 @@ func TestExplainKeepsKnownPhrases(t *testing.T) {
 		"unsatisfiable topology constraint for topology spread, key=z (counts = [1:2], podDomains = [1])": {cut(reason.Topology, 9, "", reason.Fact{Name: "counts", Value: map[string]int64{"1": 2}}, reason.Fact{Name: "podDomains", Value: []string{"1"}}, reason.Fact{Name: "key", Value: "z"}, reason.Fact{Name: "type", Value: "topology spread"})},
 	} {
 		got := provision.Explain(schedule.Unplaced{Funnels: []reason.Funnel{{Pool: "web", Offerings: 9, Cuts: cuts}}})
-		if !strings.Contains(got, want) || !strings.HasPrefix(got, `0/1 nodepools can host it: pool "web": 9 offers → `) {
+		if !strings.Contains(got, want) || !strings.HasPrefix(got, `0/1 nodepools can host it: pool "web": 9 offerings → `) {
 			t.Errorf("%q does not say %q", got, want)
 		}
 	}
@@ -153,7 +153,7 @@ pod alone cpu=1 near=zone:app=nobody`)
 	for _, u := range schedule.Solve(script.World()).Unplaced {
 		got = append(got, u.Pods[0].Name+": "+provision.Explain(u))
 	}
-	const start = `: 0/1 nodepools can host it: pool "web": 3 offers → 2 after its own Requirements → 0 after `
+	const start = `: 0/1 nodepools can host it: pool "web": 3 offerings → 2 after its own Requirements → 0 after `
 	want := []string{
 		"apart-3" + start + "Topology: unsatisfiable topology constraint for pod anti-affinity, key=topology.kubernetes.io/zone (counts = [1:1 2:1], podDomains = [1 2])",
 		"alone" + start + "Topology (pod affinity over topology.kubernetes.io/zone: no pod that it must join runs anywhere): unsatisfiable topology constraint for pod affinity, key=topology.kubernetes.io/zone (podDomains = [1 2])",
@@ -175,7 +175,7 @@ func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
 		e.Steps(30)
 		synctest.Wait()
 		texts := e.EventTexts("huge")
-		if len(texts) != 1 || !strings.HasPrefix(texts[0], "FailedScheduling: Failed to schedule pod, 0/1 nodepools can host it: pool \"web\": 24 offers → ") {
+		if len(texts) != 1 || !strings.HasPrefix(texts[0], "FailedScheduling: Failed to schedule pod, 0/1 nodepools can host it: pool \"web\": 24 offerings → ") {
 			t.Errorf("events: %q", texts)
 		}
 		if len(e.Claims()) != 0 {

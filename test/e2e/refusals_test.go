@@ -20,8 +20,8 @@ func TestUnschedulablePodIsToldWhy(t *testing.T) {
 	apply(t, env, pool("explain", "default", ""))
 	apply(t, env, deployment("too-big", 1, `{cpu: "5000"}`, "nodeSelector: {pool: explain}"))
 	apply(t, env, deployment("nowhere", 1, `{cpu: "1"}`, "nodeSelector: {pool: explain, topology.kubernetes.io/zone: mars-1}"))
-	waitTold(t, env, "too-big", `pool "explain"`, "offers", "0 after Resources")
-	waitTold(t, env, "nowhere", `pool "explain"`, "offers", "0 after Requirements")
+	waitTold(t, env, "too-big", `pool "explain"`, "offerings", "0 after Resources")
+	waitTold(t, env, "nowhere", `pool "explain"`, "offerings", "0 after Requirements")
 }
 
 // waitTold waits for a FailedScheduling event of ours on a pod of the app that
