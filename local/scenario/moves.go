@@ -50,7 +50,7 @@ func readMoves(path string) ([]move, error) {
 // moveTable lists for each move the nodes, the replacements, the pods that move and the savings.
 func moveTable(moves []move) string {
 	return columns(func(w *tabwriter.Writer) {
-		fmt.Fprintln(w, "WHY\tGOES\tCOMES\tPODS MOVE\tSAVES $/H")
+		fmt.Fprintln(w, "REASON\tREMOVED\tLAUNCHED\tPODS MOVE\tSAVES $/H")
 		for _, m := range moves {
 			comes := "nothing"
 			if len(m.Replacements) > 0 {
