@@ -57,7 +57,7 @@ func TestParseRefuses(t *testing.T) {
 		"Standard_D2_v2_Promo_v3":  "follows Promo",
 		"Standard_NC4as_T4_A10_v3": `"A10"`,
 		"Standard_M416ms_8_9_v2":   `"9"`,
-		"Standard_D99999s_v5":      "more vCPUs than any machine",
+		"Standard_D99999s_v5":      "more vCPUs than any VM",
 		"Standard_D４s_v5":          "vCPU count",
 		"Standard_D4s_v":           `"v"`,
 	}
