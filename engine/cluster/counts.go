@@ -2,12 +2,6 @@
 
 package cluster
 
-import (
-	"slices"
-
-	"github.com/karve-dev/karve/engine/constraint"
-)
-
 // PodCounts counts the pods of some classes by the value of a node label, on the nodes in
 // its DomainView. Leaving nodes are left out.
 type PodCounts struct {
@@ -34,115 +28,69 @@ type NodeCounts struct {
 	Changes int
 }
 
-// DomainView says whether a node counts and in which domain, the value of a label. It
-// remembers the answer for nodes that are alike, so it is valid for one WhatIf. Counts that
-// look at the same nodes should share one.
-type DomainView struct {
-	key   *constraint.Key
-	looks func(*NodeInfo) bool
-	// alike groups nodes for which the answer is the same; nil when the answer may differ for
-	// every node.
-	alike *NodeIndex
-	// known is by the group in alike, or by position in Snapshot.Nodes: the value plus one; 0
-	// where the answer is not known yet; -1 for nodes that do not count.
-	known []int32
-}
-
-// NewDomainView makes a DomainView for the label key. looks reports whether a node counts.
-// Its answer must never change, and must be the same for nodes with equal taints and equal
-// values of labels and key.
-func (w *Snapshot) NewDomainView(key *constraint.Key, labels []*constraint.Key, looks func(*NodeInfo) bool) *DomainView {
-	return &DomainView{key: key, looks: looks, alike: w.NodeIndex(append(slices.Clip(labels), key))}
-}
-
-// NewPerNodeDomainView is NewDomainView for a looks whose answer may differ for every node.
-func NewPerNodeDomainView(key *constraint.Key, looks func(*NodeInfo) bool) *DomainView {
-	return &DomainView{key: key, looks: looks}
-}
-
-// Value is the ID of the node's value; false when the node does not count.
-func (l *DomainView) Value(h *NodeInfo) (int, bool) {
-	if h.at < 0 {
-		return l.ask(h)
-	}
-	at := h.at
-	if l.alike != nil {
-		at = int(l.alike.of[h.at])
-	}
-	if at >= len(l.known) {
-		l.known = append(l.known, make([]int32, at+1-len(l.known))...)
-	}
-	known := &l.known[at]
-	if *known == 0 {
-		*known = -1
-		if v, ok := l.ask(h); ok {
-			*known = int32(v) + 1
-		}
-	}
-	return int(*known) - 1, *known > 0
-}
-
-func (l *DomainView) ask(h *NodeInfo) (int, bool) {
-	v, ok := h.Value(l.key)
-	return v, ok && l.looks(h)
+// trackedCounts are the counts that a WhatIf keeps current.
+type trackedCounts struct {
+	nodes []*NodeCounts
+	pods  map[*PodClass][]*PodCounts // by the classes whose pods count
 }
 
 // InWhatIf reports whether the Snapshot is that of a WhatIf. If so it pays to remember
 // counts, and Memo is a place to keep them as long as the WhatIf lasts.
-func (w *Snapshot) InWhatIf() bool { return w.trial != nil }
+func (s *Snapshot) InWhatIf() bool { return s.whatIf != nil }
 
 // Memo is what decisions about a WhatIf's Snapshot keep for later decisions; nil at first. It
 // must be true whatever else the WhatIf supposes.
-func (w *Snapshot) Memo() *any { return &w.trial.remembered }
+func (s *Snapshot) Memo() *any { return &s.whatIf.memo }
 
 // TrackPods keeps a PodCounts, which holds the current counts, up to date while the WhatIf
 // lasts.
-func (w *Snapshot) TrackPods(c *PodCounts) {
-	watch := w.trial.watch
+func (s *Snapshot) TrackPods(c *PodCounts) {
+	tracked := s.whatIf.tracked.pods
 	for _, class := range c.Classes {
-		watch[class] = append(watch[class], c)
+		tracked[class] = append(tracked[class], c)
 	}
 }
 
 // TrackNodes keeps a NodeCounts, which holds the current counts, up to date while the WhatIf
 // lasts.
-func (w *Snapshot) TrackNodes(r *NodeCounts) { w.trial.rolls = append(w.trial.rolls, r) }
+func (s *Snapshot) TrackNodes(c *NodeCounts) {
+	s.whatIf.tracked.nodes = append(s.whatIf.tracked.nodes, c)
+}
 
 // podsCount reports whether pods on the node count; labelsCount reports whether its labels
 // count.
-func podsCount(h *NodeInfo) bool   { return !h.Leaving }
-func labelsCount(h *NodeInfo) bool { return !h.Leaving || h.vacated }
+func podsCount(node *NodeInfo) bool   { return !node.Leaving }
+func labelsCount(node *NodeInfo) bool { return !node.Leaving || node.removed }
 
-// recountLabels adds the node to the tracked NodeCounts, or subtracts it (by is 1 or -1).
-func (t *WhatIf) recountLabels(h *NodeInfo, by int) {
-	for _, r := range t.rolls {
-		if v, ok := r.Value(h); ok {
-			r.Changes++
-			if r.Counts[v] += by; r.Counts[v] == 0 {
-				delete(r.Counts, v)
+// addLabels adds the node to the tracked NodeCounts, or subtracts it (by is 1 or -1).
+func (t *trackedCounts) addLabels(node *NodeInfo, by int) {
+	for _, c := range t.nodes {
+		if v, ok := c.Value(node); ok {
+			c.Changes++
+			if c.Counts[v] += by; c.Counts[v] == 0 {
+				delete(c.Counts, v)
 			}
 		}
 	}
 }
 
-// recountPods adds pods on the node to the tracked PodCounts, or subtracts them (by is 1 or
-// -1).
-func (t *WhatIf) recountPods(h *NodeInfo, podsThere []ClassCount, by int) {
-	for _, m := range podsThere {
-		for _, c := range t.watch[m.Class] {
-			c.add(h, m, by)
+// addPods adds pods on the node to the tracked PodCounts, or subtracts them (by is 1 or -1).
+func (t *trackedCounts) addPods(node *NodeInfo, counts []ClassCount, by int) {
+	for _, n := range counts {
+		for _, c := range t.pods[n.Class] {
+			c.add(node, n, by)
 		}
 	}
 }
 
-func (c *PodCounts) add(h *NodeInfo, m ClassCount, by int) {
-	v, ok := c.Value(h)
+func (c *PodCounts) add(node *NodeInfo, of ClassCount, by int) {
+	v, ok := c.Value(node)
 	if !ok {
 		return
 	}
-	n := m.Pods
+	n := of.Pods
 	if c.Settled {
-		n -= m.Terminating
+		n -= of.Terminating
 	}
 	c.Changes++
 	c.Total += by * n

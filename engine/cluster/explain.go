@@ -17,7 +17,7 @@ import (
 const OwnRequirements = "the pool's own requirements"
 
 // mostListed bounds the lists in one fact, so that people can read the explanation.
-const mostListed = 12
+const maxListed = 12
 
 // Funnel explains step by step, one filter after the other, how the catalog's offerings
 // narrow to those that Compatible finds for the shape. It is computed only for pods without
@@ -30,7 +30,7 @@ func (m *PoolCatalog) Funnel(c *PodShape, w *Snapshot) []reason.Cut {
 	if taint, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
 		e.cut(reason.Taints, nil, func(bitset.Set) (string, map[string]any) { return ofTaint(taint) })
 	}
-	asked := c.aloneVector()
+	asked := c.requestsAloneVector()
 	e.cut(reason.Resources, m.WithRoom(&asked), e.ofResources)
 	if taken := m.portsTakenFrom(c); !taken.Empty() {
 		e.cut(reason.Ports, e.left.Minus(taken), e.ofPorts)
@@ -39,7 +39,7 @@ func (m *PoolCatalog) Funnel(c *PodShape, w *Snapshot) []reason.Cut {
 }
 
 // aloneVector is what one pod of the shape takes on an otherwise empty node.
-func (c *PodShape) aloneVector() quantity.Vector {
+func (c *PodShape) requestsAloneVector() quantity.Vector {
 	asked := c.Requests
 	for _, mount := range c.Mounts {
 		asked[mount.Dim]++
@@ -95,7 +95,7 @@ func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
 				continue
 			}
 			alone[q.String()] = int64(n)
-			if n > most || n == most && !e.snapshot.knows(q.Key) && e.snapshot.knows(worst.Key) {
+			if n > most || n == most && !e.snapshot.knowsLabel(q.Key) && e.snapshot.knowsLabel(worst.Key) {
 				worst, most = q, n
 			}
 		}
@@ -105,12 +105,12 @@ func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
 	}
 	facts := map[string]any{"by": "pod", "requirement": worst.String(), "key": worst.Key.Name, "known": e.known(worst.Key), "requirements": first(alone)}
 	if values, ok := worst.Values(); ok {
-		facts["values"] = values[:min(len(values), mostListed)]
+		facts["values"] = values[:min(len(values), maxListed)]
 	}
-	if e.snapshot.knows(worst.Key) {
+	if e.snapshot.knowsLabel(worst.Key) {
 		return worst.String(), facts
 	}
-	nearest := e.snapshot.nearest(worst.Key)
+	nearest := e.snapshot.nearestLabel(worst.Key)
 	facts["unknown"], facts["nearest"] = worst.Key.Name, nearest
 	if nearest == "" {
 		return worst.String() + ", a label that no offer, pool or node has", facts
@@ -142,7 +142,7 @@ func (e *explanation) known(k *constraint.Key) []string {
 	q, own := e.poolCatalog.Base.Get(k)
 	if !e.poolCatalog.Catalog.HasLabel(k) {
 		if values, finite := q.Values(); own && finite {
-			return values[:min(len(values), mostListed)]
+			return values[:min(len(values), maxListed)]
 		}
 		return nil
 	}
@@ -153,7 +153,7 @@ func (e *explanation) known(k *constraint.Key) []string {
 		}
 	}
 	slices.Sort(out)
-	return out[:min(len(out), mostListed)]
+	return out[:min(len(out), maxListed)]
 }
 
 // ofVolumes names the volume that can be mounted with the fewest offerings.
@@ -172,7 +172,7 @@ func (e *explanation) ofVolumes(before bitset.Set) (string, map[string]any) {
 	if worst == nil {
 		return "a volume of the pod cannot be mounted there", map[string]any{"volumes": len(e.shape.volumes)}
 	}
-	wanted := written(worst.AnyOf)
+	wanted := formatTerms(worst.AnyOf)
 	facts := map[string]any{"driver": worst.Driver, "wanted": wanted}
 	name := "a volume of the pod"
 	if worst.Shared {
@@ -193,9 +193,9 @@ func (e *explanation) mountable(v *Volume) bitset.Set {
 	return e.poolCatalog.anyAlternative(sets)
 }
 
-func written(terms []Term) []string {
+func formatTerms(terms []Term) []string {
 	var out []string
-	for _, term := range terms[:min(len(terms), mostListed)] {
+	for _, term := range terms[:min(len(terms), maxListed)] {
 		var rules []string
 		for _, r := range term {
 			rules = append(rules, r.String())
@@ -218,7 +218,7 @@ func (e *explanation) ofPorts(before bitset.Set) (string, map[string]any) {
 
 // ofResources names the resource that is shortest, and the largest amount there is of it.
 func (e *explanation) ofResources(before bitset.Set) (string, map[string]any) {
-	asked := e.shape.alone()
+	asked := e.shape.requestsAlone()
 	alone, requests := map[string]int64{}, map[string]int64{}
 	var worst shortage
 	for _, name := range asked.Asked() {
@@ -239,7 +239,7 @@ func (e *explanation) ofResources(before bitset.Set) (string, map[string]any) {
 	case worst.unplanned:
 		return e.ofUnplanned(facts), facts
 	case !e.left.Empty():
-		return "requests " + describe(e.shape.asks), facts
+		return "requests " + formatAllRequests(e.shape.requestsByName), facts
 	case worst.asked <= worst.largest:
 		return "no single type holds all of its requests together", facts
 	}
@@ -249,7 +249,7 @@ func (e *explanation) ofResources(before bitset.Set) (string, map[string]any) {
 // ofUnplanned names the resources that nothing offers. When everything that the pod requests
 // is offered somewhere, it names the resources for which there is no position.
 func (e *explanation) ofUnplanned(facts map[string]any) string {
-	asked := e.shape.alone()
+	asked := e.shape.requestsAlone()
 	var unoffered, short []string
 	for _, name := range asked.Asked() {
 		switch d, _ := e.snapshot.Resources.Place(name); {
@@ -261,18 +261,18 @@ func (e *explanation) ofUnplanned(facts map[string]any) string {
 		}
 	}
 	if len(unoffered) > 0 {
-		facts["unoffered"] = unoffered[:min(len(unoffered), mostListed)]
-		return "requests " + listed(asked, unoffered) + ", which no instance type and no node offers"
+		facts["unoffered"] = unoffered[:min(len(unoffered), maxListed)]
+		return "requests " + formatRequests(asked, unoffered) + ", which no instance type and no node offers"
 	}
-	facts["unplanned"], facts["most"] = short[:min(len(short), mostListed)], quantity.Extended
+	facts["unplanned"], facts["most"] = short[:min(len(short), maxListed)], quantity.Extended
 	return fmt.Sprintf("requests %s, for which no room is planned: more than %d extended resources are offered and asked for at the same time, and others go first",
-		listed(asked, short), quantity.Extended)
+		formatRequests(asked, short), quantity.Extended)
 }
 
 // listed spells out requests: 1 of example.com/a, 2 of example.com/b.
-func listed(asked quantity.Amounts, names []string) string {
+func formatRequests(asked quantity.Amounts, names []string) string {
 	var parts []string
-	for _, name := range names[:min(len(names), mostListed)] {
+	for _, name := range names[:min(len(names), maxListed)] {
 		parts = append(parts, quantity.Format(name, asked[name])+" of "+name)
 	}
 	if more := len(names) - len(parts); more > 0 {
@@ -332,7 +332,7 @@ func (s shortage) String() string {
 }
 
 // describe lists a request for people: cpu 6, memory 12Gi.
-func describe(asked quantity.Amounts) string {
+func formatAllRequests(asked quantity.Amounts) string {
 	var parts []string
 	for _, name := range asked.Asked() {
 		if name != quantity.NamePods {

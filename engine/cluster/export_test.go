@@ -11,45 +11,45 @@ import (
 )
 
 // Dump writes everything that a WhatIf may change.
-func (b *Builder) Dump(w *Snapshot) string {
+func (b *Builder) Dump(s *Snapshot) string {
 	var out strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(b.nodes)) {
-		h := b.nodes[key]
-		fmt.Fprintln(&out, "host", key, h.Leaving, h.Unschedulable, h.Index, h.at, h.Free, mounts(h), h.place != nil, h.DaemonPorts)
+	for _, key := range slices.Sorted(maps.Keys(b.nodes.byKey)) {
+		node := b.nodes.byKey[key]
+		fmt.Fprintln(&out, "node", key, node.Leaving, node.Unschedulable, node.Index, node.listIndex, node.Free, mounts(node), node.bound != nil, node.DaemonPorts)
 	}
-	for _, h := range slices.SortedFunc(slices.Values(w.Unschedulable), func(x, y *NodeInfo) int { return cmp.Compare(x.Key, y.Key) }) {
-		fmt.Fprintln(&out, "stuck", h.Key)
+	for _, node := range slices.SortedFunc(slices.Values(s.Unschedulable), func(x, y *NodeInfo) int { return cmp.Compare(x.Key, y.Key) }) {
+		fmt.Fprintln(&out, "takes no pods:", node.Key)
 	}
-	for _, key := range slices.Sorted(maps.Keys(b.classes)) {
-		c := b.classes[key]
+	for _, key := range slices.Sorted(maps.Keys(b.classes.byKey)) {
+		c := b.classes.byKey[key]
 		var on []string
-		for at, n := range c.on {
-			on = append(on, fmt.Sprint(at.name, n))
+		for bound, n := range c.podsOn {
+			on = append(on, fmt.Sprint(bound.nodeName, n))
 		}
 		slices.Sort(on)
 		fmt.Fprintf(&out, "class %q %v %v %d\n", key, c.Pods, on, len(c.unplaced))
 	}
-	for _, c := range w.Classes {
-		fmt.Fprintf(&out, "waits %q\n", c.key)
+	for _, c := range s.Classes {
+		fmt.Fprintf(&out, "to be placed: %q\n", c.key)
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.indexes)) {
-		b.indexes[name].dump(&out, name)
+	for _, name := range b.Indexes() {
+		b.nodes.indexes.byKeys[name].dump(&out, name)
 	}
-	for _, m := range w.Catalogs {
-		fmt.Fprintln(&out, "market", m.Pool.Name, m.Left, m.NodesLeft)
+	for _, c := range s.Catalogs {
+		fmt.Fprintln(&out, "catalog", c.Pool.Name, c.Left, c.NodesLeft)
 	}
-	for k, n := range b.labelsInUse {
+	for k, n := range b.nodes.labelsInUse {
 		if n <= 0 {
-			fmt.Fprintln(&out, "nobody wears", k.Name)
+			fmt.Fprintln(&out, "no node has", k.Name)
 		}
 	}
-	fmt.Fprintln(&out, len(b.labelsInUse), w.QuotaLeft)
+	fmt.Fprintln(&out, len(b.nodes.labelsInUse), s.QuotaLeft)
 	return out.String()
 }
 
-func mounts(h *NodeInfo) []string {
+func mounts(node *NodeInfo) []string {
 	var out []string
-	for m := range h.Mounted {
+	for m := range node.Mounted {
 		out = append(out, fmt.Sprint(m))
 	}
 	slices.Sort(out)
@@ -57,7 +57,7 @@ func mounts(h *NodeInfo) []string {
 }
 
 func (x *NodeIndex) dump(out *strings.Builder, name string) {
-	fmt.Fprintf(out, "index %q shifted %d hosts %v\n", name, x.shifted, x.hosts)
+	fmt.Fprintf(out, "index %q: groups with another first node %d, nodes %v\n", name, x.closedFirsts, x.positions)
 	for _, g := range x.Groups {
 		fmt.Fprintln(out, g.First.Key, g.From, g.To)
 	}
@@ -67,4 +67,4 @@ func (x *NodeIndex) dump(out *strings.Builder, name string) {
 }
 
 // Indexes lists the names of the existing indexes.
-func (b *Builder) Indexes() []string { return slices.Sorted(maps.Keys(b.indexes)) }
+func (b *Builder) Indexes() []string { return slices.Sorted(maps.Keys(b.nodes.indexes.byKeys)) }

@@ -18,7 +18,7 @@ type FreeSpace struct {
 }
 
 // newRooms makes n slots that hold nothing.
-func newRooms(n, dims int) *FreeSpace {
+func newFreeSpace(n, dims int) *FreeSpace {
 	r := &FreeSpace{dims: dims}
 	for {
 		r.levels = append(r.levels, make([]int64, n*dims))
@@ -43,7 +43,7 @@ func (r *FreeSpace) Set(i int, room *quantity.Vector) {
 	copy(r.levels[0][i*r.dims:(i+1)*r.dims], room[:r.dims])
 	for l := 1; l < len(r.levels); l++ {
 		i /= fanout
-		if !r.raise(l, i) {
+		if !r.updateMaximum(l, i) {
 			return
 		}
 	}
@@ -59,7 +59,7 @@ func (r *FreeSpace) Close(i int) {
 }
 
 // raise computes maximum i of level l again; false when it has not changed.
-func (r *FreeSpace) raise(l, i int) bool {
+func (r *FreeSpace) updateMaximum(l, i int) bool {
 	below := r.levels[l-1]
 	from, to := i*fanout*r.dims, min(len(below), (i+1)*fanout*r.dims)
 	changed := false
@@ -76,7 +76,7 @@ func (r *FreeSpace) raise(l, i int) bool {
 }
 
 // covers reports whether slot i has at least as much of every resource as room.
-func (r *FreeSpace) covers(i int, room *quantity.Vector) bool {
+func (r *FreeSpace) holdsAll(i int, room *quantity.Vector) bool {
 	for d, have := range r.levels[0][i*r.dims : (i+1)*r.dims] {
 		if have < room[d] {
 			return false

@@ -31,23 +31,23 @@ func (v *MinValues) Values(row int) []int {
 func (v *MinValues) PerOffering() bool { return v.values != nil }
 
 // varied compiles the minValues of rules. Where a label has several, the largest counts.
-func (m *PoolCatalog) varied(space *constraint.Space, rules Term) {
+func (c *PoolCatalog) compileMinValues(space *constraint.Space, rules Term) {
 	for _, r := range rules {
 		if r.MinValues <= 0 {
 			continue
 		}
 		key := space.Key(r.Key)
-		if i := slices.IndexFunc(m.MinValues, func(v MinValues) bool { return v.Key == key }); i >= 0 {
-			m.MinValues[i].Min = max(m.MinValues[i].Min, r.MinValues)
+		if i := slices.IndexFunc(c.MinValues, func(v MinValues) bool { return v.Key == key }); i >= 0 {
+			c.MinValues[i].Min = max(c.MinValues[i].Min, r.MinValues)
 			continue
 		}
 		v := MinValues{Key: key, Min: r.MinValues}
-		switch q, _ := m.Base.Get(key); {
-		case m.Catalog.HasLabel(key):
-			v.values = m.Catalog.Values(key)
+		switch q, _ := c.Base.Get(key); {
+		case c.Catalog.HasLabel(key):
+			v.values = c.Catalog.Values(key)
 		case !q.AdmitsAbsent():
 			v.fixed = []int{0} // one value, whichever it will be
 		}
-		m.MinValues = append(m.MinValues, v)
+		c.MinValues = append(c.MinValues, v)
 	}
 }

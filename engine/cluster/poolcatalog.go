@@ -36,18 +36,10 @@ type PoolCatalog struct {
 	// MinValues are the labels with minValues, in the order of the pool's requirements.
 	MinValues []MinValues
 
-	ladders [quantity.Dims]*ladder
-	cells   map[string][]CellOfferings
-	taken   []portsTaken // host ports that DaemonSets take
-	laid    layout
-}
-
-// Uncounted is a limit on a resource without a position, and the offerings that it rules
-// out: those with any of the resource, or all when the limit is exceeded already.
-type Uncounted struct {
-	Limit string
-	Left  int64
-	Rows  bitset.Set
+	capacityIndexes [quantity.Dims]*capacityIndex
+	cells           map[string][]CellOfferings
+	daemonPorts     []daemonPorts // host ports that DaemonSets take
+	layout          layout
 }
 
 // layout identifies what DaemonSets take of a catalog's offerings. Pools with the same
@@ -58,53 +50,51 @@ type layout struct {
 	daemons string // each with the offerings on which it runs
 }
 
-// poolCatalog compiles the PoolCatalog of one pool, which shares Allocatable and DaemonOverhead with
-// a pool in laid that has the same layout. A pool whose node class has no catalog has no
-// offerings.
-func (b *Builder) poolCatalog(p NodePool, laid map[layout]*PoolCatalog) *PoolCatalog {
-	m := &PoolCatalog{Pool: p, Catalog: b.catalogs[p.Class].compiled, cells: map[string][]CellOfferings{}}
-	if m.Catalog == nil {
-		m.Catalog = offering.Compile(b.space, b.resources, nil)
-		m.block(reason.NodePoolNotReady, faultf(map[string]any{"class": p.Class}, "no offering is known for node class %q yet", p.Class))
+// newPoolCatalog compiles the catalog of one pool, but for what DaemonSets take. A pool whose
+// node class has no instance types has no offerings.
+func (ps *nodePools) newPoolCatalog(p NodePool) *PoolCatalog {
+	c := &PoolCatalog{Pool: p, Catalog: ps.types[p.Class], cells: map[string][]CellOfferings{}}
+	if c.Catalog == nil {
+		c.Catalog = offering.Compile(ps.space, ps.resources, nil)
+		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"class": p.Class}, "no offering is known for node class %q yet", p.Class))
 	}
-	base, err := b.space.Set(p.Requirements)
+	base, err := ps.space.Set(p.Requirements)
 	if err != nil {
-		m.block(reason.NodePoolNotReady, err)
+		c.setBlocked(reason.NodePoolNotReady, err)
 	}
 	for key, value := range p.Labels {
-		base = base.With(b.space.In(key, value))
+		base = base.With(ps.space.In(key, value))
 	}
-	base = base.With(b.space.In(LabelPool, p.Name))
+	base = base.With(ps.space.In(LabelPool, p.Name))
 	// The name of a node that is not launched yet is unknown, so no pod can require it.
-	base = base.With(b.space.In(LabelHostname, ""))
-	m.Base = base
+	base = base.With(ps.space.In(LabelHostname, ""))
+	c.Base = base
 	if q, bad := base.Impossible(); bad {
-		m.block(reason.NodePoolNotReady, faultf(map[string]any{"key": q.Key.Name}, "its own requirements and labels contradict each other on %s", q.Key.Name))
+		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"key": q.Key.Name}, "its own requirements and labels contradict each other on %s", q.Key.Name))
 	}
-	m.Offerings = m.admitted(base, base)
-	m.varied(b.space, p.Requirements)
-	m.layDaemons(b, laid)
-	return m
+	c.Offerings = c.admitted(base, base)
+	c.compileMinValues(ps.space, p.Requirements)
+	return c
 }
 
-// block keeps the pool from launching nodes, unless it is blocked already.
-func (m *PoolCatalog) block(because reason.Reason, why error) {
-	if m.Pool.Blocked == "" {
-		m.Pool.Blocked, m.Pool.BlockedDetail, m.Pool.BlockedFacts = because, why.Error(), factsOf(why)
+// setBlocked keeps the pool from launching nodes, unless it is blocked already.
+func (c *PoolCatalog) setBlocked(because reason.Reason, why error) {
+	if c.Pool.Blocked == "" {
+		c.Pool.Blocked, c.Pool.BlockedDetail, c.Pool.BlockedFacts = because, why.Error(), factsOf(why)
 	}
 }
 
 // admitted returns the offerings that can meet the narrowed requirements. It looks only at
 // the keys of touched.
-func (m *PoolCatalog) admitted(narrowed, touched constraint.Set) bitset.Set {
-	rows := bitset.Upto(len(m.Catalog.Offerings))
+func (c *PoolCatalog) admitted(narrowed, touched constraint.Set) bitset.Set {
+	rows := bitset.Upto(len(c.Catalog.Offerings))
 	for _, t := range touched {
 		q, _ := narrowed.Get(t.Key)
-		if m.Catalog.HasLabel(t.Key) {
-			rows = rows.And(m.Catalog.Matching(q))
+		if c.Catalog.HasLabel(t.Key) {
+			rows = rows.And(c.Catalog.Matching(q))
 			continue
 		}
-		if _, own := m.Base.Get(t.Key); own {
+		if _, own := c.Base.Get(t.Key); own {
 			// The pool itself gives its nodes this label.
 			if !q.Possible() {
 				return nil
@@ -118,59 +108,60 @@ func (m *PoolCatalog) admitted(narrowed, touched constraint.Set) bitset.Set {
 	return rows
 }
 
-// layDaemons subtracts the overhead of DaemonSets from every offering, and notes the host
+// subtractDaemons subtracts the overhead of DaemonSets from every offering, and notes the host
 // ports that they take there. Which DaemonSets match may differ from offering to offering
-// (architecture, GPU, zone), so the overhead is exact per offering.
-func (m *PoolCatalog) layDaemons(b *Builder, laid map[layout]*PoolCatalog) {
+// (architecture, GPU, zone), so the overhead is exact per offering. The vectors are those of
+// the catalog in shared that has the same layout; if there is none, the new catalog is added.
+func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[layout]*PoolCatalog) {
 	type overhead struct {
 		*daemon
 		rows bitset.Set
 	}
 	var all []overhead
 	var key []byte
-	for _, d := range b.sortedDaemons() {
-		if _, ok := Tolerates(d.tolerations, m.Pool.Taints); !ok {
+	for _, d := range daemons {
+		if _, ok := Tolerates(d.Tolerations, c.Pool.Taints); !ok {
 			continue
 		}
-		rows := m.admittedByAny(d.alternatives)
+		rows := c.admittedByAny(d.alternatives)
 		all = append(all, overhead{d, rows})
 		words := rows.Append(nil)
 		key = append(append(key, d.UID...), 0)
 		key = append(binary.AppendUvarint(key, uint64(len(words))), words...)
 		if len(d.Ports) > 0 {
-			m.taken = append(m.taken, portsTaken{d.Ports, rows})
+			c.daemonPorts = append(c.daemonPorts, daemonPorts{d.Ports, rows})
 		}
 	}
-	m.laid = layout{m.Catalog, string(key)}
-	if like := laid[m.laid]; like != nil {
-		m.Allocatable, m.DaemonOverhead = like.Allocatable, like.DaemonOverhead
+	c.layout = layout{c.Catalog, string(key)}
+	if same := shared[c.layout]; same != nil {
+		c.Allocatable, c.DaemonOverhead = same.Allocatable, same.DaemonOverhead
 		return
 	}
-	m.Allocatable = make([]quantity.Vector, len(m.Catalog.Offerings))
-	m.DaemonOverhead = make([]quantity.Vector, len(m.Catalog.Offerings))
+	c.Allocatable = make([]quantity.Vector, len(c.Catalog.Offerings))
+	c.DaemonOverhead = make([]quantity.Vector, len(c.Catalog.Offerings))
 	for _, o := range all {
 		for i := range o.rows.All() {
-			m.DaemonOverhead[i] = m.DaemonOverhead[i].Add(o.requests)
+			c.DaemonOverhead[i] = c.DaemonOverhead[i].Add(o.requests)
 		}
 	}
-	for i, r := range m.Catalog.Offerings {
-		m.Allocatable[i] = m.Catalog.Allocatable[r.Type].Sub(m.DaemonOverhead[i])
+	for i, r := range c.Catalog.Offerings {
+		c.Allocatable[i] = c.Catalog.Allocatable[r.Type].Sub(c.DaemonOverhead[i])
 	}
-	laid[m.laid] = m
+	shared[c.layout] = c
 }
 
 // admittedByAny is anyAlternative for all offerings, including those that the pool may not
 // launch.
-func (m *PoolCatalog) admittedByAny(alternatives []constraint.Set) bitset.Set {
+func (c *PoolCatalog) admittedByAny(alternatives []constraint.Set) bitset.Set {
 	var rows bitset.Set
 	for _, alt := range alternatives {
-		rows.Merge(m.admitted(m.Base.And(alt), alt))
+		rows.Merge(c.admitted(c.Base.And(alt), alt))
 	}
 	return rows
 }
 
-func (m *PoolCatalog) anyAlternative(alternatives []constraint.Set) bitset.Set {
-	return m.admittedByAny(alternatives).And(m.Offerings)
+func (c *PoolCatalog) anyAlternative(alternatives []constraint.Set) bitset.Set {
+	return c.admittedByAny(alternatives).And(c.Offerings)
 }
 
 // Compatible is which offerings of one pool fit one pod shape, before limits and
@@ -187,27 +178,27 @@ type Compatible struct {
 }
 
 // Compatible computes, once per shape and pool, which offerings fit the shape.
-func (m *PoolCatalog) Compatible(c *PodShape) *Compatible {
-	if f, ok := c.fits[m]; ok {
+func (c *PoolCatalog) Compatible(s *PodShape) *Compatible {
+	if f, ok := s.compatible[c]; ok {
 		return f
 	}
-	f := m.fit(c)
-	c.fits[m] = f
+	f := c.fit(s)
+	s.compatible[c] = f
 	return f
 }
 
-func (m *PoolCatalog) fit(c *PodShape) *Compatible {
-	f := &Compatible{Fitting: make([]bitset.Set, len(c.Alternatives)), Admitted: make([]bitset.Set, len(c.Alternatives))}
-	if _, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
+func (c *PoolCatalog) fit(s *PodShape) *Compatible {
+	f := &Compatible{Fitting: make([]bitset.Set, len(s.Alternatives)), Admitted: make([]bitset.Set, len(s.Alternatives))}
+	if _, ok := tolerates(s.Tolerations, c.Pool.Taints, s.AvoidSoft); !ok {
 		return f
 	}
-	asked := c.aloneVector()
-	holding := m.WithRoom(&asked)
-	taken := m.portsTakenFrom(c)
+	requests := s.requestsAloneVector()
+	fitting := c.WithRoom(&requests)
+	taken := c.portsTakenFrom(s)
 	f.PortsTaken = !taken.Empty()
-	for i, alt := range c.Alternatives {
-		f.Admitted[i] = m.admitted(m.Base.And(alt), alt).And(m.Offerings).Minus(taken)
-		f.Fitting[i] = f.Admitted[i].And(holding)
+	for i, alt := range s.Alternatives {
+		f.Admitted[i] = c.admitted(c.Base.And(alt), alt).And(c.Offerings).Minus(taken)
+		f.Fitting[i] = f.Admitted[i].And(fitting)
 		f.All.Merge(f.Fitting[i])
 	}
 	return f
@@ -215,16 +206,16 @@ func (m *PoolCatalog) fit(c *PodShape) *Compatible {
 
 // Join adds the requirements of one more class to those of the pods that a node of offering
 // i holds already. It reports false when both cannot hold on one node.
-func (m *PoolCatalog) Join(i int, joint, more constraint.Set) (constraint.Set, bool) {
+func (c *PoolCatalog) Join(i int, joint, more constraint.Set) (constraint.Set, bool) {
 	out := joint.And(more)
 	for _, t := range more {
 		q, _ := out.Get(t.Key)
 		switch {
-		case m.Catalog.Flexible(i, t.Key):
-			if !m.Catalog.Matches(i, q) {
+		case c.Catalog.Flexible(i, t.Key):
+			if !c.Catalog.Matches(i, q) {
 				return nil, false
 			}
-		case m.Catalog.HasLabel(t.Key):
+		case c.Catalog.HasLabel(t.Key):
 			// The offering has one value, which every pod admitted to it accepts.
 		case !q.Possible():
 			return nil, false
@@ -234,15 +225,15 @@ func (m *PoolCatalog) Join(i int, joint, more constraint.Set) (constraint.Set, b
 }
 
 // Matching returns the pool's offerings on which the node requirements hold.
-func (m *PoolCatalog) Matching(joint constraint.Set) bitset.Set {
-	return m.admitted(joint, joint).And(m.Offerings)
+func (c *PoolCatalog) Matching(joint constraint.Set) bitset.Set {
+	return c.admitted(joint, joint).And(c.Offerings)
 }
 
 // Admitting returns the offerings that meet the shape's requirements and whose nodes have
 // its host ports free, whatever their capacity.
-func (m *PoolCatalog) Admitting(c *PodShape) bitset.Set {
+func (c *PoolCatalog) Admitting(s *PodShape) bitset.Set {
 	var rows bitset.Set
-	for _, admitted := range m.Compatible(c).Admitted {
+	for _, admitted := range c.Compatible(s).Admitted {
 		rows.Merge(admitted)
 	}
 	return rows
@@ -250,26 +241,26 @@ func (m *PoolCatalog) Admitting(c *PodShape) bitset.Set {
 
 // MatchingBoth returns the offerings on which one of the shape's alternatives can hold
 // together with more.
-func (m *PoolCatalog) MatchingBoth(c *PodShape, more constraint.Set) bitset.Set {
+func (c *PoolCatalog) MatchingBoth(s *PodShape, more constraint.Set) bitset.Set {
 	var rows bitset.Set
-	for _, alt := range c.Alternatives {
+	for _, alt := range s.Alternatives {
 		both := alt.And(more)
-		rows.Merge(m.admitted(m.Base.And(both), both).And(m.Offerings))
+		rows.Merge(c.admitted(c.Base.And(both), both).And(c.Offerings))
 	}
 	return rows
 }
 
 // MatchingOwn returns the offerings that meet the shape's own node selector and affinity.
 // They must not be changed.
-func (m *PoolCatalog) MatchingOwn(c *PodShape) bitset.Set {
-	rows, ok := c.met[m]
+func (c *PoolCatalog) MatchingOwn(s *PodShape) bitset.Set {
+	rows, ok := s.matchingOwn[c]
 	if !ok {
-		rows = m.anyAlternative(c.own)
-		c.met[m] = rows
+		rows = c.anyAlternative(s.own)
+		s.matchingOwn[c] = rows
 	}
 	return rows
 }
 
 // AnyFlexible reports whether the launch of offering i may choose between values of some
 // label.
-func (m *PoolCatalog) AnyFlexible(i int) bool { return m.Catalog.AnyFlexible(i) }
+func (c *PoolCatalog) AnyFlexible(i int) bool { return c.Catalog.AnyFlexible(i) }

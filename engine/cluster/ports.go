@@ -41,34 +41,34 @@ func (p Port) clashes(o Port) bool {
 }
 
 // portsTaken are host ports that a DaemonSet takes on nodes of these offerings.
-type portsTaken struct {
+type daemonPorts struct {
 	ports []Port
 	rows  bitset.Set
 }
 
 // portsTakenFrom returns the offerings on whose nodes DaemonSets take a port that the shape
 // needs.
-func (m *PoolCatalog) portsTakenFrom(c *PodShape) bitset.Set {
+func (c *PoolCatalog) portsTakenFrom(s *PodShape) bitset.Set {
 	var rows bitset.Set
-	if len(c.Ports) == 0 {
+	if len(s.Ports) == 0 {
 		return rows
 	}
-	for _, t := range m.taken {
-		if slices.ContainsFunc(c.Ports, t.clashes) {
+	for _, t := range c.daemonPorts {
+		if slices.ContainsFunc(s.Ports, t.clashes) {
 			rows.Merge(t.rows)
 		}
 	}
 	return rows
 }
 
-func (t portsTaken) clashes(p Port) bool { return slices.ContainsFunc(t.ports, p.clashes) }
+func (t daemonPorts) clashes(p Port) bool { return slices.ContainsFunc(t.ports, p.clashes) }
 
 // PortsTaken lists the ports that the shape needs and that DaemonSets take on nodes of some
 // of the offerings.
-func (m *PoolCatalog) PortsTaken(c *PodShape, rows bitset.Set) []string {
+func (c *PoolCatalog) PortsTaken(s *PodShape, rows bitset.Set) []string {
 	var out []string
-	for _, p := range c.Ports {
-		if slices.ContainsFunc(m.taken, func(t portsTaken) bool { return t.clashes(p) && t.rows.Meets(rows) }) {
+	for _, p := range s.Ports {
+		if slices.ContainsFunc(c.daemonPorts, func(t daemonPorts) bool { return t.clashes(p) && t.rows.Meets(rows) }) {
 			out = append(out, p.String())
 		}
 	}

@@ -48,11 +48,11 @@ func (s *signature) amounts(a quantity.Amounts) {
 	}
 }
 
-// labels writes the labels that distinguish the pod, sorted by key: see Builder.tells.
-func (s *signature) labels(labels map[string]string, b *Builder, exact bool) {
+// labels writes the labels that distinguish pods, sorted by key.
+func (s *signature) labels(labels map[string]string, used *selectorLabels, toBePlaced bool) {
 	s.names = s.names[:0]
 	for key := range labels {
-		if b.tells(key, exact) {
+		if used.distinguishes(key, toBePlaced) {
 			s.names = append(s.names, key)
 		}
 	}

@@ -31,8 +31,8 @@ type supposition struct {
 func (x *supposition) node() *cluster.Node { return &x.script.Nodes[x.IntN(len(x.script.Nodes))] }
 
 func (x *supposition) host(n *cluster.Node) *cluster.NodeInfo {
-	if h := x.added[n.Key]; h != nil {
-		return h
+	if node := x.added[n.Key]; node != nil {
+		return node
 	}
 	return x.trial.Snapshot().NodeByKey(n.Key)
 }

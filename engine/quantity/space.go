@@ -117,6 +117,13 @@ func (s *Space) Ask(name string, by int) {
 	}
 }
 
+// AskAll is Ask for every resource that the amounts name.
+func (s *Space) AskAll(a Amounts, by int) {
+	for name := range a {
+		s.Ask(name, by)
+	}
+}
+
 func (s *Space) count(name string, u use) {
 	s.uses[name] = u
 	if u == (use{}) {

@@ -15,7 +15,7 @@ import (
 )
 
 // sizes are how many elements all maps, slices, strings' owners and channels hold together,
-// by the struct and the field that holds them ("cluster.Builder.crowds"). A name that does not
+// by the struct and the field that holds them ("cluster.podSelectors.byKey"). A name that does not
 // depend on the way to it is the same however often and in whatever order things are found.
 type sizes map[string]int
 

@@ -40,17 +40,17 @@ type PodShape struct {
 	Detail  string
 	Facts   reason.Facts // the parameters of Detail
 
-	asks    quantity.Amounts // Requests by name
-	own     []constraint.Set // Alternatives without the requirements of volumes
-	volumes []Volume         // of the first pod of the shape; those of the others are equivalent
-	size    int64
-	fits    map[*PoolCatalog]*Compatible
-	met     map[*PoolCatalog]bitset.Set // see PoolCatalog.MatchingOwn
+	requestsByName quantity.Amounts // Requests by name
+	own            []constraint.Set // Alternatives without the requirements of volumes
+	volumes        []Volume         // of the first pod of the shape; those of the others are equivalent
+	size           int64
+	compatible     map[*PoolCatalog]*Compatible
+	matchingOwn    map[*PoolCatalog]bitset.Set // see PoolCatalog.MatchingOwn
 	// variants turn preferences of the shape's classes into requirements; see
 	// PodClass.Requiring.
 	variants map[string]*PodShape
 	key      string
-	refs     int
+	users    int // classes that have the shape
 }
 
 // Mount is a volume that is attached once per node, however many pods there mount it.
@@ -61,23 +61,22 @@ type Mount struct {
 
 // mostAlternatives bounds the product of the OR-terms of affinity and volumes. Real pods
 // have a handful; only a hostile manifest has more.
-const mostAlternatives = 512
+const maxAlternatives = 512
 
-func (b *Builder) newShape(p *Pod, key string) *PodShape {
-	s := &PodShape{Tolerations: p.Tolerations, Ports: p.Ports, volumes: p.Volumes, asks: asksOf(p), key: key}
-	b.ask(s)
-	s.measure(b.resources)
-	s.size = sizeOf(s.asks)
-	own, err := b.alternatives(p.Required, p.AnyOf)
+// newPodShape compiles the shape of a pod, but for its vectors: see measure.
+func newPodShape(space *constraint.Space, p *Pod, key string) *PodShape {
+	s := &PodShape{Tolerations: p.Tolerations, Ports: p.Ports, volumes: p.Volumes, requestsByName: requestsOf(p), key: key}
+	s.size = sizeOf(s.requestsByName)
+	own, err := alternatives(space, p.Required, p.AnyOf)
 	s.own, s.Alternatives = own, own
 	if err == nil {
-		s.Alternatives, err = b.mountable(own, p.Volumes)
+		s.Alternatives, err = mountable(space, own, p.Volumes)
 	}
 	s.noteKeys()
 	switch {
 	case err != nil:
 		s.Refused, s.Detail, s.Facts = reason.Invalid, err.Error(), factsOf(err)
-	case b.optsOut(s.own):
+	case optsOut(space, s.own):
 		s.Refused, s.Detail = reason.OptedOut, "the pod requires that "+LabelPool+" does not exist"
 		s.Facts = reason.FactsOf(map[string]any{"key": LabelPool})
 	}
@@ -100,7 +99,7 @@ func (s *PodShape) noteKeys() {
 
 // asksOf returns the requests of one pod, plus one attachment per volume that only it
 // mounts.
-func asksOf(p *Pod) quantity.Amounts {
+func requestsOf(p *Pod) quantity.Amounts {
 	attach := quantity.Amounts{}
 	for _, v := range p.Volumes {
 		if v.Driver != "" && !v.Shared {
@@ -125,24 +124,25 @@ func sizeOf(asks quantity.Amounts) int64 {
 	return size
 }
 
-func (b *Builder) alternatives(required Term, anyOf []Term) ([]constraint.Set, error) {
-	base, err := b.space.Set(required)
+// alternatives compiles required terms of which all of required and one of anyOf must hold.
+func alternatives(space *constraint.Space, required Term, anyOf []Term) ([]constraint.Set, error) {
+	base, err := space.Set(required)
 	if err != nil {
 		return nil, err
 	}
 	if len(anyOf) == 0 {
 		return []constraint.Set{base}, nil
 	}
-	return b.cross([]constraint.Set{base}, anyOf)
+	return cross(space, []constraint.Set{base}, anyOf)
 }
 
 // mountable narrows the alternatives to places where every volume can be mounted.
-func (b *Builder) mountable(sets []constraint.Set, volumes []Volume) ([]constraint.Set, error) {
+func mountable(space *constraint.Space, sets []constraint.Set, volumes []Volume) ([]constraint.Set, error) {
 	for _, v := range volumes {
 		if len(v.AnyOf) == 0 {
 			continue
 		}
-		narrowed, err := b.cross(sets, v.AnyOf)
+		narrowed, err := cross(space, sets, v.AnyOf)
 		if err != nil {
 			return nil, fmt.Errorf("volume %s: %w", v.ID, err)
 		}
@@ -160,13 +160,13 @@ func possible(s constraint.Set) bool {
 }
 
 // cross combines every set with every term.
-func (b *Builder) cross(sets []constraint.Set, terms []Term) ([]constraint.Set, error) {
-	if len(sets)*len(terms) > mostAlternatives {
-		return nil, faultf(map[string]any{"alternatives": len(sets) * len(terms), "most": mostAlternatives}, "affinity and volumes combine to more than %d alternatives", mostAlternatives)
+func cross(space *constraint.Space, sets []constraint.Set, terms []Term) ([]constraint.Set, error) {
+	if len(sets)*len(terms) > maxAlternatives {
+		return nil, manifestErrorf(map[string]any{"alternatives": len(sets) * len(terms), "most": maxAlternatives}, "affinity and volumes combine to more than %d alternatives", maxAlternatives)
 	}
 	out := make([]constraint.Set, 0, len(sets)*len(terms))
 	for _, term := range terms {
-		more, err := b.space.Set(term)
+		more, err := space.Set(term)
 		if err != nil {
 			return nil, err
 		}
@@ -179,8 +179,8 @@ func (b *Builder) cross(sets []constraint.Set, terms []Term) ([]constraint.Set, 
 
 // optsOut reports whether the pod may only run on nodes without a NodePool: Karpenter's
 // explicit opt-out.
-func (b *Builder) optsOut(alternatives []constraint.Set) bool {
-	pool := b.space.Key(LabelPool)
+func optsOut(space *constraint.Space, alternatives []constraint.Set) bool {
+	pool := space.Key(LabelPool)
 	for _, alt := range alternatives {
 		q, ok := alt.Get(pool)
 		if !ok || q.PossibleValue() || !q.AdmitsAbsent() {
@@ -197,3 +197,52 @@ func (s *PodShape) OwnRequirements() []constraint.Set { return s.own }
 // HasNodeConstraints reports whether the pods' own node selector or affinity requires
 // anything.
 func (s *PodShape) HasNodeConstraints() bool { return len(s.own) != 1 || len(s.own[0]) > 0 }
+
+// needs are the extended resources that a pod of the shape takes of its node, including
+// those of shared volumes.
+func (s *PodShape) extendedRequests() quantity.Amounts {
+	var out quantity.Amounts
+	for name, n := range s.requestsAlone() {
+		if n <= 0 || !quantity.IsExtended(name) {
+			continue
+		}
+		if out == nil {
+			out = quantity.Amounts{}
+		}
+		out[name] = n
+	}
+	return out
+}
+
+// alone is what one pod of the shape takes on an otherwise empty node.
+func (s *PodShape) requestsAlone() quantity.Amounts {
+	attach := quantity.Amounts{}
+	for _, v := range s.volumes {
+		if v.Driver != "" && v.Shared {
+			attach[quantity.Attachable+v.Driver]++
+		}
+	}
+	if len(attach) == 0 {
+		return s.requestsByName
+	}
+	return s.requestsByName.Add(attach)
+}
+
+// measure computes the shape's vectors and drops the memos that depend on the old ones.
+func (s *PodShape) measure(resources *quantity.Space) {
+	s.Requests, s.Dims, s.Mounts = resources.Asked(s.requestsByName), nil, nil
+	for d, n := range s.Requests {
+		if n > 0 {
+			s.Dims = append(s.Dims, quantity.Dim(d))
+		}
+	}
+	for _, v := range s.volumes {
+		if v.Driver == "" || !v.Shared {
+			continue
+		}
+		if d, limited := resources.Place(quantity.Attachable + v.Driver); limited {
+			s.Mounts = append(s.Mounts, Mount{Volume: v.ID, Dim: d})
+		}
+	}
+	s.compatible, s.matchingOwn, s.variants = map[*PoolCatalog]*Compatible{}, map[*PoolCatalog]bitset.Set{}, nil
+}

@@ -12,25 +12,25 @@ import (
 // LabelsUsed lists, by name, the labels by which pods distinguish nodes: the labels in their
 // node selectors and node affinity, and the topology keys of hard spread constraints and
 // required affinity terms. The hostname is left out.
-func (w *Snapshot) LabelsUsed() []*constraint.Key {
-	asked := map[*constraint.Key]bool{}
-	for _, c := range w.builder.classes {
+func (s *Snapshot) LabelsUsed() []*constraint.Key {
+	used := map[*constraint.Key]bool{}
+	for _, c := range s.podClasses.byKey {
 		for _, k := range c.Keys {
-			asked[k] = true
+			used[k] = true
 		}
 		for i := range c.Spreads {
-			asked[c.Spreads[i].Key] = asked[c.Spreads[i].Key] || !c.Spreads[i].Soft
+			used[c.Spreads[i].Key] = used[c.Spreads[i].Key] || !c.Spreads[i].Soft
 		}
-		for _, n := range slices.Concat(c.Affinity, c.AntiAffinity) {
-			asked[n.Key] = asked[n.Key] || n.Weight == 0
+		for _, t := range slices.Concat(c.Affinity, c.AntiAffinity) {
+			used[t.Key] = used[t.Key] || t.Weight == 0
 		}
 	}
-	for _, r := range w.AntiAffinityTerms {
-		asked[r.Key] = true
+	for _, t := range s.AntiAffinityTerms {
+		used[t.Key] = true
 	}
 	var out []*constraint.Key
-	for k, so := range asked {
-		if so && k.Name != LabelHostname {
+	for k, isUsed := range used {
+		if isUsed && k.Name != LabelHostname {
 			out = append(out, k)
 		}
 	}

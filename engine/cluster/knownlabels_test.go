@@ -28,8 +28,8 @@ func TestMistakes(t *testing.T) {
 		{"", "team", 3},
 		{"team/", "team", 3},
 	} {
-		got := mistakes(c.a, c.b)
-		if got > mostMistakes {
+		got := typos(c.a, c.b)
+		if got > maxTypos {
 			got = 3
 		}
 		if got != c.want {
@@ -49,7 +49,7 @@ func TestVocabularyFollowsNodes(t *testing.T) {
 	b.SetPool(NodePool{Name: "p", Class: "c", Labels: map[string]string{"team": "a"}})
 	b.SetNode(Node{Key: "n", Labels: map[string]string{"rack": "1"}, Leaving: true})
 	b.SetNode(Node{Key: "m", Labels: map[string]string{"rack": "2", "row": "1"}, Unschedulable: true})
-	knows := func(w *Snapshot, name string) bool { return w.knows(w.Space.Key(name)) }
+	knows := func(w *Snapshot, name string) bool { return w.knowsLabel(w.Space.Key(name)) }
 	w := b.Snapshot()
 	for _, name := range []string{"sku", "team", "rack", "row", LabelZone} {
 		if !knows(w, name) {
@@ -59,11 +59,11 @@ func TestVocabularyFollowsNodes(t *testing.T) {
 	b.RemoveNode("m")
 	b.SetNode(Node{Key: "n", Labels: map[string]string{"rack": "1"}})
 	if w = b.Snapshot(); knows(w, "row") || !knows(w, "rack") {
-		t.Errorf("known after a node went: %v", w.vocabulary())
+		t.Errorf("known after a node went: %v", w.knownLabels())
 	}
 	b.RemoveNode("n")
 	b.RemovePool("p")
-	if w = b.Snapshot(); len(w.vocabulary()) != 0 {
-		t.Errorf("still known: %v", w.vocabulary())
+	if w = b.Snapshot(); len(w.knownLabels()) != 0 {
+		t.Errorf("still known: %v", w.knownLabels())
 	}
 }

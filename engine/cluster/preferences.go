@@ -24,16 +24,16 @@ func (t PreferredTerm) Named() bool {
 	return slices.ContainsFunc(t.Term, func(q constraint.Requirement) bool { return q.Key.Name == LabelHostname })
 }
 
-// wishes compiles the preferred terms of node affinity, the heaviest first. It ignores a
+// preferredTerms compiles preferred terms of node affinity, the heaviest first. It ignores a
 // term that is invalid, is empty or has no weight: such a term must not keep a pod from
 // being planned for.
-func (b *Builder) wishes(p *Pod) []PreferredTerm {
+func preferredTerms(space *constraint.Space, terms []PreferredSchedulingTerm) []PreferredTerm {
 	var out []PreferredTerm
-	for _, t := range p.Preferred {
+	for _, t := range terms {
 		if t.Weight <= 0 || len(t.Term) == 0 {
 			continue
 		}
-		set, err := b.space.Set(t.Term)
+		set, err := space.Set(t.Term)
 		if err != nil {
 			continue
 		}
@@ -75,13 +75,13 @@ func (c *PodClass) Requiring(terms []int, avoidSoft bool) *PodShape {
 
 // narrowed is a copy of the shape whose alternatives also meet the terms. The pods' own
 // requirements do not change, because spread constraints look only at those.
-func (s *PodShape) narrowed(wishes []PreferredTerm, terms []int) *PodShape {
+func (s *PodShape) narrowed(preferred []PreferredTerm, terms []int) *PodShape {
 	v := *s
-	v.fits, v.met, v.variants, v.Keys = map[*PoolCatalog]*Compatible{}, map[*PoolCatalog]bitset.Set{}, nil, nil
+	v.compatible, v.matchingOwn, v.variants, v.Keys = map[*PoolCatalog]*Compatible{}, map[*PoolCatalog]bitset.Set{}, nil, nil
 	v.Alternatives = slices.Clone(s.Alternatives)
 	for _, i := range terms {
 		for at, alt := range v.Alternatives {
-			v.Alternatives[at] = alt.And(wishes[i].Term)
+			v.Alternatives[at] = alt.And(preferred[i].Term)
 		}
 	}
 	v.noteKeys()
@@ -101,6 +101,3 @@ func (s *PodShape) AvoidsSoftTaints(taints []Taint) bool {
 	}
 	return false
 }
-
-// AnyPod reports whether the selector picks any pod there is, running or pending.
-func (g *PodSelector) AnyPod() bool { return len(g.members) > 0 }

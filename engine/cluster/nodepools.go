@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// nodePools keeps the NodePools, the instance types of their node classes, and the pool
+// catalogs made of both.
+type nodePools struct {
+	space     *constraint.Space
+	resources *quantity.Space
+
+	byName   map[string]NodePool
+	types    map[string]*offering.Catalog // by node class
+	catalogs map[string]*PoolCatalog      // by pool; those that are missing must be compiled again
+	usage    map[string]poolUsage         // by pool
+}
+
+// poolUsage is what a pool's nodes and NodeClaims count against its limits.
+type poolUsage struct {
+	nodes    int
+	capacity quantity.Amounts
+}
+
+func newNodePools(space *constraint.Space, resources *quantity.Space) nodePools {
+	return nodePools{
+		space: space, resources: resources, byName: map[string]NodePool{}, types: map[string]*offering.Catalog{},
+		catalogs: map[string]*PoolCatalog{}, usage: map[string]poolUsage{},
+	}
+}
+
+func (ps *nodePools) set(p NodePool) {
+	ps.remove(p.Name)
+	ps.resources.AskAll(p.Limits, 1)
+	ps.byName[p.Name] = p
+}
+
+func (ps *nodePools) remove(name string) {
+	ps.resources.AskAll(ps.byName[name].Limits, -1)
+	delete(ps.byName, name)
+	delete(ps.catalogs, name)
+}
+
+// use counts the node against its pool's limits, or stops counting it (by is 1 or -1).
+func (ps *nodePools) use(node *NodeInfo, by int) {
+	if node.Pool == "" {
+		return
+	}
+	used := ps.usage[node.Pool]
+	used.nodes += by
+	if by > 0 {
+		used.capacity = used.capacity.Add(node.Capacity)
+	} else {
+		used.capacity = used.capacity.Sub(node.Capacity)
+	}
+	ps.usage[node.Pool] = used
+	if used.nodes == 0 {
+		delete(ps.usage, node.Pool)
+	}
+}
+
+// setTypes sets the instance types of a node class.
+func (ps *nodePools) setTypes(class string, types []offering.InstanceType) {
+	old := ps.types[class]
+	if old != nil && isCompiledFrom(old, types) {
+		return
+	}
+	ps.types[class] = offering.Compile(ps.space, ps.resources, types)
+	ps.offer(old, -1)
+	ps.offer(ps.types[class], 1)
+	ps.recompile(class)
+}
+
+func isCompiledFrom(c *offering.Catalog, types []offering.InstanceType) bool {
+	return c.Source != nil && len(types) > 0 && len(c.Source) == len(types) && &c.Source[0] == &types[0]
+}
+
+// removeTypes removes the instance types of a node class.
+func (ps *nodePools) removeTypes(class string) {
+	delete(ps.types, class)
+	ps.recompile(class)
+}
+
+// offer counts the resources that instance types offer, or stops counting them (by is 1 or -1).
+func (ps *nodePools) offer(c *offering.Catalog, by int) {
+	if c == nil {
+		return
+	}
+	for i := range c.Types {
+		ps.resources.Offer(quantity.Catalogs, c.Types[i].Capacity, by)
+	}
+}
+
+// recompile has the catalogs of the node class's pools compiled again.
+func (ps *nodePools) recompile(class string) {
+	for name, p := range ps.byName {
+		if p.Class == class {
+			delete(ps.catalogs, name)
+		}
+	}
+}
+
+func (ps *nodePools) recompileAll() { clear(ps.catalogs) }
+
+// replaced reports whether the catalog is out of date.
+func (ps *nodePools) replaced(c *PoolCatalog) bool { return ps.catalogs[c.Pool.Name] != c }
+
+// measureAll computes the vectors of all instance types again.
+func (ps *nodePools) measureAll() {
+	for _, c := range ps.types {
+		c.Resize(ps.resources)
+	}
+}
+
+// compile lists the pools' catalogs: weight descending, then name. It reports whether it had
+// to compile any of them.
+func (ps *nodePools) compile(daemons *daemonSets) (catalogs []*PoolCatalog, recompiled bool) {
+	var shared map[layout]*PoolCatalog
+	for name, p := range ps.byName {
+		c := ps.catalogs[name]
+		if c == nil {
+			if shared == nil {
+				shared = ps.byLayout()
+			}
+			c = ps.newPoolCatalog(p)
+			c.subtractDaemons(daemons.sorted(), shared)
+			ps.catalogs[name] = c
+		}
+		c.setLimits(ps.resources, ps.usage[name])
+		catalogs = append(catalogs, c)
+	}
+	slices.SortFunc(catalogs, func(x, y *PoolCatalog) int {
+		return cmp.Or(-cmp.Compare(x.Pool.Weight, y.Pool.Weight), cmp.Compare(x.Pool.Name, y.Pool.Name))
+	})
+	return catalogs, shared != nil
+}
+
+// byLayout returns the catalogs by layout.
+func (ps *nodePools) byLayout() map[layout]*PoolCatalog {
+	out := make(map[layout]*PoolCatalog, len(ps.catalogs))
+	for _, c := range ps.catalogs {
+		out[c.layout] = c
+	}
+	return out
+}

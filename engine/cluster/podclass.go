@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// PodClass is a group of pods that every decision treats alike: one PodShape, one priority,
+// the same spread constraints and pod (anti-)affinity, and the same answer to every selector
+// of any pod. A Deployment of 5,000 replicas is one PodClass with 5,000 pods.
+type PodClass struct {
+	*PodShape
+	Priority int32
+	// Virtual is set when the pods stand for spare capacity; they are placed last.
+	Virtual bool
+	// Preferred are the terms of node affinity that should hold, heaviest first.
+	Preferred []PreferredTerm
+	// Spreads, Affinity and AntiAffinity are the topology spread constraints and pod
+	// (anti-)affinity terms of the pods, including soft and preferred ones.
+	Spreads                []TopologySpread
+	Affinity, AntiAffinity []AffinityTerm
+	// Refused says why the class cannot be planned for at all; empty when it can.
+	Refused reason.Reason
+	Detail  string
+	Facts   reason.Facts // the parameters of Detail
+	// Pods are the pods to be placed: first pending pods, then pods of leaving nodes, each
+	// oldest first.
+	Pods []PodRef
+
+	namespace      string
+	labels         map[string]string   // those that some selector selects by
+	selectors      bitset.Set          // IDs of the selectors that select the class
+	ownTerms       []*AntiAffinityTerm // required anti-affinity terms of its pods
+	usedSelectors  []*PodSelector      // selectors of its constraints
+	selectedLabels []string            // pod labels that these selectors select by
+
+	key, body    string
+	pods         int // number of pods in the class, bound ones included
+	podsOn       map[*nodePods]podCount
+	pending      []*pod
+	podsOutdated bool   // Pods must be listed again
+	unplaced     []*pod // the pods that Pods lists during a WhatIf
+}
+
+// podCount is how many pods of a class are bound to a node, and how many of them are
+// terminating.
+type podCount struct{ pods, terminating int32 }
+
+// TopologySpread is a TopologySpreadConstraint, compiled.
+type TopologySpread struct {
+	Key                         *constraint.Key
+	Pods                        *PodSelector
+	MaxSkew, MinDomains         int
+	Soft                        bool
+	IgnoreAffinity, HonorTaints bool
+}
+
+// AffinityTerm is a PodAffinityTerm, compiled.
+type AffinityTerm struct {
+	Key    *constraint.Key
+	Pods   *PodSelector
+	Weight int32 // 0: required
+}
+
+// String names the class by its first pod, for people.
+func (c *PodClass) String() string {
+	if len(c.Pods) == 0 {
+		return "no pods"
+	}
+	return fmt.Sprintf("%s/%s and %d more", c.Pods[0].Namespace, c.Pods[0].Name, len(c.Pods)-1)
+}
+
+// EachNode visits the nodes that run pods of the class, with the number of these pods and how
+// many of them are terminating. Leaving nodes are left out: their pods run elsewhere once the
+// plan has been carried out. The order is undefined.
+func (c *PodClass) EachNode(f func(node *NodeInfo, pods, terminating int)) {
+	for bound, n := range c.podsOn {
+		if node := bound.node; node != nil && !node.Leaving {
+			f(node, int(n.pods), int(n.terminating))
+		}
+	}
+}
+
+// count adds the bound pod to the pods of its node, or subtracts it (by is 1 or -1).
+func (c *PodClass) count(p *pod, by int32) {
+	n := c.podsOn[p.bound]
+	n.pods += by
+	if p.terminating {
+		n.terminating += by
+	}
+	c.podsOn[p.bound] = n
+	if n.pods == 0 {
+		delete(c.podsOn, p.bound)
+	}
+}
+
+// setPods sets Pods: the pending pods, then those of leaving nodes, each oldest first.
+func (c *PodClass) setPods(leaving []*pod) {
+	c.podsOutdated = false
+	pods := append(slices.Clone(c.pending), leaving...)
+	slices.SortFunc(pods, func(x, y *pod) int {
+		if (x.bound == nil) != (y.bound == nil) {
+			if x.bound == nil {
+				return -1
+			}
+			return 1
+		}
+		return compareAge(x, y)
+	})
+	c.Pods = make([]PodRef, len(pods))
+	for i, p := range pods {
+		c.Pods[i] = p.PodRef
+	}
+}
+
+// compareAge orders old pods first.
+func compareAge(x, y *pod) int {
+	return cmp.Or(cmp.Compare(x.created, y.created), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
+}
+
+// compareClasses puts high priority first, then large pods, because small pods fill gaps.
+// Virtual pods come after all real pods.
+func compareClasses(x, y *PodClass) int {
+	if x.Virtual != y.Virtual {
+		if y.Virtual {
+			return -1
+		}
+		return 1
+	}
+	if c := cmp.Compare(y.Priority, x.Priority); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(y.size, x.size); c != 0 {
+		return c
+	}
+	return cmp.Compare(x.key, y.key)
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import "slices"
+
+// pod is what the Builder keeps of a Pod. The class holds everything that decisions look at;
+// a copy per pod would double the memory of a large cluster.
+type pod struct {
+	PodRef
+	created       int64 // ns since 1970
+	class         *PodClass
+	bound         *nodePods // nil while pending
+	index         int       // in bound.pods or class.pending
+	labels        map[string]string
+	daemonSet     string // UID
+	reschedulable bool
+	terminating   bool
+	placed        bool // a WhatIf placed it on a node that is kept
+}
+
+// podStore keeps the pods. Each pod is linked with its class, and with its node when it is
+// bound.
+type podStore struct {
+	byUID   map[string]*pod
+	labels  *selectorLabels
+	classes *podClasses
+	nodes   *nodeStore
+}
+
+func (s *podStore) set(p *Pod) {
+	c := s.classOf(p)
+	c.pods++ // keeps the class while the previous version of the pod is removed
+	s.remove(p.UID)
+	c.pods--
+	added := &pod{
+		PodRef: p.PodRef, created: p.Created.UnixNano(), class: c, labels: p.Labels,
+		daemonSet: p.DaemonSet, reschedulable: p.Movable, terminating: p.Terminating,
+	}
+	if p.Node != "" {
+		added.bound = s.nodes.podsOf(p.Node)
+	}
+	s.byUID[p.UID] = added
+	s.link(added)
+}
+
+func (s *podStore) remove(uid string) {
+	p := s.byUID[uid]
+	if p == nil {
+		return
+	}
+	delete(s.byUID, uid)
+	s.unlink(p)
+	s.classes.removeIfEmpty(p.class)
+	if p.bound != nil {
+		s.nodes.dropIfEmpty(p.bound)
+	}
+}
+
+// link adds the pod to its class and to its node.
+func (s *podStore) link(p *pod) {
+	p.class.pods++
+	if p.bound == nil {
+		s.classes.addPending(p)
+		return
+	}
+	p.bound.add(p)
+	p.class.count(p, 1)
+	s.nodes.markStale(p.bound)
+}
+
+// unlink undoes link.
+func (s *podStore) unlink(p *pod) {
+	p.class.pods--
+	if p.bound == nil {
+		s.classes.removePending(p)
+		return
+	}
+	p.bound.remove(p)
+	p.class.count(p, -1)
+	s.nodes.markStale(p.bound)
+}
+
+// classOf returns the class of the pod. When the pod's selectors are the first to use a label,
+// pods that have the label are assigned to classes again: their classes do not differ in it yet.
+func (s *podStore) classOf(p *Pod) *PodClass {
+	added, former := s.labels.unusedOf(p)
+	if len(added)+len(former) == 0 {
+		return s.classes.get(p)
+	}
+	s.useAll(added, former)
+	if len(former) > 0 {
+		s.reassignToBePlaced(func(q *pod) bool { return hasAny(q.labels, former) })
+	}
+	if len(added) > 0 {
+		for _, q := range s.byUID {
+			if hasAny(q.labels, added) {
+				s.reassign(q, s.toBePlaced(q))
+			}
+		}
+	}
+	c := s.classes.get(p) // uses the labels from now on
+	for _, labels := range []map[string]bool{added, former} {
+		for label := range labels {
+			s.labels.release(label)
+		}
+	}
+	return c
+}
+
+func (s *podStore) useAll(sets ...map[string]bool) {
+	for _, labels := range sets {
+		for label := range labels {
+			s.labels.use(label)
+		}
+	}
+}
+
+// toBePlaced reports whether decisions place the pod: it is pending, or its node is leaving.
+func (s *podStore) toBePlaced(p *pod) bool {
+	return p.bound == nil || s.nodes.leaving[p.bound.node]
+}
+
+// dropFormerLabels assigns pods that are to be placed to other classes where theirs still
+// differ in labels that no selector uses any more.
+func (s *podStore) dropFormerLabels() {
+	if len(s.labels.former) > 0 {
+		s.reassignToBePlaced(func(p *pod) bool { return hasAny(p.class.labels, s.labels.former) })
+	}
+}
+
+// reassignToBePlaced reassigns the pods that are to be placed and for which outdated holds.
+func (s *podStore) reassignToBePlaced(outdated func(*pod) bool) {
+	var pods []*pod
+	for c := range s.classes.pending {
+		for _, p := range c.pending {
+			if outdated(p) {
+				pods = append(pods, p)
+			}
+		}
+	}
+	for node := range s.nodes.leaving {
+		if node.bound == nil {
+			continue
+		}
+		for _, p := range node.bound.pods {
+			if outdated(p) {
+				pods = append(pods, p)
+			}
+		}
+	}
+	for _, p := range pods {
+		s.reassign(p, true)
+	}
+}
+
+// reassignStaying reassigns the pods of a node that is not leaving any more, because it was
+// removed; its successor may have the same name.
+func (s *podStore) reassignStaying(node *NodeInfo) {
+	if len(s.labels.former) == 0 || node.bound == nil || node.bound.node != nil {
+		return
+	}
+	for _, p := range slices.Clone(node.bound.pods) {
+		s.reassign(p, false)
+	}
+}
+
+// reassign moves a pod to the class that fits the labels that selectors use by now.
+func (s *podStore) reassign(p *pod, toBePlaced bool) {
+	old := p.class
+	c := s.classes.again(p, toBePlaced)
+	if c == old {
+		return
+	}
+	s.unlink(p)
+	p.class = c
+	s.link(p)
+	s.classes.removeIfEmpty(old)
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// Uncounted is a limit on a resource without a position, and the offerings that it rules
+// out: those with any of the resource, or all when the limit is exceeded already.
+type Uncounted struct {
+	Limit string
+	Left  int64
+	Rows  bitset.Set
+}
+
+// setLimits computes what is left of the pool's limits.
+func (c *PoolCatalog) setLimits(resources *quantity.Space, used poolUsage) {
+	c.NodesLeft, c.Limited, c.Left, c.Uncounted = -1, nil, quantity.Vector{}, nil
+	for _, name := range c.Pool.Limits.Names() {
+		limit := c.Pool.Limits[name]
+		if name == quantity.NameNodes {
+			c.NodesLeft = max(0, int(min(limit, 1<<30))-used.nodes)
+			continue
+		}
+		left := limit - used.capacity[name]
+		d, ok := resources.Lookup(name)
+		if !ok {
+			c.addUncounted(resources, name, left)
+			continue
+		}
+		c.Limited = append(c.Limited, d)
+		c.Left[d] = left
+	}
+}
+
+// addUncounted adds a limit on a resource that has no position: nothing offers it, or there
+// are more resources than positions.
+func (c *PoolCatalog) addUncounted(resources *quantity.Space, name string, left int64) {
+	if left >= 0 && !resources.OffersFrom(quantity.Catalogs, name) {
+		return
+	}
+	var rows bitset.Set
+	for i, o := range c.Catalog.Offerings {
+		if left < 0 || c.Catalog.Types[o.Type].Capacity[name] > 0 {
+			rows.Put(i)
+		}
+	}
+	c.Uncounted = append(c.Uncounted, Uncounted{Limit: name, Left: left, Rows: rows})
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"maps"
+	"slices"
+)
+
+// selectorLabels are the pod labels that selectors select by. Only these labels tell pod
+// classes apart: others, such as a pod-template-hash, would make a class of nearly every pod.
+//
+// For a pod that is to be placed, only labels count that a selector uses now: otherwise the
+// plan would depend on earlier states of the cluster. Bound pods that are not to be placed may
+// also differ in labels that selectors used before: otherwise every selector that is added and
+// removed would assign all pods of a large cluster to classes again.
+type selectorLabels struct {
+	users  map[string]int  // by label: the classes whose selectors use it; 0 for a former label
+	former map[string]bool // the labels that no class uses any more
+}
+
+func newSelectorLabels() selectorLabels {
+	return selectorLabels{users: map[string]int{}, former: map[string]bool{}}
+}
+
+// distinguishes reports whether pods with different values of the label are in different
+// classes.
+func (l *selectorLabels) distinguishes(label string, toBePlaced bool) bool {
+	users, known := l.users[label]
+	return known && (users > 0 || !toBePlaced)
+}
+
+// distinguishing returns the labels for which distinguishes holds.
+func (l *selectorLabels) distinguishing(labels map[string]string, toBePlaced bool) map[string]string {
+	out := map[string]string{}
+	for k, v := range labels {
+		if l.distinguishes(k, toBePlaced) {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// unusedOf returns the labels that the pod's selectors use and that no class uses now: the ones
+// that are new, and the former ones.
+func (l *selectorLabels) unusedOf(p *Pod) (added, former map[string]bool) {
+	eachSelector(p, func(s *Selector) {
+		for _, r := range s.Labels {
+			switch users, known := l.users[r.Key]; {
+			case users > 0:
+			case known:
+				former = with(former, r.Key)
+			default:
+				added = with(added, r.Key)
+			}
+		}
+	})
+	return added, former
+}
+
+func with(set map[string]bool, label string) map[string]bool {
+	if set == nil {
+		set = map[string]bool{}
+	}
+	set[label] = true
+	return set
+}
+
+// use counts one more user of the label.
+func (l *selectorLabels) use(label string) {
+	l.users[label]++
+	delete(l.former, label)
+}
+
+// release counts one user of the label fewer.
+func (l *selectorLabels) release(label string) {
+	if l.users[label]--; l.users[label] == 0 {
+		l.former[label] = true
+	}
+}
+
+// known lists the labels in use and the former ones, in no order.
+func (l *selectorLabels) known() []string { return slices.Collect(maps.Keys(l.users)) }
+
+func (l *selectorLabels) addFormer(labels []string) {
+	for _, label := range labels {
+		l.users[label], l.former[label] = 0, true
+	}
+}
+
+// eachSelector visits the selectors of the pod.
+func eachSelector(p *Pod, visit func(*Selector)) {
+	for i := range p.Spreads {
+		visit(&p.Spreads[i].Select)
+	}
+	for i := range p.Affinity {
+		visit(&p.Affinity[i].Select)
+	}
+	for i := range p.AntiAffinity {
+		visit(&p.AntiAffinity[i].Select)
+	}
+}
+
+// labelsSelectedBy lists the labels that the pod's selectors use, each once.
+func labelsSelectedBy(p *Pod) []string {
+	var out []string
+	eachSelector(p, func(s *Selector) {
+		for _, r := range s.Labels {
+			if !slices.Contains(out, r.Key) {
+				out = append(out, r.Key)
+			}
+		}
+	})
+	return out
+}
+
+func hasAny(labels map[string]string, wanted map[string]bool) bool {
+	for label := range labels {
+		if wanted[label] {
+			return true
+		}
+	}
+	return false
+}
