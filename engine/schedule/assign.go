@@ -15,7 +15,7 @@ import (
 // allotment is pods of one pod group that nodes are to be launched for in one cell; a nil
 // cell leaves the domain open.
 type allotment struct {
-	*podGroup
+	group      *podGroup
 	cell       *cell
 	want       int // pods assigned to the allotment
 	placed     int
@@ -24,7 +24,7 @@ type allotment struct {
 	taken      int         // while filling one node
 }
 
-func (p *allotment) left() int { return p.want - p.placed }
+func (a *allotment) left() int { return a.want - a.placed }
 
 // cell is one combination of values of the labels over which a pod group is constrained.
 type cell struct {
@@ -45,17 +45,17 @@ type cell struct {
 // they join have a place; pods that still wait in the end drop a preference, if they have
 // one. assign also returns the groups together with those that this made.
 func (s *solver) assign(group []*podGroup) ([]*allotment, []*podGroup) {
-	var parts []*allotment
+	var allotments []*allotment
 	all, open := slices.Clone(group), slices.Clone(group)
 	for {
 		progress := false
 		var waiting []*podGroup
-		for _, k := range open {
-			before := k.placed + k.promised
-			parts = append(parts, s.assignGroup(k)...)
-			progress = progress || k.placed+k.promised > before
-			if k.left() > 0 && k.hasAffinity() {
-				waiting = append(waiting, k)
+		for _, g := range open {
+			before := g.placed + g.allotted
+			allotments = append(allotments, s.assignGroup(g)...)
+			progress = progress || g.placed+g.allotted > before
+			if g.left() > 0 && g.hasAffinity() {
+				waiting = append(waiting, g)
 			}
 		}
 		if progress && len(waiting) > 0 {
@@ -64,60 +64,60 @@ func (s *solver) assign(group []*podGroup) ([]*allotment, []*podGroup) {
 		}
 		softer := s.relaxAll(all)
 		if len(softer) == 0 {
-			return parts, all
+			return allotments, all
 		}
 		all = append(all, softer...)
-		open = append(slices.DeleteFunc(waiting, func(k *podGroup) bool { return k.left() == 0 }), softer...)
+		open = append(slices.DeleteFunc(waiting, func(g *podGroup) bool { return g.left() == 0 }), softer...)
 	}
 }
 
 // hasAffinity reports whether the group's pods must join other pods.
-func (k *podGroup) hasAffinity() bool {
-	return slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == joins })
+func (g *podGroup) hasAffinity() bool {
+	return slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == joins })
 }
 
 // assignGroup finds places for one pod group.
-func (s *solver) assignGroup(k *podGroup) []*allotment {
-	if len(k.keys) == 0 {
-		s.nodes.fill(k)
-		return k.promise(nil, k.left())
+func (s *solver) assignGroup(g *podGroup) []*allotment {
+	if len(g.domainKeys) == 0 {
+		s.nodes.fill(g)
+		return g.allot(nil, g.left())
 	}
-	cells := s.cells(k)
-	k.cells = cells
-	for k.left() > 0 {
-		best := s.bestCell(k, cells)
+	cells := s.cells(g)
+	g.cells = cells
+	for g.left() > 0 {
+		best := s.bestCell(g, cells)
 		if best == nil {
 			break
 		}
-		i := s.nodes.hostIn(k, best)
-		k.count(best, 1)
+		i := s.nodes.hostIn(g, best)
+		g.count(best, 1)
 		if i >= 0 {
-			s.nodes.nominate(k, i, 1)
+			s.nodes.nominate(g, i, 1)
 		} else {
 			best.want++
-			k.promised++
+			g.allotted++
 		}
 	}
-	var parts []*allotment
+	var allotments []*allotment
 	for _, c := range cells {
-		k.promised -= c.want
-		parts = append(parts, k.promise(c, c.want)...)
+		g.allotted -= c.want
+		allotments = append(allotments, g.allot(c, c.want)...)
 	}
-	return parts
+	return allotments
 }
 
 // promise makes an allotment of n pods.
-func (k *podGroup) promise(c *cell, n int) []*allotment {
+func (g *podGroup) allot(c *cell, n int) []*allotment {
 	if n == 0 {
 		return nil
 	}
-	k.promised += n
-	return []*allotment{{podGroup: k, cell: c, want: n}}
+	g.allotted += n
+	return []*allotment{{group: g, cell: c, want: n}}
 }
 
 // count adds n pods of the group to the counts of the cell's domains.
-func (k *podGroup) count(c *cell, n int) {
-	for _, b := range k.increments {
+func (g *podGroup) count(c *cell, n int) {
+	for _, b := range g.domainIncrements {
 		if v := c.Values[b.axis]; v >= 0 && c.counts(b) {
 			b.count.counts[v] += n
 			b.count.total += n
@@ -142,32 +142,32 @@ func (c *cell) counts(b increment) bool {
 
 // bestCell picks the cell for the next pod: first one where a node has free capacity, then
 // the emptiest, then one where a node is to be launched already, then the cheapest.
-func (s *solver) bestCell(k *podGroup, cells []*cell) *cell {
+func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 	var best *cell
 	for _, c := range cells {
-		if !k.allowed(c, cells) || !s.nodes.hasRoom(k, c) {
+		if !g.allowed(c, cells) || !s.nodes.hasRoom(g, c) {
 			continue
 		}
-		if best == nil || s.nodes.better(k, c, best) {
+		if best == nil || s.nodes.better(g, c, best) {
 			best = c
 		}
 	}
 	return best
 }
 
-func (s *nodes) hasRoom(k *podGroup, c *cell) bool {
-	return s.hostIn(k, c) >= 0 || c.price >= 0 && (c.cap < 0 || c.want < c.cap)
+func (s *nodes) hasRoom(g *podGroup, c *cell) bool {
+	return s.hostIn(g, c) >= 0 || c.price >= 0 && (c.cap < 0 || c.want < c.cap)
 }
 
-func (s *nodes) better(k *podGroup, a, b *cell) bool {
-	onA, onB := s.hostIn(k, a) >= 0, s.hostIn(k, b) >= 0
+func (s *nodes) better(g *podGroup, a, b *cell) bool {
+	onA, onB := s.hostIn(g, a) >= 0, s.hostIn(g, b) >= 0
 	if onA != onB {
 		return onA
 	}
-	if c := cmp.Compare(k.spreadCount(a), k.spreadCount(b)); c != 0 {
+	if c := cmp.Compare(g.spreadCount(a), g.spreadCount(b)); c != 0 {
 		return c < 0
 	}
-	if (a.want > 0) != (b.want > 0) && !k.spreads() {
+	if (a.want > 0) != (b.want > 0) && !g.spreads() {
 		return a.want > 0
 	}
 	if !onA && a.price != b.price {
@@ -177,34 +177,34 @@ func (s *nodes) better(k *podGroup, a, b *cell) bool {
 }
 
 // spreads reports whether the group has a spread constraint over domains.
-func (k *podGroup) spreads() bool {
-	return slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads })
+func (g *podGroup) spreads() bool {
+	return slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == spreads })
 }
 
 // ahead is how many pods of k a node with pods of o may get when pods of o count for a spread
 // of k. Pods of k may have been assigned before those of o and then have to be bound before
 // them, so they must not keep pods of o off the node.
-func (k *podGroup) ahead(o *podGroup, count func(int) int) int {
-	if o == k || !slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads && !r.soft && r.count.of.counts(o.PodClass) }) {
+func (g *podGroup) ahead(o *podGroup, count func(int) int) int {
+	if o == g || !slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == spreads && !r.soft && r.count.of.counts(o.class) }) {
 		return math.MaxInt32
 	}
-	return o.nodeRules.beside(&k.nodeRules, count)
+	return o.nodeRules.beside(&g.nodeRules, count)
 }
 
 // spreadCount sums up what the group's spread constraints count in the cell.
-func (k *podGroup) spreadCount(c *cell) int {
+func (g *podGroup) spreadCount(c *cell) int {
 	n := 0
-	for i := range k.rules {
-		if r := &k.rules[i]; r.kind == spreads {
+	for i := range g.domainRules {
+		if r := &g.domainRules[i]; r.kind == spreads {
 			n += r.count.counts[c.Values[r.axis]]
 		}
 	}
 	return n
 }
 
-func (k *podGroup) allowed(c *cell, cells []*cell) bool {
-	for i := range k.rules {
-		r := &k.rules[i]
+func (g *podGroup) allowed(c *cell, cells []*cell) bool {
+	for i := range g.domainRules {
+		r := &g.domainRules[i]
 		var universe []int
 		if r.kind == spreads {
 			universe = usable(cells, r.axis)
@@ -232,9 +232,9 @@ func (c *cell) opens() bool { return c.price >= 0 && c.cap != 0 || len(c.hosts) 
 
 // hostIn returns the index of the cell's first node that takes one more pod; -1 if there is
 // none.
-func (s *nodes) hostIn(k *podGroup, c *cell) int {
+func (s *nodes) hostIn(g *podGroup, c *cell) int {
 	for len(c.hosts) > 0 {
-		if i := s.next(k, &c.hosts[0]); i >= 0 {
+		if i := s.next(g, &c.hosts[0]); i >= 0 {
 			return i
 		}
 		c.hosts = c.hosts[1:]

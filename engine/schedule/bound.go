@@ -101,8 +101,8 @@ func newDemandGroup(tier []*poolState) *demandGroup {
 
 // admit adds the offerings on which pods of the shape fit.
 func (f *demandGroup) admit(tier []*poolState, of *cluster.PodShape) {
-	for i, m := range tier {
-		f.rows[i].Merge(m.Compatible(of).All.And(m.onSale()))
+	for i, pool := range tier {
+		f.rows[i].Merge(pool.Compatible(of).All.And(pool.onSale()))
 	}
 }
 
@@ -121,19 +121,19 @@ func (s *solver) demandGroups(tier []*poolState) []*demandGroup {
 	var key []byte
 	by, seen := map[string]*demandGroup{}, map[*cluster.PodShape]bool{}
 	var out []*demandGroup
-	for _, k := range s.podGroups {
-		of := k.PodClass.PodShape
+	for _, g := range s.podGroups {
+		of := g.class.PodShape
 		n := 0
-		for _, m := range tier {
-			n += m.pods[of]
+		for _, pool := range tier {
+			n += pool.pods[of]
 		}
 		if n == 0 || seen[of] {
 			continue
 		}
 		seen[of] = true
 		key = key[:0]
-		for _, m := range tier {
-			key = append(m.Admitting(of).And(m.onSale()).Append(key), '|')
+		for _, pool := range tier {
+			key = append(pool.Admitting(of).And(pool.onSale()).Append(key), '|')
 		}
 		f := by[string(key)]
 		if f == nil {
@@ -151,9 +151,9 @@ func (t *counters) nodesNeeded(tier []*poolState) int {
 	n := 0
 	for c := range t.all {
 		var sum apartness
-		for _, m := range tier {
-			if a := m.crowded[c]; a.pods > 0 {
-				sum.pods, sum.most = sum.pods+a.pods, max(sum.most, a.most)
+		for _, pool := range tier {
+			if limited := pool.crowded[c]; limited.pods > 0 {
+				sum.pods, sum.most = sum.pods+limited.pods, max(sum.most, limited.most)
 			}
 		}
 		if sum.pods > 0 {
@@ -167,24 +167,24 @@ func (t *counters) nodesNeeded(tier []*poolState) int {
 // of the demand.
 func shapes(tier []*poolState, rows []bitset.Set, demand *quantity.Vector) []covering.Shape {
 	var out []covering.Shape
-	for i, m := range tier {
-		out = append(out, m.distinctShapes(rows[i], demand)...)
+	for i, pool := range tier {
+		out = append(out, pool.distinctShapes(rows[i], demand)...)
 	}
 	return out
 }
 
 // distinctShapes leaves out offerings of an instance type that is listed at a lower price
 // already.
-func (m *poolState) distinctShapes(rows bitset.Set, demand *quantity.Vector) []covering.Shape {
+func (pool *poolState) distinctShapes(rows bitset.Set, demand *quantity.Vector) []covering.Shape {
 	var out []covering.Shape
-	at := make([]int, len(m.Catalog.Types)) // one more than the index in out
+	at := make([]int, len(pool.Catalog.Types)) // one more than the index in out
 	for row := range rows.All() {
-		room := covering.Capped(m.Allocatable[row], demand)
-		t := m.Catalog.Offerings[row].Type
+		room := covering.Capped(pool.Allocatable[row], demand)
+		t := pool.Catalog.Offerings[row].Type
 		if at[t] > 0 && out[at[t]-1].Room == room {
 			continue
 		}
-		out = append(out, covering.Shape{Room: room, Price: m.Catalog.Offerings[row].Price.USD()})
+		out = append(out, covering.Shape{Room: room, Price: pool.Catalog.Offerings[row].Price.USD()})
 		at[t] = len(out)
 	}
 	return out

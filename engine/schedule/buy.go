@@ -14,11 +14,11 @@ import (
 // shapeGroup is the allotments with the same pod shape and cell. They ask the same of a node
 // and differ only in their pod rules about other pods.
 type shapeGroup struct {
-	shape *cluster.PodShape
-	cell  *cell
-	parts []*allotment // the one with the most pods to place first
-	fits  []*cluster.Compatible
-	left  int
+	shape      *cluster.PodShape
+	cell       *cell
+	allotments []*allotment // the one with the most pods to place first
+	fits       []*cluster.Compatible
+	left       int
 	// apart is set when the number of some of these pods per node is limited, following when
 	// some must join other pods on their node.
 	apart, following bool
@@ -28,8 +28,8 @@ type shapeGroup struct {
 
 // portion is n pods of one allotment on one node.
 type portion struct {
-	part *allotment
-	n    int
+	allotment *allotment
+	n         int
 }
 
 // buyer launches nodes of one tier for the pods of one priority.
@@ -59,12 +59,12 @@ type buyer struct {
 // buy launches nodes for as many pods of the allotments as the pools of the tier can. Each
 // round launches the candidate with the lowest price per value, and more of the same while it
 // stays about as good.
-func (s *solver) buy(tier []*poolState, last bool, parts []*allotment) {
+func (s *solver) buy(tier []*poolState, last bool, allotments []*allotment) {
 	if s.limits.over() {
 		return
 	}
 	b := &buyer{solver: s, tier: tier, last: last}
-	b.groupByShape(parts)
+	b.groupByShape(allotments)
 	if len(b.shapeGroups) == 0 {
 		return
 	}
@@ -94,43 +94,43 @@ const tolerance = 1.005
 
 // repeat launches the candidate while it stays about as good. It reports false when limits or
 // quota stopped it.
-func (b *buyer) repeat(c *candidate) bool {
-	cost := c.price / c.value
+func (b *buyer) repeat(cand *candidate) bool {
+	cost := cand.price / cand.value
 	for {
-		if !b.purchase(c) {
+		if !b.purchase(cand) {
 			return false
 		}
 		if b.purchases-b.shared >= shareEvery {
 			b.share()
 		}
-		b.fill(c)
-		if len(c.content) == 0 || c.price/c.value > cost*tolerance {
+		b.fill(cand)
+		if len(cand.content) == 0 || cand.price/cand.value > cost*tolerance {
 			return true
 		}
 	}
 }
 
 // groupByShape sorts the pods left to place into shape groups, the largest pods first.
-func (b *buyer) groupByShape(parts []*allotment) {
+func (b *buyer) groupByShape(allotments []*allotment) {
 	type key struct {
 		shape *cluster.PodShape
 		cell  string
 	}
 	byKey := map[key]*shapeGroup{}
-	for _, p := range parts {
-		if p.left() == 0 {
+	for _, a := range allotments {
+		if a.left() == 0 {
 			continue
 		}
-		at := key{shape: p.PodShape}
-		if p.cell != nil {
-			at.cell = p.cell.key
+		at := key{shape: a.group.shape}
+		if a.cell != nil {
+			at.cell = a.cell.key
 		}
 		l := byKey[at]
 		if l == nil {
-			l = &shapeGroup{shape: p.PodShape, cell: p.cell}
+			l = &shapeGroup{shape: a.group.shape, cell: a.cell}
 			hosted := false
-			for _, m := range b.tier {
-				l.fits = append(l.fits, b.offered(m, p))
+			for _, pool := range b.tier {
+				l.fits = append(l.fits, b.offered(pool, a))
 				hosted = hosted || !l.fits[len(l.fits)-1].All.Empty()
 			}
 			byKey[at] = l
@@ -138,11 +138,11 @@ func (b *buyer) groupByShape(parts []*allotment) {
 				b.shapeGroups = append(b.shapeGroups, l)
 			}
 		}
-		p.shapeGroup, p.taken = l, 0
-		l.parts = append(l.parts, p)
-		l.apart = l.apart || p.nodeRules.keepsApart()
-		l.following = l.following || len(p.nodeRules.needs) > 0
-		l.left += p.left()
+		a.shapeGroup, a.taken = l, 0
+		l.allotments = append(l.allotments, a)
+		l.apart = l.apart || a.group.nodeRules.keepsApart()
+		l.following = l.following || len(a.group.nodeRules.needs) > 0
+		l.left += a.left()
 	}
 }
 
@@ -152,31 +152,31 @@ func (b *buyer) groupByShape(parts []*allotment) {
 func (b *buyer) best() *candidate {
 	var best *candidate
 	var least float64
-	for _, c := range b.candidates {
-		if best != nil && c.floor > least {
+	for _, cand := range b.candidates {
+		if best != nil && cand.floor > least {
 			break // sorted by floor: none of the rest can cost less per value
 		}
-		if !b.current(c) {
-			b.fill(c)
+		if !b.current(cand) {
+			b.fill(cand)
 		}
-		if len(c.content) == 0 {
+		if len(cand.content) == 0 {
 			continue
 		}
-		cost := c.price / c.value
-		if best == nil || cost < least || cost == least && c.value > best.value {
-			best, least = c, cost
+		cost := cand.price / cand.value
+		if best == nil || cost < least || cost == least && cand.value > best.value {
+			best, least = cand, cost
 		}
 	}
 	return best
 }
 
 // current reports whether c's filling is the one that fill would find now.
-func (b *buyer) current(c *candidate) bool {
-	if !c.filled {
+func (b *buyer) current(cand *candidate) bool {
+	if !cand.filled {
 		return false
 	}
-	for _, p := range c.content {
-		if p.part.left() < p.n || len(p.part.nodeRules.needs) > 0 {
+	for _, p := range cand.content {
+		if p.allotment.left() < p.n || len(p.allotment.group.nodeRules.needs) > 0 {
 			return false
 		}
 	}
@@ -185,35 +185,35 @@ func (b *buyer) current(c *candidate) bool {
 
 // purchase launches c as often as its filling repeats. It reports false when limits or quota
 // stopped it before that.
-func (b *buyer) purchase(c *candidate) bool {
+func (b *buyer) purchase(cand *candidate) bool {
 	copies, pods := math.MaxInt32, 0
-	for _, p := range c.content {
+	for _, p := range cand.content {
 		pods += p.n
-		copies = min(copies, p.part.left()/p.n)
-		if len(p.part.nodeRules.needs) > 0 {
+		copies = min(copies, p.allotment.left()/p.n)
+		if len(p.allotment.group.nodeRules.needs) > 0 {
 			copies = min(copies, 1) // only the first of the copies can be the first pod anywhere
 		}
 	}
-	allowed := b.limits.affordable(c.pool, c.row)
+	allowed := b.limits.affordable(cand.pool, cand.row)
 	b.purchases++
-	var kinds []*podGroup // copies share the slice
+	var groups []*podGroup // copies share the slice
 	for n := range min(copies, allowed) {
-		l := &launch{pool: c.pool, row: c.row, free: c.room, requirements: c.requirements, kinds: kinds, loads: make([]load, 0, len(c.content)), least: c.least}
-		if !b.variety.order(l, &c.used) {
+		l := &launch{pool: cand.pool, row: cand.row, free: cand.room, requirements: cand.requirements, groups: groups, contents: make([]load, 0, len(cand.content)), least: cand.least}
+		if !b.variety.order(l, &cand.used) {
 			allowed = n
 			break
 		}
-		if len(c.content) > 1 {
+		if len(cand.content) > 1 {
 			l.pods = make([]cluster.PodRef, 0, pods)
 		}
-		for _, p := range c.content {
-			b.launches.put(l, p.part, p.n)
+		for _, p := range cand.content {
+			b.launches.put(l, p.allotment, p.n)
 		}
-		kinds = slices.Clip(l.kinds)
+		groups = slices.Clip(l.groups)
 		b.launches.all = append(b.launches.all, l)
 	}
-	for _, p := range c.content {
-		p.part.shapeGroup.recount()
+	for _, p := range cand.content {
+		p.allotment.shapeGroup.recount()
 	}
 	return copies < allowed
 }
@@ -221,12 +221,12 @@ func (b *buyer) purchase(c *candidate) bool {
 // recount drops allotments that have no pods left.
 func (l *shapeGroup) recount() {
 	l.left = 0
-	kept := l.parts[:0]
-	for _, p := range l.parts {
-		if n := p.left(); n > 0 {
+	kept := l.allotments[:0]
+	for _, a := range l.allotments {
+		if n := a.left(); n > 0 {
 			l.left += n
-			kept = append(kept, p)
+			kept = append(kept, a)
 		}
 	}
-	l.parts = kept
+	l.allotments = kept
 }

@@ -133,7 +133,7 @@ func (b *buyer) alike(i int) []offeringGroup {
 // addUndominated adds the offerings of a group for which no cheaper one of the group is at
 // least as good in every way.
 func (b *buyer) addUndominated(out []*candidate, i int, g offeringGroup) []*candidate {
-	m, first := b.tier[i], len(out)
+	pool, first := b.tier[i], len(out)
 	shared := &candidateGroup{suits: g.suits, purchases: -1}
 	for at := range g.suits.All() {
 		l := b.shapeGroups[at]
@@ -147,14 +147,14 @@ func (b *buyer) addUndominated(out []*candidate, i int, g offeringGroup) []*cand
 	}
 	most := b.ceiling(i, shared)
 	for row := range g.rows.All() {
-		room := &m.Allocatable[row]
+		room := &pool.Allocatable[row]
 		if most != nil {
 			room = lesser(room, most)
 		}
-		if b.beaten(out[first:], room, shared) || b.limits.affordable(m, row) == 0 {
+		if b.beaten(out[first:], room, shared) || b.limits.affordable(pool, row) == 0 {
 			continue
 		}
-		out = append(out, &candidate{pool: m, tier: i, row: row, room: *room, price: m.Catalog.Offerings[row].Price.USD(), group: shared})
+		out = append(out, &candidate{pool: pool, tier: i, row: row, room: *room, price: pool.Catalog.Offerings[row].Price.USD(), group: shared})
 	}
 	return out
 }
@@ -162,8 +162,8 @@ func (b *buyer) addUndominated(out []*candidate, i int, g offeringGroup) []*cand
 // beaten reports whether one of the candidates has at least that capacity, as far as it is of
 // use. It starts with the last, which are larger and most likely do.
 func (b *buyer) beaten(by []*candidate, room *quantity.Vector, g *candidateGroup) bool {
-	for _, c := range slices.Backward(by) {
-		if b.asLarge(&c.room, room, g) {
+	for _, cand := range slices.Backward(by) {
+		if b.asLarge(&cand.room, room, g) {
 			return true
 		}
 	}
@@ -189,11 +189,11 @@ func (b *buyer) asLarge(a, o *quantity.Vector, g *candidateGroup) bool {
 // list is sorted by price.
 func (b *buyer) undominated(sorted []*candidate) []*candidate {
 	var kept []*candidate
-	for _, c := range sorted {
+	for _, cand := range sorted {
 		if !slices.ContainsFunc(kept, func(k *candidate) bool {
-			return b.asLarge(&k.room, &c.room, c.group) && c.group.suits.Within(k.group.suits)
+			return b.asLarge(&k.room, &cand.room, cand.group) && cand.group.suits.Within(k.group.suits)
 		}) {
-			kept = append(kept, c)
+			kept = append(kept, cand)
 		}
 	}
 	return kept

@@ -14,15 +14,15 @@ import (
 )
 
 // cells lists the cells where pods of the group could go.
-func (s *solver) cells(k *podGroup) []*cell {
-	own := slices.Clone(s.launchCells.onSale(k))
+func (s *solver) cells(g *podGroup) []*cell {
+	own := slices.Clone(s.launchCells.onSale(g))
 	out := make([]*cell, len(own))
 	for i := range own {
 		out[i] = &own[i]
 	}
-	out = s.addHosts(k, out)
+	out = s.addHosts(g, out)
 	for _, c := range out {
-		if n, ok := s.learned.caps[learnedKey{k.PodClass, k.held.name(), c.name}]; ok && !s.topology.confined {
+		if n, ok := s.learned.caps[learnedKey{g.class, g.held.name(), c.name}]; ok && !s.topology.confined {
 			c.cap = n
 		}
 	}
@@ -31,10 +31,10 @@ func (s *solver) cells(k *podGroup) []*cell {
 }
 
 // newCell makes a cell in which no available offering is known.
-func (k *podGroup) newCell(values []int, at partition) cell {
-	c := cell{Cell: cluster.Cell{Keys: k.keys, Values: slices.Clone(values)}, name: k.cellName(values) + at.name, price: -1, cap: -1, partition: at.name, in: at.in}
+func (g *podGroup) newCell(values []int, at partition) cell {
+	c := cell{Cell: cluster.Cell{Keys: g.domainKeys, Values: slices.Clone(values)}, name: g.cellName(values) + at.name, price: -1, cap: -1, partition: at.name, in: at.in}
 	c.set, c.key = c.Set().And(at.set), c.name
-	for _, key := range k.keys {
+	for _, key := range g.domainKeys {
 		c.key += "\x00" + key.Name
 	}
 	return c
@@ -46,28 +46,28 @@ func (c *cell) is(values []int, at partition) bool {
 
 // addHosts adds to each cell the nodes with capacity for the group, and makes cells for nodes
 // that are in none.
-func (s *solver) addHosts(k *podGroup, cells []*cell) []*cell {
-	values := make([]int, len(k.keys))
-	keys, named := k.toldApartBy()
-	x := s.w.NodeIndex(s.nodes.preferred.keys(keys, k.PodClass))
-	for _, g := range s.nodes.preferred.accepting(k, x) {
-		for _, seek := range nodeRanges(x, int(g), named) {
-			i := s.nodes.next(k, &seek)
+func (s *solver) addHosts(g *podGroup, cells []*cell) []*cell {
+	values := make([]int, len(g.domainKeys))
+	keys, named := g.toldApartBy()
+	x := s.w.NodeIndex(s.nodes.preferred.keys(keys, g.class))
+	for _, nodeGroup := range s.nodes.preferred.accepting(g, x) {
+		for _, seek := range nodeRanges(x, int(nodeGroup), named) {
+			i := s.nodes.next(g, &seek)
 			if i < 0 {
 				continue
 			}
-			h := s.w.Nodes[i]
-			for a, key := range k.keys {
+			node := s.w.Nodes[i]
+			for a, key := range g.domainKeys {
 				values[a] = -1
-				if v, ok := h.Value(key); ok {
+				if v, ok := node.Value(key); ok {
 					values[a] = v
 				}
 			}
-			at := k.partitionOf(h)
+			at := g.partitionOf(node)
 			n := slices.IndexFunc(cells, func(c *cell) bool { return c.is(values, at) })
 			if n < 0 {
 				n = len(cells)
-				c := k.newCell(values, at)
+				c := g.newCell(values, at)
 				cells = append(cells, &c)
 			}
 			cells[n].hosts = append(cells[n].hosts, seek)
@@ -78,9 +78,9 @@ func (s *solver) addHosts(k *podGroup, cells []*cell) []*cell {
 
 // toldApartBy lists the labels whose values distinguish domains for the group. It reports true
 // when the hostname is one of them.
-func (k *podGroup) toldApartBy() ([]*constraint.Key, bool) {
-	keys, named := slices.Concat(k.keys, k.Keys), false
-	for _, v := range k.spreadFilters {
+func (g *podGroup) toldApartBy() ([]*constraint.Key, bool) {
+	keys, named := slices.Concat(g.domainKeys, g.shape.Keys), false
+	for _, v := range g.spreadFilters {
 		for _, way := range v.ways {
 			for _, q := range way {
 				keys, named = append(keys, q.Key), named || q.Key.Name == cluster.LabelHostname
@@ -112,54 +112,54 @@ type launchCells struct {
 
 // onSale lists the cells in which a node can be launched for the group. It is the same for
 // all groups of a shape, unless spread filters divide the cells.
-func (s *launchCells) onSale(k *podGroup) []cell {
+func (s *launchCells) onSale(g *podGroup) []cell {
 	s.key = s.key[:0]
-	for _, key := range k.keys {
+	for _, key := range g.domainKeys {
 		s.key = append(append(s.key, key.Name...), 0)
 	}
-	shared, sales := len(k.spreadFilters) == 0 && !s.topology.confined, s.sales
+	shared, sales := len(g.spreadFilters) == 0 && !s.topology.confined, s.sales
 	if len(s.launches.all) == 0 && !s.thin {
 		sales = s.atFirst // the same at the start of every attempt
 	}
 	if shared {
-		if cells, ok := sales[saleKey{k.PodShape, string(s.key), len(s.launches.all)}]; ok {
+		if cells, ok := sales[saleKey{g.shape, string(s.key), len(s.launches.all)}]; ok {
 			return cells
 		}
 	}
 	name := string(s.key)
 	// The zone of a node that cannot choose it is not one that users mean: such offerings make
 	// a cell only where there is no other.
-	cells := s.price(k, false)
+	cells := s.price(g, false)
 	if len(cells) == 0 {
-		cells = s.price(k, true)
+		cells = s.price(g, true)
 	}
 	if shared {
-		sales[saleKey{k.PodShape, name, len(s.launches.all)}] = cells
+		sales[saleKey{g.shape, name, len(s.launches.all)}] = cells
 	}
 	return cells
 }
 
 // price lists the cells where a node can be launched for the group, with the lowest price of
 // a node there. Fallbacks are offerings like others, or left out.
-func (s *launchCells) price(k *podGroup, fallbacks bool) []cell {
+func (s *launchCells) price(g *podGroup, fallbacks bool) []cell {
 	var out []cell
-	for _, m := range s.pools.all {
-		if m.Pool.Blocked != "" || m.Pool.Static {
+	for _, pool := range s.pools.all {
+		if pool.Pool.Blocked != "" || pool.Pool.Static {
 			continue
 		}
-		all := m.Compatible(k.PodShape).All
-		if !fallbacks && all.Meets(m.Catalog.Fallbacks) {
-			all = all.Minus(m.Catalog.Fallbacks)
+		all := pool.Compatible(g.shape).All
+		if !fallbacks && all.Meets(pool.Catalog.Fallbacks) {
+			all = all.Minus(pool.Catalog.Fallbacks)
 		}
 		if s.topology.confined {
-			all = all.And(s.topology.known(m))
+			all = all.And(s.topology.known(pool))
 		}
-		for _, here := range m.Cells(k.keys) {
-			for _, at := range s.topology.partitions(k, m, all.And(here.Offerings)) {
-				at.rows = s.variety.assorted(m, k, here.Values, at)
-				price, ok := s.cheapest(m, at.rows)
+		for _, here := range pool.Cells(g.domainKeys) {
+			for _, at := range s.topology.partitions(g, pool, all.And(here.Offerings)) {
+				at.rows = s.variety.assorted(pool, g, here.Values, at)
+				price, ok := s.cheapest(pool, at.rows)
 				if !ok {
-					price, ok = s.bought(m, at.rows)
+					price, ok = s.bought(pool, at.rows)
 				}
 				if !ok {
 					continue
@@ -167,7 +167,7 @@ func (s *launchCells) price(k *podGroup, fallbacks bool) []cell {
 				n := slices.IndexFunc(out, func(c cell) bool { return c.is(here.Values, at) })
 				if n < 0 {
 					n = len(out)
-					out = append(out, k.newCell(here.Values, at))
+					out = append(out, g.newCell(here.Values, at))
 				}
 				if c := &out[n]; c.price < 0 || price < c.price {
 					c.price = price
@@ -179,35 +179,35 @@ func (s *launchCells) price(k *podGroup, fallbacks bool) []cell {
 }
 
 // cellName writes the cell's values, for order and for messages.
-func (k *podGroup) cellName(values []int) string {
+func (g *podGroup) cellName(values []int) string {
 	name := ""
 	for i, v := range values {
 		if i > 0 {
 			name += ", "
 		}
 		if v < 0 {
-			name += fmt.Sprintf("no %s", k.keys[i].Name)
+			name += fmt.Sprintf("no %s", g.domainKeys[i].Name)
 			continue
 		}
-		name += k.keys[i].Value(v)
+		name += g.domainKeys[i].Value(v)
 	}
 	return name
 }
 
 // bought is the price of the first of the rows of which a node is being launched: pods may
 // share that node where no other can be launched.
-func (s *launchCells) bought(m *poolState, rows bitset.Set) (offering.Price, bool) {
-	for row := range rows.And(m.bought).All() {
-		return m.Catalog.Offerings[row].Price, true
+func (s *launchCells) bought(pool *poolState, rows bitset.Set) (offering.Price, bool) {
+	for row := range rows.And(pool.bought).All() {
+		return pool.Catalog.Offerings[row].Price, true
 	}
 	return 0, false
 }
 
 // cheapest is the price of the first of the offerings that can be launched now.
-func (s *launchCells) cheapest(m *poolState, rows bitset.Set) (offering.Price, bool) {
+func (s *launchCells) cheapest(pool *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.All() {
-		if m.Catalog.Offerings[row].Unavailable == "" && s.limits.affordable(m, row) > 0 {
-			return m.Catalog.Offerings[row].Price, true
+		if pool.Catalog.Offerings[row].Unavailable == "" && s.limits.affordable(pool, row) > 0 {
+			return pool.Catalog.Offerings[row].Price, true
 		}
 	}
 	return 0, false

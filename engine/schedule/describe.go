@@ -80,19 +80,19 @@ type describedKey struct {
 // describe turns a launch into rules for a NodeClaim and a list of offerings. Launches that
 // accept the same offerings with the same requirements share both.
 func (s *descriptions) describe(l *launch) Launch {
-	m := l.pool
+	pool := l.pool
 	rows := s.acceptable.choose(l)
 	s.key = rows.Append(s.key[:0])
-	d := s.labels[describedKey{m.PoolCatalog, l.requirements, string(s.key)}]
+	d := s.labels[describedKey{pool.PoolCatalog, l.requirements, string(s.key)}]
 	if d == nil {
 		d = s.describeAnew(l, rows)
-		s.labels[describedKey{m.PoolCatalog, l.requirements, string(s.key)}] = d
+		s.labels[describedKey{pool.PoolCatalog, l.requirements, string(s.key)}] = d
 	}
 	out := d.launch
 	out.RunnersUp = s.runnersUp(l, d)
 	out.Pods = l.pods
-	out.Requests = s.w.Resources.Amounts(l.used.Add(m.DaemonOverhead[l.row]))
-	out.Daemons = s.w.Resources.Amounts(m.DaemonOverhead[l.row])
+	out.Requests = s.w.Resources.Amounts(l.used.Add(pool.DaemonOverhead[l.row]))
+	out.Daemons = s.w.Resources.Amounts(pool.DaemonOverhead[l.row])
 	return out
 }
 
@@ -116,18 +116,18 @@ func (s *acceptable) choose(l *launch) bitset.Set {
 }
 
 func (s *descriptions) describeAnew(l *launch, rows bitset.Set) *described {
-	m := l.pool
-	out := Launch{Pool: m.Pool.Name, Taints: m.Pool.Taints, Labels: maps.Clone(m.Pool.Labels)}
+	pool := l.pool
+	out := Launch{Pool: pool.Pool.Name, Taints: pool.Pool.Taints, Labels: maps.Clone(pool.Pool.Labels)}
 	var types, zones, capacityTypes []string
 	var next []RunnerUp
-	named := make([]bool, len(m.Catalog.Types))
+	named := make([]bool, len(pool.Catalog.Types))
 	out.Offerings = make([]offering.Ref, 0, rows.Len())
 	for row := range rows.All() {
-		c := m.Catalog.Ref(row)
+		c := pool.Catalog.Ref(row)
 		out.Offerings = append(out.Offerings, c)
-		if t := m.Catalog.Offerings[row].Type; !named[t] {
+		if t := pool.Catalog.Offerings[row].Type; !named[t] {
 			named[t], types = true, append(types, c.Type)
-			next = dearer(next, m.Pool.Name, out.Offerings[0], c)
+			next = dearer(next, pool.Pool.Name, out.Offerings[0], c)
 		}
 		zones, capacityTypes = distinct(zones, c.Zone), distinct(capacityTypes, c.CapacityType)
 	}
@@ -168,25 +168,25 @@ func distinct(values []string, v string) []string {
 // largest of them takes beyond the planned one: whichever is launched in the end, the pool
 // keeps within its limits. The set is valid until the next call.
 func (s *acceptable) choices(l *launch) bitset.Set {
-	m := l.pool
-	s.held.Copy(m.Offerings)
-	m.DropWithoutRoom(s.held, &l.used)
+	pool := l.pool
+	s.held.Copy(pool.Offerings)
+	pool.DropWithoutRoom(s.held, &l.used)
 	s.rows.Copy(s.open(l))
 	out := s.rows
 	out.Keep(s.held)
-	if m.varied() {
+	if pool.varied() {
 		s.spare.Copy(out)
 	}
-	if s.limits.scarceIn(m).Meets(out) {
+	if s.limits.scarceIn(pool).Meets(out) {
 		s.dropScarce(l, out)
 	}
-	if len(m.Limited)+len(m.Uncounted) > 0 {
+	if len(pool.Limited)+len(pool.Uncounted) > 0 {
 		s.dropOverLimits(l, out)
 	}
-	if m.varied() {
+	if pool.varied() {
 		s.variety.putBack(l, &out, s.spare)
 	}
-	if len(m.Catalog.Types) > mostTypes {
+	if len(pool.Catalog.Types) > mostTypes {
 		s.firstTypes(l, out, mostTypes)
 	}
 	out.Put(l.row) // it was reserved, even if quota or other launches exclude it now
@@ -213,16 +213,16 @@ func (s *acceptable) admitted(l *launch) bitset.Set {
 }
 
 // onSale returns the offerings that are available.
-func (m *poolState) onSale() bitset.Set {
-	if m.sale == nil {
-		m.sale = bitset.Upto(len(m.Catalog.Offerings))
-		for i := range m.Catalog.Offerings {
-			if m.Catalog.Offerings[i].Unavailable != "" {
-				m.sale.Drop(i)
+func (pool *poolState) onSale() bitset.Set {
+	if pool.sale == nil {
+		pool.sale = bitset.Upto(len(pool.Catalog.Offerings))
+		for i := range pool.Catalog.Offerings {
+			if pool.Catalog.Offerings[i].Unavailable != "" {
+				pool.sale.Drop(i)
 			}
 		}
 	}
-	return m.sale
+	return pool.sale
 }
 
 func (s *acceptable) dropScarce(l *launch, rows bitset.Set) {
@@ -237,51 +237,51 @@ func (s *acceptable) dropScarce(l *launch, rows bitset.Set) {
 // dropOverLimits keeps the offerings that the pool's limits allow, and reserves what the
 // largest of them takes.
 func (s *acceptable) dropOverLimits(l *launch, rows bitset.Set) {
-	m := l.pool
-	for _, u := range m.Uncounted {
+	pool := l.pool
+	for _, u := range pool.Uncounted {
 		for row := range rows.And(u.Rows).All() {
 			rows.Drop(row)
 		}
 	}
-	planned := m.capacity(l.row)
+	planned := pool.capacity(l.row)
 	if l.claim != nil {
 		planned = l.claim
 	}
-	for _, d := range m.Limited {
-		for _, row := range m.descending(d) {
-			if m.capacity(row)[d]-planned[d] <= max(0, m.left[d]) {
+	for _, d := range pool.Limited {
+		for _, row := range pool.descending(d) {
+			if pool.capacity(row)[d]-planned[d] <= max(0, pool.left[d]) {
 				break
 			}
 			rows.Drop(row)
 		}
 	}
 	var extra quantity.Vector
-	for _, d := range m.Limited {
-		for _, row := range m.descending(d) {
+	for _, d := range pool.Limited {
+		for _, row := range pool.descending(d) {
 			if rows.Has(row) {
-				extra[d] = max(0, m.capacity(row)[d]-planned[d])
+				extra[d] = max(0, pool.capacity(row)[d]-planned[d])
 				break
 			}
 		}
 	}
-	m.left = m.left.Sub(extra)
+	pool.left = pool.left.Sub(extra)
 }
 
 // capacity is what a node of the offering counts against limits.
-func (m *poolState) capacity(row int) *quantity.Vector {
-	return &m.Catalog.Capacity[m.Catalog.Offerings[row].Type]
+func (pool *poolState) capacity(row int) *quantity.Vector {
+	return &pool.Catalog.Capacity[pool.Catalog.Offerings[row].Type]
 }
 
 // descending lists the offerings by their capacity of one resource, the largest first.
-func (m *poolState) descending(d quantity.Dim) []int {
-	if m.bySize == nil {
-		m.bySize = map[quantity.Dim][]int{}
+func (pool *poolState) descending(d quantity.Dim) []int {
+	if pool.bySize == nil {
+		pool.bySize = map[quantity.Dim][]int{}
 	}
-	rows, ok := m.bySize[d]
+	rows, ok := pool.bySize[d]
 	if !ok {
-		rows = slices.Collect(m.Offerings.All())
-		slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(m.capacity(b)[d], m.capacity(a)[d]) })
-		m.bySize[d] = rows
+		rows = slices.Collect(pool.Offerings.All())
+		slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(pool.capacity(b)[d], pool.capacity(a)[d]) })
+		pool.bySize[d] = rows
 	}
 	return rows
 }
@@ -308,26 +308,26 @@ func (s *acceptable) firstTypes(l *launch, rows bitset.Set, n int) {
 
 // known returns the offerings in domains that every spread counts: a node elsewhere would
 // open a domain in which the pods on other nodes were not counted.
-func (s *topology) known(m *poolState) bitset.Set {
-	if m.known != nil {
-		return m.known
+func (s *topology) known(pool *poolState) bitset.Set {
+	if pool.known != nil {
+		return pool.known
 	}
-	m.known = m.Offerings.Clone()
+	pool.known = pool.Offerings.Clone()
 	for _, t := range s.order {
 		if len(t.keys) == 0 || !t.hard {
 			continue
 		}
 		rows := &s.reckoned
-		rows.Copy(m.Offerings)
-		rows.Cut(s.counting(t, m))
-		for _, c := range m.Cells([]*constraint.Key{t.key}) {
+		rows.Copy(pool.Offerings)
+		rows.Cut(s.counting(t, pool))
+		for _, c := range pool.Cells([]*constraint.Key{t.key}) {
 			if v := c.Values[0]; v < 0 || t.domains[v] || slices.Contains(s.opened(t), v) {
 				rows.Merge(c.Offerings)
 			}
 		}
-		m.known.Keep(*rows)
+		pool.known.Keep(*rows)
 	}
-	return m.known
+	return pool.known
 }
 
 // rules describe the launch's requirements. Instance types, zones and capacity types are

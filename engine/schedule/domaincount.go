@@ -74,8 +74,8 @@ func (s *topology) running(k domainCountKey, keys []*constraint.Key) *domainCoun
 // countPods counts the pods on nodes of w.
 func (t *domainCount) countPods(w *cluster.Snapshot) (counts map[int]int, total int) {
 	counts = map[int]int{}
-	t.of.each(w, func(h *cluster.NodeInfo, n int) {
-		if v, ok := h.Value(t.key); ok && n > 0 && t.passes(h) {
+	t.of.each(w, func(node *cluster.NodeInfo, n int) {
+		if v, ok := node.Value(t.key); ok && n > 0 && t.passes(node) {
 			counts[v] += n
 			total += n
 		}
@@ -89,8 +89,8 @@ func (t *domainCount) listDomains(s *topology) map[int]bool {
 	if len(t.keys) == 0 {
 		return domains
 	}
-	for h := range s.samples(t) {
-		if v, ok := h.Value(t.key); ok && t.passes(h) {
+	for node := range s.samples(t) {
+		if v, ok := node.Value(t.key); ok && t.passes(node) {
 			domains[v] = true
 		}
 	}
@@ -113,8 +113,8 @@ func (s *topology) samples(t *domainCount) iter.Seq[*cluster.NodeInfo] {
 				return
 			}
 		}
-		for _, h := range s.w.Unschedulable {
-			if !yield(h) {
+		for _, node := range s.w.Unschedulable {
+			if !yield(node) {
 				return
 			}
 		}
@@ -123,13 +123,13 @@ func (s *topology) samples(t *domainCount) iter.Seq[*cluster.NodeInfo] {
 
 // passes reports whether the filter looks at the node. Every node counts as having a
 // hostname: it gets one when it registers.
-func (t *domainCount) passes(h *cluster.NodeInfo) bool {
+func (t *domainCount) passes(node *cluster.NodeInfo) bool {
 	for _, key := range t.keys {
-		if _, ok := h.Value(key); !ok && key.Name != cluster.LabelHostname {
+		if _, ok := node.Value(key); !ok && key.Name != cluster.LabelHostname {
 			return false
 		}
 	}
-	return (t.filter.affinity == nil || h.MatchesOwn(t.filter.affinity)) && (t.filter.taints == nil || h.Tolerated(t.filter.taints))
+	return (t.filter.affinity == nil || node.MatchesOwn(t.filter.affinity)) && (t.filter.taints == nil || node.Tolerated(t.filter.taints))
 }
 
 // domainRule is one constraint of a pod group over a label other than the hostname.
@@ -181,27 +181,27 @@ func newTopology(c *counters, pools *poolList, launches *launchList, learned map
 // compileAll compiles every group's constraints over zones and other domains, and finds the
 // domain counts that its pods change.
 func (s *topology) compileAll(groups []*podGroup) {
-	for _, k := range groups {
-		s.domainRulesOf(k)
+	for _, selector := range groups {
+		s.domainRulesOf(selector)
 	}
-	for _, k := range groups {
-		s.finishDomains(k)
+	for _, selector := range groups {
+		s.finishDomains(selector)
 	}
 }
 
 // finishDomains records the domain counts that the group's pods change, as far as some rule
 // reads them.
-func (s *topology) finishDomains(k *podGroup) {
+func (s *topology) finishDomains(g *podGroup) {
 	for _, t := range s.order {
-		if (t.hard || t.watchers > 0) && t.of.counts(k.PodClass) {
-			k.increments = append(k.increments, increment{count: t, axis: k.axis(t.key)})
+		if (t.hard || t.watchers > 0) && t.of.counts(g.class) {
+			g.domainIncrements = append(g.domainIncrements, increment{count: t, axis: g.axis(t.key)})
 		}
 	}
-	s.findSpreadFilters(k)
-	for i := range k.rules {
-		k.rules[i].own = k.rules[i].count.of.counts(k.PodClass)
+	s.findSpreadFilters(g)
+	for i := range g.domainRules {
+		g.domainRules[i].own = g.domainRules[i].count.of.counts(g.class)
 	}
-	s.counters.markFirstInDomain(k)
+	s.counters.markFirstInDomain(g)
 }
 
 // increment is a domain count that a group's pods add to.
@@ -212,37 +212,37 @@ type increment struct {
 }
 
 // axis returns the position of the key among the group's keys, and adds the key if it is new.
-func (k *podGroup) axis(key *constraint.Key) int {
-	for i, had := range k.keys {
+func (g *podGroup) axis(key *constraint.Key) int {
+	for i, had := range g.domainKeys {
 		if had == key {
 			return i
 		}
 	}
-	k.keys = append(k.keys, key)
-	return len(k.keys) - 1
+	g.domainKeys = append(g.domainKeys, key)
+	return len(g.domainKeys) - 1
 }
 
-func (s *topology) domainRulesOf(k *podGroup) {
-	real := !k.Virtual
+func (s *topology) domainRulesOf(g *podGroup) {
+	real := !g.class.Virtual
 	add := func(r domainRule) {
-		r.axis = k.axis(r.count.key)
+		r.axis = g.axis(r.count.key)
 		r.count.watchers++
 		r.count.hard = r.count.hard || !r.soft
-		k.rules = append(k.rules, r)
+		g.domainRules = append(g.domainRules, r)
 	}
-	s.evenly(k, add)
-	for i, n := range k.AntiAffinity {
-		if (n.Weight == 0 || k.held.on(offOthers, i)) && n.Key.Name != cluster.LabelHostname {
+	s.evenly(g, add)
+	for i, n := range g.class.AntiAffinity {
+		if (n.Weight == 0 || g.held.on(offOthers, i)) && n.Key.Name != cluster.LabelHostname {
 			add(domainRule{count: s.domainCount(domainCountKey{key: n.Key, of: countKey{selector: n.Pods, real: real}}, nil), kind: avoids, soft: n.Weight > 0, preference: preference{offOthers, i, n.Weight}})
 		}
 	}
 	for _, r := range s.terms.domains {
-		if r.Pods.Selects(k.PodClass) {
+		if r.Pods.Selects(g.class) {
 			add(domainRule{count: s.domainCount(domainCountKey{key: r.Key, of: countKey{owners: r, real: real}}, nil), kind: avoids})
 		}
 	}
-	for i, n := range k.Affinity {
-		if (n.Weight == 0 || k.held.on(nearOthers, i)) && n.Key.Name != cluster.LabelHostname {
+	for i, n := range g.class.Affinity {
+		if (n.Weight == 0 || g.held.on(nearOthers, i)) && n.Key.Name != cluster.LabelHostname {
 			add(domainRule{count: s.domainCount(domainCountKey{key: n.Key, of: countKey{selector: n.Pods, real: real}}, nil), kind: joins, soft: n.Weight > 0, preference: preference{nearOthers, i, n.Weight}})
 		}
 	}
@@ -251,15 +251,15 @@ func (s *topology) domainRulesOf(k *podGroup) {
 // evenly compiles the group's spread constraints over domains. A hard constraint counts nodes
 // that have the keys of all hard constraints of the class; a soft one counts nodes that have
 // its own key.
-func (s *topology) evenly(k *podGroup, add func(domainRule)) {
-	hard, names := hardSpreads(k.PodClass)
-	for i, e := range k.Spreads {
-		if e.Key.Name == cluster.LabelHostname || e.Soft && !k.held.on(spreadOut, i) {
+func (s *topology) evenly(g *podGroup, add func(domainRule)) {
+	hard, names := hardSpreads(g.class)
+	for i, e := range g.class.Spreads {
+		if e.Key.Name == cluster.LabelHostname || e.Soft && !g.held.on(spreadOut, i) {
 			continue
 		}
-		keys, key := hard, spreadKey(k.PodClass, &e, names)
+		keys, key := hard, spreadKey(g.class, &e, names)
 		if e.Soft {
-			keys, key = []*constraint.Key{e.Key}, spreadKey(k.PodClass, &e, e.Key.Name+"\x00")
+			keys, key = []*constraint.Key{e.Key}, spreadKey(g.class, &e, e.Key.Name+"\x00")
 		}
 		add(domainRule{count: s.domainCount(key, keys), kind: spreads, skew: e.MaxSkew, minDomains: e.MinDomains, soft: e.Soft, preference: preference{spreadOut, i, full}})
 	}

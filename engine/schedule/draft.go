@@ -62,8 +62,8 @@ func (d *Draft) Unplaced() int {
 		return 1
 	}
 	n := 0
-	for _, k := range d.s.podGroups {
-		n += len(k.Pods) - k.placed
+	for _, g := range d.s.podGroups {
+		n += len(g.pods) - g.placed
 	}
 	return n
 }

@@ -171,11 +171,11 @@ func benchmarkProbe(b *testing.B, t *town, full bool, maxPrice func(*cluster.Nod
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		h := w.NodeByKey(t.keys[i*7%nodes])
+		node := w.NodeByKey(t.keys[i*7%nodes])
 		i++
 		mark := trial.Mark()
-		trial.RemoveNodes(h)
-		d := schedule.NewDraft(trial.Snapshot(), maxPrice(h))
+		trial.RemoveNodes(node)
+		d := schedule.NewDraft(trial.Snapshot(), maxPrice(node))
 		if d.OverMaxPrice() {
 			broke++
 		} else if d.Unplaced() == 0 {
@@ -198,7 +198,7 @@ func BenchmarkProbe(b *testing.B) {
 		benchmarkProbe(b, newTown(2000, 80000, 120, 88), false, func(*cluster.NodeInfo) offering.Price { return 0 })
 	})
 	b.Run("all bought", func(b *testing.B) {
-		benchmarkProbe(b, newTown(2000, 40000, 120, 50), true, func(h *cluster.NodeInfo) offering.Price { return 3 * h.Price })
+		benchmarkProbe(b, newTown(2000, 40000, 120, 50), true, func(node *cluster.NodeInfo) offering.Price { return 3 * node.Price })
 	})
 }
 

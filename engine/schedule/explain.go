@@ -37,18 +37,18 @@ type funnelBuilder struct {
 func (s *solver) leftOut() []Unplaced {
 	var out []Unplaced
 	e := explainer{s, map[funnelKey]*funnelBuilder{}}
-	for _, k := range s.podGroups {
-		if k.placed < len(k.Pods) {
-			out = append(out, e.unplaced(k))
+	for _, g := range s.podGroups {
+		if g.placed < len(g.pods) {
+			out = append(out, e.unplaced(g))
 		}
 	}
 	return out
 }
 
 // unplaced says why the rest of a pod group has no place.
-func (e *explainer) unplaced(k *podGroup) Unplaced {
-	u := Unplaced{Pods: k.Pods[k.placed:], Because: k.PodClass.Refused, Detail: k.PodClass.Detail, Facts: k.PodClass.Facts}
-	if k.PodClass.Refused != "" {
+func (e *explainer) unplaced(g *podGroup) Unplaced {
+	u := Unplaced{Pods: g.pods[g.placed:], Because: g.class.Refused, Detail: g.class.Detail, Facts: g.class.Facts}
+	if g.class.Refused != "" {
 		return u
 	}
 	if len(e.pools.all) == 0 {
@@ -56,11 +56,11 @@ func (e *explainer) unplaced(k *podGroup) Unplaced {
 		return u
 	}
 	best := -1
-	if e.learned.unplaceable[k.PodClass] {
+	if e.learned.unplaceable[g.class] {
 		u.Detail = "the topology domains that the other pods of the group need are not available, so none of them can be placed"
 	}
-	for _, m := range e.pools.all {
-		f := e.funnel(m, k)
+	for _, pool := range e.pools.all {
+		f := e.funnel(pool, g)
 		u.Funnels = append(u.Funnels, f)
 		if rank := furthest(f); rank > best {
 			best, u.Because = rank, because(f)
@@ -88,42 +88,42 @@ func furthest(f reason.Funnel) int {
 }
 
 // funnel follows one pool's offerings through the filters.
-func (e *explainer) funnel(m *poolState, k *podGroup) reason.Funnel {
-	key := funnelKey{m.PoolCatalog, k.PodClass.PodShape}
+func (e *explainer) funnel(pool *poolState, g *podGroup) reason.Funnel {
+	key := funnelKey{pool.PoolCatalog, g.class.PodShape}
 	if e.trails[key] == nil {
-		e.trails[key] = e.funnelBuilder(m, k.PodClass.PodShape)
+		e.trails[key] = e.funnelBuilder(pool, g.class.PodShape)
 	}
 	v := *e.trails[key]
 	v.funnel.Cuts = slices.Clip(v.funnel.Cuts)
 	if v.funnel.Blocked == "" {
-		e.explainVariety(&v, m, k)
+		e.explainVariety(&v, pool, g)
 	}
-	if v.funnel.Blocked == "" && k.apart() {
-		e.explainTopology(&v, m, k)
+	if v.funnel.Blocked == "" && g.apart() {
+		e.explainTopology(&v, pool, g)
 	}
 	return v.funnel
 }
 
 // funnelBuilder follows the offerings through the filters that do not depend on other pods.
-func (e *explainer) funnelBuilder(m *poolState, shape *cluster.PodShape) *funnelBuilder {
-	f := reason.Funnel{Pool: m.Pool.Name, Offerings: len(m.Catalog.Offerings), Blocked: m.Pool.Blocked, Detail: m.Pool.BlockedDetail, Facts: m.Pool.BlockedFacts}
-	if f.Blocked == "" && m.Pool.Static {
+func (e *explainer) funnelBuilder(pool *poolState, shape *cluster.PodShape) *funnelBuilder {
+	f := reason.Funnel{Pool: pool.Pool.Name, Offerings: len(pool.Catalog.Offerings), Blocked: pool.Pool.Blocked, Detail: pool.Pool.BlockedDetail, Facts: pool.Pool.BlockedFacts}
+	if f.Blocked == "" && pool.Pool.Static {
 		f.Blocked, f.Detail = reason.Static, "the pool keeps a fixed number of nodes"
 	}
 	if f.Blocked == "" && f.Offerings == 0 {
-		f.Blocked, f.Detail = reason.NoOfferings, fmt.Sprintf("nothing is on sale for node class %q", m.Pool.Class)
-		f.Facts = reason.FactsOf(map[string]any{"class": m.Pool.Class})
+		f.Blocked, f.Detail = reason.NoOfferings, fmt.Sprintf("nothing is on sale for node class %q", pool.Pool.Class)
+		f.Facts = reason.FactsOf(map[string]any{"class": pool.Pool.Class})
 	}
 	if f.Blocked != "" {
 		return &funnelBuilder{funnel: f}
 	}
-	f.Cuts = m.Funnel(shape, e.w)
-	v := &funnelBuilder{f, m.Compatible(shape).All}
-	v.sift(reason.Limits, m.withinLimits, func(out bitset.Set) (string, map[string]any) { return m.explainLimits(e.w, out) })
+	f.Cuts = pool.Funnel(shape, e.w)
+	v := &funnelBuilder{f, pool.Compatible(shape).All}
+	v.sift(reason.Limits, pool.withinLimits, func(out bitset.Set) (string, map[string]any) { return pool.explainLimits(e.w, out) })
 	for _, kind := range []reason.Reason{reason.Quota, reason.Addresses} {
-		v.sift(kind, func(row int) bool { return !e.quota.lacks(&m.Catalog.Offerings[row], kind) }, func(out bitset.Set) (string, map[string]any) { return e.quota.explainBudget(m, out, kind) })
+		v.sift(kind, func(row int) bool { return !e.quota.lacks(&pool.Catalog.Offerings[row], kind) }, func(out bitset.Set) (string, map[string]any) { return e.quota.explainBudget(pool, out, kind) })
 	}
-	v.sift(reason.Availability, func(row int) bool { return m.Catalog.Offerings[row].Unavailable == "" }, m.explainAvailability)
+	v.sift(reason.Availability, func(row int) bool { return pool.Catalog.Offerings[row].Unavailable == "" }, pool.explainAvailability)
 	return v
 }
 
@@ -150,16 +150,16 @@ func (v *funnelBuilder) cut(by reason.Reason, out bitset.Set, why func(out bitse
 }
 
 // explainLimits names the limit that most of the offerings would exceed.
-func (m *poolState) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string, map[string]any) {
-	if m.nodesLeft == 0 {
-		limit := m.Pool.Limits[quantity.NameNodes]
+func (pool *poolState) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string, map[string]any) {
+	if pool.nodesLeft == 0 {
+		limit := pool.Pool.Limits[quantity.NameNodes]
 		return fmt.Sprintf("limits.nodes of %d is reached", limit), map[string]any{"limit": quantity.NameNodes, "value": limit, "used": limit, "left": 0, "needed": 1}
 	}
 	worst, most, needed := quantity.Dim(0), 0, int64(0)
-	for _, d := range m.Limited {
+	for _, d := range pool.Limited {
 		n, least := 0, int64(quantity.Most)
 		for row := range rows.All() {
-			if c := m.Catalog.Capacity[m.Catalog.Offerings[row].Type][d]; c > m.left[d] || m.left[d] < 0 {
+			if c := pool.Catalog.Capacity[pool.Catalog.Offerings[row].Type][d]; c > pool.left[d] || pool.left[d] < 0 {
 				n, least = n+1, min(least, c)
 			}
 		}
@@ -167,11 +167,11 @@ func (m *poolState) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string,
 			worst, most, needed = d, n, least
 		}
 	}
-	if u := m.uncounted(rows.First()); u != nil && most == 0 {
-		return m.explainUncounted(u)
+	if u := pool.uncounted(rows.First()); u != nil && most == 0 {
+		return pool.explainUncounted(u)
 	}
 	name := w.Resources.Name(worst)
-	limit, left := m.Pool.Limits[name], m.left[worst]
+	limit, left := pool.Pool.Limits[name], pool.left[worst]
 	detail := fmt.Sprintf("limits.%s is %s, %s of it left", name, quantity.Format(name, limit), quantity.Format(name, max(0, left)))
 	if left > 0 {
 		detail += fmt.Sprintf(", the smallest instance type has %s", quantity.Format(name, needed))
@@ -180,8 +180,8 @@ func (m *poolState) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string,
 }
 
 // explainUncounted names a limit on a resource that has no dimension in the vectors.
-func (m *poolState) explainUncounted(u *cluster.Uncounted) (string, map[string]any) {
-	limit := m.Pool.Limits[u.Limit]
+func (pool *poolState) explainUncounted(u *cluster.Uncounted) (string, map[string]any) {
+	limit := pool.Pool.Limits[u.Limit]
 	facts := map[string]any{"limit": u.Limit, "value": limit, "used": limit - u.Left, "left": max(0, u.Left), "needed": 0}
 	detail := fmt.Sprintf("limits.%s is %s, %s of it left", u.Limit, quantity.Format(u.Limit, limit), quantity.Format(u.Limit, max(0, u.Left)))
 	if u.Left < 0 {
@@ -191,19 +191,19 @@ func (m *poolState) explainUncounted(u *cluster.Uncounted) (string, map[string]a
 }
 
 // explainScarcity is explainBudget for one offering, with the kind that it lacks.
-func (s *quota) explainScarcity(m *poolState, row int) (kind reason.Reason, why func() (string, map[string]any)) {
+func (s *quota) explainScarcity(pool *poolState, row int) (kind reason.Reason, why func() (string, map[string]any)) {
 	kind = reason.Quota
-	if !s.lacks(&m.Catalog.Offerings[row], kind) {
+	if !s.lacks(&pool.Catalog.Offerings[row], kind) {
 		kind = reason.Addresses
 	}
-	return kind, func() (string, map[string]any) { return s.explainBudget(m, bitset.Of(row), kind) }
+	return kind, func() (string, map[string]any) { return s.explainBudget(pool, bitset.Of(row), kind) }
 }
 
 // explainBudget names the quota of a kind that most of the offerings need more of.
-func (s *quota) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason) (string, map[string]any) {
+func (s *quota) explainBudget(pool *poolState, rows bitset.Set, kind reason.Reason) (string, map[string]any) {
 	short, needed := map[string]int{}, map[string]int64{}
 	for row := range rows.All() {
-		for _, d := range m.Catalog.Offerings[row].QuotaUses {
+		for _, d := range pool.Catalog.Offerings[row].QuotaUses {
 			left, ok := s.left[d.Quota]
 			if !ok || d.Amount <= left || kindOf(d.Quota) != kind {
 				continue
@@ -235,11 +235,11 @@ func (s *quota) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason)
 const mostCauses = 8
 
 // explainAvailability quotes the cause of the cheapest offering, and counts the others.
-func (m *poolState) explainAvailability(rows bitset.Set) (detail string, facts map[string]any) {
+func (pool *poolState) explainAvailability(rows bitset.Set) (detail string, facts map[string]any) {
 	causes := map[string]int64{}
 	for row := range rows.All() {
-		r := &m.Catalog.Offerings[row]
-		name := m.Catalog.Types[r.Type].Name
+		r := &pool.Catalog.Offerings[row]
+		name := pool.Catalog.Types[r.Type].Name
 		if facts == nil {
 			detail = fmt.Sprintf("%s in %s (%s): %s", name, r.Zone, r.CapacityType, r.Unavailable)
 			facts = map[string]any{"type": name, "zone": r.Zone, "capacityType": r.CapacityType, "cause": r.Unavailable, "causes": causes}

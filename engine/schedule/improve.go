@@ -35,8 +35,8 @@ const (
 
 // load is pods of one allotment on one node.
 type load struct {
-	part *allotment
-	n    int
+	allotment *allotment
+	n         int
 }
 
 // improvement is how far improve got: the steps that it took, and the nodes that it did not
@@ -45,7 +45,7 @@ type improvement struct{ steps, unexamined int }
 
 // improver looks for nodes that a plan can do without.
 type improver struct {
-	improvement
+	improvement   improvement
 	launches      *launchList
 	limits        *limits
 	quota         *quota
@@ -62,7 +62,7 @@ type improver struct {
 }
 
 // spent reports whether no step is left.
-func (x *improver) spent() bool { return x.steps >= x.most }
+func (x *improver) spent() bool { return x.improvement.steps >= x.most }
 
 // improve drops nodes whose pods fit on others, and replaces two nodes by one cheaper node. A
 // pod never leaves its cell, and the rules of the pods on its new node hold, so no count that
@@ -103,7 +103,7 @@ func (x *improver) loose() []*launch {
 	for _, f := range all[:min(len(all), mostImproved)] {
 		out = append(out, f.l)
 	}
-	x.unexamined = len(all) - len(out)
+	x.improvement.unexamined = len(all) - len(out)
 	return out
 }
 
@@ -121,7 +121,9 @@ func (l *launch) filled() float64 {
 // movable reports whether the pods may move to another node: those that joined other pods on
 // the node may not, and virtual pods may not.
 func (l *launch) movable() bool {
-	return !slices.ContainsFunc(l.loads, func(o load) bool { return len(o.part.nodeRules.needs) > 0 || o.part.Virtual })
+	return !slices.ContainsFunc(l.contents, func(o load) bool {
+		return len(o.allotment.group.nodeRules.needs) > 0 || o.allotment.group.class.Virtual
+	})
 }
 
 // drop empties nodes into the free capacity of others.
@@ -144,7 +146,7 @@ func (x *improver) drop(loose []*launch) {
 func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 	trials := map[*launch]*launch{}
 	at := 0
-	for _, o := range l.loads {
+	for _, o := range l.contents {
 		pods := l.pods[at : at+o.n]
 		at += o.n
 		for _, t := range takers {
@@ -156,12 +158,12 @@ func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 			}
 			trial := trials[t]
 			if trial == nil {
-				if x.room(t, o.part) == 0 {
+				if x.room(t, o.allotment) == 0 {
 					continue
 				}
 				trial = t.clone()
 			}
-			if n := x.move(trial, o.part, pods); n > 0 {
+			if n := x.move(trial, o.allotment, pods); n > 0 {
 				trials[t], pods = trial, pods[n:]
 			}
 		}
@@ -173,42 +175,42 @@ func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 }
 
 // move puts as many of the pods on the node as it takes, and returns how many.
-func (x *improver) move(to *launch, p *allotment, pods []cluster.PodRef) int {
-	n := min(len(pods), x.room(to, p))
+func (x *improver) move(to *launch, a *allotment, pods []cluster.PodRef) int {
+	n := min(len(pods), x.room(to, a))
 	if n == 0 {
 		return 0
 	}
-	next, ok := x.requirements.join(to.requirements, to.pool, to.row, x.compatibility.fit(to.pool, p), p)
+	next, ok := x.requirements.join(to.requirements, to.pool, to.row, x.compatibility.fit(to.pool, a), a)
 	if !ok {
 		return 0
 	}
-	if n = to.diverse(x.variety, next, p.podGroup, n); n == 0 {
+	if n = to.diverse(x.variety, next, a.group, n); n == 0 {
 		return 0
 	}
 	to.requirements = next
-	to.hold(p, pods[:n])
+	to.hold(a, pods[:n])
 	return n
 }
 
 // room is how many pods of the allotment the node takes, by its capacity and by the rules of
 // its pods.
-func (x *improver) room(on *launch, p *allotment) int {
-	x.steps++
-	n := on.takes(x.counters, p.podGroup)
+func (x *improver) room(on *launch, a *allotment) int {
+	x.improvement.steps++
+	n := on.takes(x.counters, a.group)
 	if n == 0 {
 		return 0
 	}
-	x.steps += len(on.kinds)
-	return min(n, on.stands(p))
+	x.improvement.steps += len(on.groups)
+	return min(n, on.stands(a))
 }
 
 // stands is how many pods of the allotment may be with the pods on the node, whichever are
 // bound first. New pods that must be bound later than pods elsewhere must not also have to be
 // bound earlier than these.
-func (l *launch) stands(p *allotment) int {
+func (l *launch) stands(a *allotment) int {
 	n := math.MaxInt32
-	for _, k := range l.kinds {
-		n = min(n, k.nodeRules.beside(&p.nodeRules, func(c int) int { return l.counts[c] }))
+	for _, g := range l.groups {
+		n = min(n, g.nodeRules.beside(&a.group.nodeRules, func(c int) int { return l.counts[c] }))
 	}
 	return n
 }
@@ -216,7 +218,7 @@ func (l *launch) stands(p *allotment) int {
 func (l *launch) clone() *launch {
 	out := *l
 	out.counts, out.mounts, out.residents = maps.Clone(l.counts), maps.Clone(l.mounts), l.residents.clone()
-	out.pods, out.loads, out.kinds = slices.Clip(l.pods), slices.Clip(l.loads), slices.Clip(l.kinds)
+	out.pods, out.contents, out.groups = slices.Clip(l.pods), slices.Clip(l.contents), slices.Clip(l.groups)
 	return &out
 }
 
@@ -248,15 +250,15 @@ func (x *improver) price(l *launch) offering.Price {
 
 // priceOf is the price of the cheapest offering that may be chosen for the node's pods.
 func (x *improver) priceOf(l *launch) offering.Price {
-	m := l.pool
+	pool := l.pool
 	x.rows.Copy(x.acceptable.open(l))
 	rows := x.rows
-	m.DropWithoutRoom(rows, &l.used)
-	price := m.Catalog.Offerings[l.row].Price
+	pool.DropWithoutRoom(rows, &l.used)
+	price := pool.Catalog.Offerings[l.row].Price
 	for row := range rows.All() {
-		if r := &m.Catalog.Offerings[row]; r.Price >= price {
+		if r := &pool.Catalog.Offerings[row]; r.Price >= price {
 			break
-		} else if x.quota.covers(r, m.Catalog.Offerings[l.row].QuotaUses) {
+		} else if x.quota.covers(r, pool.Catalog.Offerings[l.row].QuotaUses) {
 			return r.Price
 		}
 	}
@@ -300,31 +302,31 @@ func (x *improver) mergeWith(a *launch, partners []*launch) bool {
 func (x *improver) leave(loose []*launch) {
 	for _, l := range loose {
 		if !x.gone[l] {
-			x.unexamined++
+			x.improvement.unexamined++
 		}
 	}
 }
 
 func (x *improver) mergeTwo(a, b *launch) {
-	m := a.pool
-	rows := a.requirements.rows.And(b.requirements.rows).And(m.onSale()).And(x.topology.known(m))
+	pool := a.pool
+	rows := a.requirements.rows.And(b.requirements.rows).And(pool.onSale()).And(x.topology.known(pool))
 	used := a.used.Add(b.used)
 	for _, l := range []*launch{a, b} { // they may share these volumes
 		for mount := range l.mounts {
 			used[mount.Dim]--
 		}
 	}
-	m.DropWithoutRoom(rows, &used)
+	pool.DropWithoutRoom(rows, &used)
 	before := x.price(a) + x.price(b)
 	if x.clash(a, b) {
 		return
 	}
 	tried := 0
 	for row := range rows.All() {
-		if tried++; m.Catalog.Offerings[row].Price >= before || tried > mostRows || x.spent() {
+		if tried++; pool.Catalog.Offerings[row].Price >= before || tried > mostRows || x.spent() {
 			return
 		}
-		if one := x.together(m, row, a, b); one != nil && x.replace(a, b, one, before) {
+		if one := x.together(pool, row, a, b); one != nil && x.replace(a, b, one, before) {
 			return
 		}
 	}
@@ -333,20 +335,20 @@ func (x *improver) mergeTwo(a, b *launch) {
 // clash reports whether pods of b may not be on a node with those of a, however large it is.
 func (x *improver) clash(a, b *launch) bool {
 	count := func(c int) int { return a.counts[c] }
-	return slices.ContainsFunc(b.loads, func(o load) bool {
-		x.steps += 1 + len(a.kinds)
-		l := &o.part.nodeRules
-		return a.bars(l) || l.room(x.counters, count) < o.n || a.stands(o.part) < o.n
+	return slices.ContainsFunc(b.contents, func(o load) bool {
+		x.improvement.steps += 1 + len(a.groups)
+		l := &o.allotment.group.nodeRules
+		return a.residents.bars(l) || l.room(x.counters, count) < o.n || a.stands(o.allotment) < o.n
 	})
 }
 
 // together is a node of the offering with the pods of both; nil when it cannot hold them.
-func (x *improver) together(m *poolState, row int, a, b *launch) *launch {
-	one := &launch{pool: m, row: row, free: m.Allocatable[row], requirements: m.base, least: more(a.least, b.least)}
+func (x *improver) together(pool *poolState, row int, a, b *launch) *launch {
+	one := &launch{pool: pool, row: row, free: pool.Allocatable[row], requirements: pool.base, least: more(a.least, b.least)}
 	for _, l := range []*launch{a, b} {
 		at := 0
-		for _, o := range l.loads {
-			if x.move(one, o.part, l.pods[at:at+o.n]) < o.n {
+		for _, o := range l.contents {
+			if x.move(one, o.allotment, l.pods[at:at+o.n]) < o.n {
 				return nil
 			}
 			at += o.n
@@ -375,15 +377,15 @@ func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
 func (t *launchList) keep(gone map[*launch]bool, pools *poolList) {
 	t.returned = true
 	t.all = slices.DeleteFunc(t.all, func(l *launch) bool { return gone[l] })
-	t.placements.all = slices.DeleteFunc(t.placements.all, func(h placement) bool { return h.launch != nil })
-	for _, m := range pools.all {
-		clear(m.pods)
-		clear(m.crowded)
+	t.placements.all = slices.DeleteFunc(t.placements.all, func(at placement) bool { return at.launch != nil })
+	for _, pool := range pools.all {
+		clear(pool.pods)
+		clear(pool.crowded)
 	}
 	for _, l := range t.all {
-		for _, o := range l.loads {
-			l.pool.note(o.part.podGroup, o.n)
-			t.placements.record(placement{work: o.part.podGroup, launch: l, pods: o.n})
+		for _, o := range l.contents {
+			l.pool.note(o.allotment.group, o.n)
+			t.placements.record(placement{group: o.allotment.group, launch: l, pods: o.n})
 		}
 	}
 }

@@ -18,13 +18,13 @@ type launch struct {
 	used         quantity.Vector // what the pods ask for
 	requirements *nodeRequirements
 	pods         []cluster.PodRef
-	loads        []load      // the same pods, in order
-	kinds        []*podGroup // the pod groups of the pods, each once
+	contents     []load      // the same pods, in order
+	groups       []*podGroup // the pod groups of the pods, each once
 	first        int         // the first offering, once chosen
 
-	counts map[int]int // counters above zero
-	residents
-	mounts map[cluster.Mount]bool
+	counts    map[int]int // counters above zero
+	residents residents
+	mounts    map[cluster.Mount]bool
 	// least is the variety that the launch must keep, claim is what it counts against its
 	// pool's limits; nil without minValues.
 	least []int
@@ -32,60 +32,60 @@ type launch struct {
 }
 
 // fillLaunches puts pods on nodes that are to be launched already.
-func (s *solver) fillLaunches(parts []*allotment) {
-	for _, p := range parts {
+func (s *solver) fillLaunches(allotments []*allotment) {
+	for _, a := range allotments {
 		for _, l := range s.launches.all {
-			if p.left() == 0 {
+			if a.left() == 0 {
 				break
 			}
-			n := min(p.left(), l.takes(&s.counters, p.podGroup))
+			n := min(a.left(), l.takes(&s.counters, a.group))
 			if n == 0 {
 				continue
 			}
-			next, ok := s.requirements.join(l.requirements, l.pool, l.row, s.compatibility.fit(l.pool, p), p)
+			next, ok := s.requirements.join(l.requirements, l.pool, l.row, s.compatibility.fit(l.pool, a), a)
 			if !ok {
 				continue
 			}
-			if n = l.diverse(&s.variety, next, p.podGroup, n); n > 0 {
+			if n = l.diverse(&s.variety, next, a.group, n); n > 0 {
 				l.requirements = next
-				s.launches.put(l, p, n)
+				s.launches.put(l, a, n)
 			}
 		}
 	}
 }
 
 // takes is how many pods of the group the launch has capacity for.
-func (l *launch) takes(t *counters, k *podGroup) int {
-	n := k.fits(&l.free)
-	if l.bars(&k.nodeRules) {
+func (l *launch) takes(t *counters, g *podGroup) int {
+	n := g.fits(&l.free)
+	if l.residents.bars(&g.nodeRules) {
 		return 0
 	}
-	if n > 0 && k.spreads() {
-		for _, o := range l.kinds {
-			n = min(n, k.ahead(o, func(c int) int { return l.counts[c] }))
+	if n > 0 && g.spreads() {
+		for _, o := range l.groups {
+			n = min(n, g.ahead(o, func(c int) int { return l.counts[c] }))
 		}
 	}
-	if n == 0 || !k.nodeRules.restricted() {
+	if n == 0 || !g.nodeRules.restricted() {
 		return n
 	}
-	n = min(n, k.nodeRules.room(t, func(c int) int { return l.counts[c] }))
-	if n > 0 && len(k.nodeRules.mounts) > 0 {
-		left, ok := mounted(l.free, k.nodeRules.mounts, func(m cluster.Mount) bool { return l.mounts[m] })
+	n = min(n, g.nodeRules.room(t, func(c int) int { return l.counts[c] }))
+	if n > 0 && len(g.nodeRules.mounts) > 0 {
+		left, ok := mounted(l.free, g.nodeRules.mounts, func(m cluster.Mount) bool { return l.mounts[m] })
 		if !ok {
 			return 0
 		}
-		n = min(n, k.fits(&left))
+		n = min(n, g.fits(&left))
 	}
 	return n
 }
 
 // note counts pods that the pool's nodes are launched for.
-func (m *poolState) note(k *podGroup, n int) {
-	m.pods[k.PodClass.PodShape] += n
-	for _, c := range k.nodeRules.caps {
+func (pool *poolState) note(g *podGroup, n int) {
+	pool.pods[g.class.PodShape] += n
+	for _, c := range g.nodeRules.caps {
 		if c.own {
-			a := m.crowded[c.counter]
-			m.crowded[c.counter] = apartness{pods: a.pods + n, most: max(a.most, c.most)}
+			limited := pool.crowded[c.counter]
+			pool.crowded[c.counter] = apartness{pods: limited.pods + n, most: max(limited.most, c.most)}
 		}
 	}
 }
@@ -100,25 +100,25 @@ type launchList struct {
 }
 
 // put puts n pods of the allotment on the launch.
-func (t *launchList) put(l *launch, p *allotment, n int) {
-	for _, c := range p.nodeRules.increments {
+func (t *launchList) put(l *launch, a *allotment, n int) {
+	for _, c := range a.group.nodeRules.increments {
 		t.counters.all[c].sum += n
 	}
-	p.placed += n
-	p.podGroup.promised -= n
-	l.pool.note(p.podGroup, n)
-	t.placements.record(placement{work: p.podGroup, launch: l, pods: n})
-	l.hold(p, p.take(n))
+	a.placed += n
+	a.group.allotted -= n
+	l.pool.note(a.group, n)
+	t.placements.record(placement{group: a.group, launch: l, pods: n})
+	l.hold(a, a.group.take(n))
 }
 
 // hold adds the pods.
-func (l *launch) hold(p *allotment, pods []cluster.PodRef) {
+func (l *launch) hold(a *allotment, pods []cluster.PodRef) {
 	n := len(pods)
-	for _, d := range p.Dims {
-		l.free[d] -= int64(n) * p.Requests[d]
-		l.used[d] += int64(n) * p.Requests[d]
+	for _, d := range a.group.shape.Dims {
+		l.free[d] -= int64(n) * a.group.shape.Requests[d]
+		l.used[d] += int64(n) * a.group.shape.Requests[d]
 	}
-	for _, m := range p.nodeRules.mounts {
+	for _, m := range a.group.nodeRules.mounts {
 		if l.mounts[m] {
 			continue
 		}
@@ -129,17 +129,17 @@ func (l *launch) hold(p *allotment, pods []cluster.PodRef) {
 		l.free[m.Dim]--
 		l.used[m.Dim]++
 	}
-	l.join(&p.nodeRules)
-	for _, c := range p.nodeRules.increments {
+	l.residents.join(&a.group.nodeRules)
+	for _, c := range a.group.nodeRules.increments {
 		if l.counts == nil {
 			l.counts = map[int]int{}
 		}
 		l.counts[c] += n
 	}
-	if !slices.Contains(l.kinds, p.podGroup) {
-		l.kinds = append(l.kinds, p.podGroup)
+	if !slices.Contains(l.groups, a.group) {
+		l.groups = append(l.groups, a.group)
 	}
-	l.loads = append(l.loads, load{p, n})
+	l.contents = append(l.contents, load{a, n})
 	if l.pods == nil {
 		l.pods = pods[:len(pods):len(pods)]
 		return
@@ -148,13 +148,13 @@ func (l *launch) hold(p *allotment, pods []cluster.PodRef) {
 }
 
 // fits is Vector.Fits for only the resources that the group asks for.
-func (k *podGroup) fits(room *quantity.Vector) int {
+func (g *podGroup) fits(room *quantity.Vector) int {
 	most := int64(math.MaxInt32)
-	for _, d := range k.Dims {
-		if room[d] < k.Requests[d] {
+	for _, d := range g.shape.Dims {
+		if room[d] < g.shape.Requests[d] {
 			return 0
 		}
-		most = min(most, room[d]/k.Requests[d])
+		most = min(most, room[d]/g.shape.Requests[d])
 	}
 	return int(max(0, most))
 }

@@ -36,17 +36,17 @@ const patience = 6
 // learn records which assignments failed; false when all that matter succeeded.
 func (l *learned) learn(s *solver, round int) bool {
 	again := false
-	for _, p := range s.allotments {
-		if p.cell == nil || p.left()+p.short == 0 || l.unplaceable[p.PodClass] {
+	for _, a := range s.allotments {
+		if a.cell == nil || a.left()+a.short == 0 || l.unplaceable[a.group.class] {
 			continue
 		}
-		key := learnedKey{p.PodClass, p.held.name(), p.cell.name}
+		key := learnedKey{a.group.class, a.group.held.name(), a.cell.name}
 		if round >= patience {
-			again = l.giveUp(p) || again
+			again = l.giveUp(a) || again
 			continue
 		}
-		if had, ok := l.caps[key]; !ok || p.placed < had {
-			l.caps[key], again = p.placed, true
+		if had, ok := l.caps[key]; !ok || a.placed < had {
+			l.caps[key], again = a.placed, true
 		}
 	}
 	return s.recordOpenedDomains(l, round) || again
@@ -54,13 +54,13 @@ func (l *learned) learn(s *solver, round int) bool {
 
 // giveUp leaves out the allotment's class, or first its preferences as they may be the cause.
 // It reports false when that was done already.
-func (l *learned) giveUp(p *allotment) bool {
-	if !p.held.firm() {
-		l.unplaceable[p.PodClass] = true
+func (l *learned) giveUp(a *allotment) bool {
+	if !a.group.held.firm() {
+		l.unplaceable[a.group.class] = true
 		return true
 	}
-	had := l.plain[p.PodClass]
-	l.plain[p.PodClass] = true
+	had := l.plain[a.group.class]
+	l.plain[a.group.class] = true
 	return !had
 }
 
@@ -71,16 +71,16 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 	clear(s.topology.reached)
 	s.topology.summary = s.topology.summarizeLaunches()
 	defer func() { s.topology.summary = nil }()
-	for _, m := range s.pools.all {
-		m.known = nil
+	for _, pool := range s.pools.all {
+		pool.known = nil
 	}
-	for _, k := range s.podGroups {
-		for i := range k.rules {
-			r := &k.rules[i]
-			if r.kind != spreads || r.soft || k.placed == 0 {
+	for _, g := range s.podGroups {
+		for i := range g.domainRules {
+			r := &g.domainRules[i]
+			if r.kind != spreads || r.soft || g.placed == 0 {
 				continue
 			}
-			known := usable(k.cells, r.axis)
+			known := usable(g.cells, r.axis)
 			key := domainCountKey{r.count.key, r.count.of, r.count.filter}
 			for _, v := range s.topology.opened(r.count) {
 				if r.count.domains[v] || slices.Contains(r.count.opened, v) || slices.Contains(known, v) || slices.Contains(l.openedDomains[key], v) {
@@ -88,7 +88,7 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 				}
 				found = true
 				if round >= patience {
-					l.unplaceable[k.PodClass] = true
+					l.unplaceable[g.class] = true
 					break
 				}
 				l.openedDomains[key] = append(l.openedDomains[key], v)
@@ -99,14 +99,14 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 }
 
 // counting are the pool's offerings whose nodes the domain count's filter looks at.
-func (s *topology) counting(t *domainCount, m *poolState) bitset.Set {
-	if !t.filter.tolerates(m.Pool.Taints) {
+func (s *topology) counting(t *domainCount, pool *poolState) bitset.Set {
+	if !t.filter.tolerates(pool.Pool.Taints) {
 		return nil
 	}
 	if t.filter.affinity != nil {
-		return m.MatchingOwn(t.filter.affinity)
+		return pool.MatchingOwn(t.filter.affinity)
 	}
-	return m.Offerings
+	return pool.Offerings
 }
 
 // opened lists the values of the domain count's label on the nodes to be launched, as far as
@@ -120,9 +120,9 @@ func (s *topology) opened(t *domainCount) []int {
 		bought = s.summarizeLaunches()
 	}
 	var out []int
-	for _, m := range s.pools.all {
-		set := bought.rows[m].And(s.counting(t, m))
-		for _, c := range m.Cells([]*constraint.Key{t.key}) {
+	for _, pool := range s.pools.all {
+		set := bought.rows[pool].And(s.counting(t, pool))
+		for _, c := range pool.Cells([]*constraint.Key{t.key}) {
 			if v := c.Values[0]; v >= 0 && c.Offerings.Meets(set) && !slices.Contains(out, v) {
 				out = append(out, v)
 			}

@@ -31,31 +31,31 @@ func newLimits(pools *poolList, q *quota, maxPrice offering.Price) limits {
 func (l *limits) over() bool { return l.price.over }
 
 // affordable is how many more nodes of the offering may be launched.
-func (l *limits) affordable(m *poolState, row int) int {
-	n := l.price.nodes(m.Catalog.Offerings[row].Price)
-	if n = min(n, m.nodes(row)); n == 0 {
+func (l *limits) affordable(pool *poolState, row int) int {
+	n := l.price.nodes(pool.Catalog.Offerings[row].Price)
+	if n = min(n, pool.nodes(row)); n == 0 {
 		return 0
 	}
-	return min(n, l.quota.nodes(&m.Catalog.Offerings[row]))
+	return min(n, l.quota.nodes(&pool.Catalog.Offerings[row]))
 }
 
 // reserve takes a launch out of the limits: its planned offering or, where it must keep
 // variety, what it claims for that.
 func (l *limits) reserve(of *launch) {
-	m := of.pool
+	pool := of.pool
 	l.changes++
-	l.price.pay(m.Catalog.Offerings[of.row].Price)
-	m.reserve(of.row, of.claim)
-	l.quota.take(&m.Catalog.Offerings[of.row], 1)
+	l.price.pay(pool.Catalog.Offerings[of.row].Price)
+	pool.reserve(of.row, of.claim)
+	l.quota.take(&pool.Catalog.Offerings[of.row], 1)
 }
 
 // release undoes reserve.
 func (l *limits) release(of *launch) {
-	m := of.pool
+	pool := of.pool
 	l.changes++
-	l.price.refund(m.Catalog.Offerings[of.row].Price)
-	m.release(of.row, of.claim)
-	l.quota.take(&m.Catalog.Offerings[of.row], -1)
+	l.price.refund(pool.Catalog.Offerings[of.row].Price)
+	pool.release(of.row, of.claim)
+	l.quota.take(&pool.Catalog.Offerings[of.row], -1)
 }
 
 // swapQuota takes the quota use of the launch's first offering in place of the planned one's:
@@ -81,9 +81,9 @@ func (l *limits) largestUse(name string) int64 {
 		return most
 	}
 	most := int64(0)
-	for _, m := range l.pools.all {
-		for i := range m.Catalog.Offerings {
-			for _, d := range m.Catalog.Offerings[i].QuotaUses {
+	for _, pool := range l.pools.all {
+		for i := range pool.Catalog.Offerings {
+			for _, d := range pool.Catalog.Offerings[i].QuotaUses {
 				if d.Quota == name {
 					most = max(most, d.Amount)
 				}
@@ -96,15 +96,15 @@ func (l *limits) largestUse(name string) int64 {
 
 // scarceIn returns the offerings for which too little quota is left: only a launch that gives
 // back what it reserved may still choose one.
-func (l *limits) scarceIn(m *poolState) bitset.Set {
-	rows, ok := l.scarce[m]
+func (l *limits) scarceIn(pool *poolState) bitset.Set {
+	rows, ok := l.scarce[pool]
 	if !ok {
-		for i := range m.Catalog.Offerings {
-			if !l.quota.covers(&m.Catalog.Offerings[i], nil) {
+		for i := range pool.Catalog.Offerings {
+			if !l.quota.covers(&pool.Catalog.Offerings[i], nil) {
 				rows.Put(i)
 			}
 		}
-		l.scarce[m] = rows
+		l.scarce[pool] = rows
 	}
 	return rows
 }
@@ -112,14 +112,14 @@ func (l *limits) scarceIn(m *poolState) bitset.Set {
 // mark returns a function that restores the quota and what is left of the pools' limits.
 func (l *limits) mark() (restore func()) {
 	quotas, left := maps.Clone(l.quota.left), make([]quantity.Vector, len(l.pools.all))
-	for i, m := range l.pools.all {
-		left[i] = m.left
+	for i, pool := range l.pools.all {
+		left[i] = pool.left
 	}
 	return func() {
 		l.quota.left = quotas
 		clear(l.scarce)
-		for i, m := range l.pools.all {
-			m.left = left[i]
+		for i, pool := range l.pools.all {
+			pool.left = left[i]
 		}
 	}
 }

@@ -47,21 +47,21 @@ type variety struct {
 }
 
 // varied reports whether the pool's launches must keep some variety.
-func (m *poolState) varied() bool { return m.minValues != nil }
+func (pool *poolState) varied() bool { return pool.minValues != nil }
 
-func (s *variety) newMinValues(m *poolState) *minValuesState {
-	if len(m.MinValues) == 0 {
+func (s *variety) newMinValues(pool *poolState) *minValuesState {
+	if len(pool.MinValues) == 0 {
 		return nil
 	}
 	h := &minValuesState{most: -1}
-	for _, v := range m.MinValues {
+	for _, v := range pool.MinValues {
 		h.least = append(h.least, v.Min)
 	}
-	if t := s.thin[m.PoolCatalog]; t != nil {
+	if t := s.thin[pool.PoolCatalog]; t != nil {
 		h.most, h.within = t.most, t.known
 	}
 	h.may = func(row int) bool {
-		return m.withinLimits(row) && s.quota.covers(&m.Catalog.Offerings[row], nil) && (h.within == nil || h.within.Has(row)) && (!s.topology.confined || s.topology.known(m).Has(row))
+		return pool.withinLimits(row) && s.quota.covers(&pool.Catalog.Offerings[row], nil) && (h.within == nil || h.within.Has(row)) && (!s.topology.confined || s.topology.known(pool).Has(row))
 	}
 	return h
 }
@@ -69,7 +69,7 @@ func (s *variety) newMinValues(m *poolState) *minValuesState {
 // values counts the values of each label with minValues that a launch can have which may use
 // rows and requires set. It counts up to least. Offerings for which may reports false are
 // left out; nil admits all. The result is valid until the next call.
-func (s *variety) values(m *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) []int {
+func (s *variety) values(pool *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) []int {
 	s.had = append(s.had[:0], make([]int, len(least))...)
 	for len(s.seen) < len(least) {
 		s.seen = append(s.seen, nil)
@@ -88,11 +88,11 @@ func (s *variety) values(m *poolState, set constraint.Set, rows bitset.Set, leas
 		if may != nil && !may(row) {
 			continue
 		}
-		for i := range m.MinValues {
+		for i := range pool.MinValues {
 			if s.had[i] >= least[i] {
 				continue
 			}
-			s.had[i] += s.unseen(&m.MinValues[i], set, row, &s.seen[i])
+			s.had[i] += s.unseen(&pool.MinValues[i], set, row, &s.seen[i])
 			if s.had[i] >= least[i] {
 				s.had[i] = least[i]
 				short--
@@ -122,33 +122,33 @@ func (s *variety) unseen(v *cluster.MinValues, set constraint.Set, row int, seen
 }
 
 // enough reports whether the offerings leave at least that many values possible.
-func (s *variety) enough(m *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) bool {
-	return slices.Equal(s.values(m, set, rows, least, may), least)
+func (s *variety) enough(pool *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) bool {
+	return slices.Equal(s.values(pool, set, rows, least, may), least)
 }
 
 // holding returns the offerings that are available, meet the node requirements and have the
 // capacity used. The set is valid until the next call.
-func (s *variety) holding(m *poolState, j *nodeRequirements, used *quantity.Vector) bitset.Set {
+func (s *variety) holding(pool *poolState, j *nodeRequirements, used *quantity.Vector) bitset.Set {
 	if j.offered == nil {
-		j.offered = j.rows.And(m.Matching(j.set)).And(m.onSale())
+		j.offered = j.rows.And(pool.Matching(j.set)).And(pool.onSale())
 	}
 	s.kept.Copy(j.offered)
-	m.DropWithoutRoom(s.kept, used)
+	pool.DropWithoutRoom(s.kept, used)
 	return s.kept
 }
 
 // addable is the largest number up to n of pods of the group that can be added to used so
 // that keeps reports true for the sum.
-func addable(n int, k *podGroup, used quantity.Vector, attached func(cluster.Mount) bool, keeps func(*quantity.Vector) bool) int {
-	for _, m := range k.nodeRules.mounts {
+func addable(n int, g *podGroup, used quantity.Vector, attached func(cluster.Mount) bool, keeps func(*quantity.Vector) bool) int {
+	for _, m := range g.nodeRules.mounts {
 		if !attached(m) {
 			used[m.Dim]++
 		}
 	}
 	with := func(n int) bool {
 		sum := used
-		for _, d := range k.Dims {
-			sum[d] += int64(n) * k.Requests[d]
+		for _, d := range g.shape.Dims {
+			sum[d] += int64(n) * g.shape.Requests[d]
 		}
 		return keeps(&sum)
 	}
@@ -160,27 +160,27 @@ func addable(n int, k *podGroup, used quantity.Vector, attached func(cluster.Mou
 
 // diverse is how many of n more pods the filling can take with the variety it needs. When
 // minValues are relaxed, the filling needs the variety that the first pod leaves.
-func (b *buyer) diverse(c *candidate, j *nodeRequirements, p *allotment, n int) int {
-	f, m := &b.scratch, c.pool
+func (b *buyer) diverse(cand *candidate, j *nodeRequirements, a *allotment, n int) int {
+	f, pool := &b.scratch, cand.pool
 	used := f.whole.Sub(f.room)
 	attached := func(m cluster.Mount) bool { return f.mounts[m] }
 	if len(f.order) == 0 {
-		f.least = m.minValues.least
+		f.least = pool.minValues.least
 		if b.variety.relaxing {
-			addable(1, p.podGroup, used, attached, func(sum *quantity.Vector) bool {
-				f.least = slices.Clone(b.variety.values(m, j.set, b.variety.holding(m, j, sum), m.minValues.least, m.minValues.may))
+			addable(1, a.group, used, attached, func(sum *quantity.Vector) bool {
+				f.least = slices.Clone(b.variety.values(pool, j.set, b.variety.holding(pool, j, sum), pool.minValues.least, pool.minValues.may))
 				return true
 			})
 		}
 	}
-	return addable(n, p.podGroup, used, attached, func(sum *quantity.Vector) bool { return b.variety.keeps(m, j, sum, f.least) })
+	return addable(n, a.group, used, attached, func(sum *quantity.Vector) bool { return b.variety.keeps(pool, j, sum, f.least) })
 }
 
 // keeps reports whether one more node with those requirements and that use could be launched
 // with the variety needed.
-func (s *variety) keeps(m *poolState, j *nodeRequirements, used *quantity.Vector, least []int) bool {
+func (s *variety) keeps(pool *poolState, j *nodeRequirements, used *quantity.Vector, least []int) bool {
 	if s.relaxing {
-		return s.enough(m, j.set, s.holding(m, j, used), least, m.minValues.may)
+		return s.enough(pool, j.set, s.holding(pool, j, used), least, pool.minValues.may)
 	}
 	t := &j.tried
 	if t.orders != s.limits.changes || t.confined != s.topology.confined {
@@ -192,7 +192,7 @@ func (s *variety) keeps(m *poolState, j *nodeRequirements, used *quantity.Vector
 	if slices.ContainsFunc(t.bad, func(v quantity.Vector) bool { return within(&v, used) }) {
 		return false
 	}
-	if s.enough(m, j.set, s.holding(m, j, used), least, m.minValues.may) {
+	if s.enough(pool, j.set, s.holding(pool, j, used), least, pool.minValues.may) {
 		t.good = append(t.good[max(0, len(t.good)-mostTrials):], *used)
 		return true
 	}
@@ -222,53 +222,53 @@ func within(a, b *quantity.Vector) bool {
 
 // diverse is how many of n more pods the launch can take, if its requirements become next,
 // without listing less variety than it was planned with.
-func (l *launch) diverse(s *variety, next *nodeRequirements, k *podGroup, n int) int {
+func (l *launch) diverse(s *variety, next *nodeRequirements, g *podGroup, n int) int {
 	if !l.pool.varied() {
 		return n
 	}
-	return addable(n, k, l.used, func(m cluster.Mount) bool { return l.mounts[m] }, func(sum *quantity.Vector) bool {
+	return addable(n, g, l.used, func(m cluster.Mount) bool { return l.mounts[m] }, func(sum *quantity.Vector) bool {
 		return s.enough(l.pool, next.set, s.holding(l.pool, next, sum), l.least, func(row int) bool { return s.exchangeable(l, row) })
 	})
 }
 
 // assorted returns those of a partition's offerings that can be launched for one pod of the
 // group with the variety needed.
-func (s *variety) assorted(m *poolState, k *podGroup, values []int, at partition) bitset.Set {
-	if !m.varied() || s.relax {
+func (s *variety) assorted(pool *poolState, g *podGroup, values []int, at partition) bitset.Set {
+	if !pool.varied() || s.relax {
 		return at.rows
 	}
-	here := (&cluster.Cell{Keys: k.keys, Values: values}).Set().And(at.set)
-	f := m.Compatible(k.PodShape)
+	here := (&cluster.Cell{Keys: g.domainKeys, Values: values}).Set().And(at.set)
+	f := pool.Compatible(g.shape)
 	var out bitset.Set
-	for i, alt := range k.PodShape.Alternatives {
-		out.Merge(s.suiting(m, f, i, m.Base.And(alt).And(here), at.rows))
+	for i, alt := range g.shape.Alternatives {
+		out.Merge(s.suiting(pool, f, i, pool.Base.And(alt).And(here), at.rows))
 	}
 	return out
 }
 
 // suiting returns those of the offerings on which alternative i of the shape holds; nil when
 // they have too little variety.
-func (s *variety) suiting(m *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
-	own := f.Fitting[i].And(rows).And(m.onSale())
-	if m.minValues.most == 0 || !s.enough(m, set, own, m.minValues.least, m.minValues.may) {
+func (s *variety) suiting(pool *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
+	own := f.Fitting[i].And(rows).And(pool.onSale())
+	if pool.minValues.most == 0 || !s.enough(pool, set, own, pool.minValues.least, pool.minValues.may) {
 		return nil
 	}
 	return own
 }
 
 // offered is fit without alternatives that leave too little variety to one pod.
-func (s *solver) offered(m *poolState, p *allotment) *cluster.Compatible {
-	f := s.compatibility.fit(m, p)
-	if !m.varied() || s.variety.relaxing {
+func (s *solver) offered(pool *poolState, a *allotment) *cluster.Compatible {
+	f := s.compatibility.fit(pool, a)
+	if !pool.varied() || s.variety.relaxing {
 		return f
 	}
 	out := &cluster.Compatible{Fitting: make([]bitset.Set, len(f.Fitting)), Admitted: f.Admitted, PortsTaken: f.PortsTaken}
-	for i, alt := range p.Alternatives {
-		set := m.Base.And(alt)
-		if p.cell != nil {
-			set = set.And(p.cell.set)
+	for i, alt := range a.group.shape.Alternatives {
+		set := pool.Base.And(alt)
+		if a.cell != nil {
+			set = set.And(a.cell.set)
 		}
-		out.Fitting[i] = s.variety.suiting(m, f, i, set, f.Fitting[i])
+		out.Fitting[i] = s.variety.suiting(pool, f, i, set, f.Fitting[i])
 		out.All.Merge(out.Fitting[i])
 	}
 	return out
@@ -277,13 +277,13 @@ func (s *solver) offered(m *poolState, p *allotment) *cluster.Compatible {
 // refit computes again what shape groups can use of pools with minValues, as limits and quota
 // shrink.
 func (b *buyer) refit() {
-	for i, m := range b.tier {
-		if !m.varied() {
+	for i, pool := range b.tier {
+		if !pool.varied() {
 			continue
 		}
 		for _, l := range b.shapeGroups {
 			if l.left > 0 {
-				l.fits[i] = b.offered(m, l.parts[0])
+				l.fits[i] = b.offered(pool, l.allotments[0])
 			}
 		}
 	}
@@ -298,8 +298,8 @@ func (b *buyer) diluted() bool {
 // ceiling is the most of each resource that a node for the group can hold with the variety
 // needed; nil when no variety is needed.
 func (b *buyer) ceiling(i int, g *candidateGroup) *quantity.Vector {
-	m := b.tier[i]
-	if !m.varied() || b.variety.relaxing {
+	pool := b.tier[i]
+	if !pool.varied() || b.variety.relaxing {
 		return nil
 	}
 	var out, rows = quantity.Vector{}, bitset.Set(nil)
@@ -311,8 +311,8 @@ func (b *buyer) ceiling(i int, g *candidateGroup) *quantity.Vector {
 			out[d] = quantity.Most
 			continue
 		}
-		out[d], _ = m.Most(quantity.Dim(d), func(much bitset.Set) bool {
-			return b.variety.enough(m, m.Base, rows.And(much), m.minValues.least, m.minValues.may)
+		out[d], _ = pool.Most(quantity.Dim(d), func(much bitset.Set) bool {
+			return b.variety.enough(pool, pool.Base, rows.And(much), pool.minValues.least, pool.minValues.may)
 		})
 	}
 	return &out
@@ -329,13 +329,13 @@ func lesser(a, b *quantity.Vector) *quantity.Vector {
 // buyFrom launches nodes for the allotments from one tier. Where the settings allow it, pods
 // that cannot be placed with the variety that minValues ask for are placed with less, before
 // the next tier is tried: heavier pools come first.
-func (s *solver) buyFrom(tier []*poolState, last bool, parts []*allotment) {
-	s.buy(tier, last, parts)
+func (s *solver) buyFrom(tier []*poolState, last bool, allotments []*allotment) {
+	s.buy(tier, last, allotments)
 	if !s.w.Settings.RelaxMinValues || !slices.ContainsFunc(tier, (*poolState).varied) {
 		return
 	}
 	s.variety.relaxing = true
-	s.buy(tier, last, parts)
+	s.buy(tier, last, allotments)
 	s.variety.relaxing = false
 }
 

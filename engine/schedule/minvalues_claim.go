@@ -13,43 +13,43 @@ import (
 // exchangeable reports whether limits and quota let the launch become the offering in place
 // of its own.
 func (s *variety) exchangeable(l *launch, row int) bool {
-	m := l.pool
+	pool := l.pool
 	if l.claim == nil { // not ordered yet
-		return m.minValues.may(row)
+		return pool.minValues.may(row)
 	}
-	if !m.claimed(l, row) {
+	if !pool.claimed(l, row) {
 		return false
 	}
-	if m.minValues.within != nil && !m.minValues.within.Has(row) {
+	if pool.minValues.within != nil && !pool.minValues.within.Has(row) {
 		return false
 	}
 	// More expensive offerings need no quota now, only before the plan; see putBack.
-	return row > l.row && s.quota.covered(&m.Catalog.Offerings[row]) || s.quota.covers(&m.Catalog.Offerings[row], m.Catalog.Offerings[l.row].QuotaUses)
+	return row > l.row && s.quota.covered(&pool.Catalog.Offerings[row]) || s.quota.covers(&pool.Catalog.Offerings[row], pool.Catalog.Offerings[l.row].QuotaUses)
 }
 
 // claimed reports whether the offering is within what the launch claims of the pool's limits.
-func (m *poolState) claimed(l *launch, row int) bool {
-	return m.uncounted(row) == nil && !slices.ContainsFunc(m.Limited, func(d quantity.Dim) bool { return m.capacity(row)[d] > l.claim[d] })
+func (pool *poolState) claimed(l *launch, row int) bool {
+	return pool.uncounted(row) == nil && !slices.ContainsFunc(pool.Limited, func(d quantity.Dim) bool { return pool.capacity(row)[d] > l.claim[d] })
 }
 
 // putBack adds to the launch's offerings as many of before as it needs for its variety: there
 // was quota for them when it was planned, though other nodes of the plan use it since, and
 // the launch has claimed as much of the limits.
 func (s *variety) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
-	m := l.pool
-	if s.enough(m, l.requirements.set, *rows, l.least, nil) {
+	pool := l.pool
+	if s.enough(pool, l.requirements.set, *rows, l.least, nil) {
 		return
 	}
 	first := rows.First() // there must be quota for the offering that is tried first
 	for row := range before.Minus(*rows).All() {
-		if row < first || !s.quota.covered(&m.Catalog.Offerings[row]) || !m.claimed(l, row) {
+		if row < first || !s.quota.covered(&pool.Catalog.Offerings[row]) || !pool.claimed(l, row) {
 			continue
 		}
-		for i := range m.MinValues {
+		for i := range pool.MinValues {
 			if s.had[i] >= l.least[i] {
 				continue
 			}
-			if n := s.unseen(&m.MinValues[i], l.requirements.set, row, &s.seen[i]); n > 0 {
+			if n := s.unseen(&pool.MinValues[i], l.requirements.set, row, &s.seen[i]); n > 0 {
 				s.had[i] += n
 				rows.Put(row)
 			}
@@ -60,8 +60,8 @@ func (s *variety) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
 // order reserves what a launch for used takes of limits and quota. It reports false when
 // these do not leave the launch the variety it needs any more.
 func (s *variety) order(l *launch, used *quantity.Vector) bool {
-	m := l.pool
-	if m.varied() {
+	pool := l.pool
+	if pool.varied() {
 		claim, ok := s.claim(l, used)
 		if !ok {
 			return false
@@ -76,23 +76,23 @@ func (s *variety) order(l *launch, used *quantity.Vector) bool {
 // must keep variety, that of the largest offering it needs for that. It reports false when
 // the limits and quota that are left do not leave it the variety.
 func (s *variety) claim(l *launch, used *quantity.Vector) (quantity.Vector, bool) {
-	m := l.pool
-	claim := *m.capacity(l.row)
-	rows := s.holding(m, l.requirements, used).Clone()
-	if !s.enough(m, l.requirements.set, rows, l.least, m.minValues.may) {
+	pool := l.pool
+	claim := *pool.capacity(l.row)
+	rows := s.holding(pool, l.requirements, used).Clone()
+	if !s.enough(pool, l.requirements.set, rows, l.least, pool.minValues.may) {
 		return claim, false
 	}
-	for _, d := range m.Limited {
-		sizes := m.sizes(d)
+	for _, d := range pool.Limited {
+		sizes := pool.sizes(d)
 		upTo := func(n int64) func(int) bool {
-			return func(row int) bool { return m.capacity(row)[d] <= n && m.minValues.may(row) }
+			return func(row int) bool { return pool.capacity(row)[d] <= n && pool.minValues.may(row) }
 		}
-		at := sort.Search(len(sizes), func(i int) bool { return s.enough(m, l.requirements.set, rows, l.least, upTo(sizes[i])) })
+		at := sort.Search(len(sizes), func(i int) bool { return s.enough(pool, l.requirements.set, rows, l.least, upTo(sizes[i])) })
 		if at < len(sizes) {
 			claim[d] = max(claim[d], sizes[at])
 		}
 		for row := range rows.All() {
-			if m.capacity(row)[d] > claim[d] {
+			if pool.capacity(row)[d] > claim[d] {
 				rows.Drop(row)
 			}
 		}
@@ -101,10 +101,10 @@ func (s *variety) claim(l *launch, used *quantity.Vector) (quantity.Vector, bool
 }
 
 // sizes lists the capacities of one resource, ascending.
-func (m *poolState) sizes(d quantity.Dim) []int64 {
+func (pool *poolState) sizes(d quantity.Dim) []int64 {
 	var out []int64
-	for _, row := range slices.Backward(m.descending(d)) {
-		if n := m.capacity(row)[d]; len(out) == 0 || out[len(out)-1] != n {
+	for _, row := range slices.Backward(pool.descending(d)) {
+		if n := pool.capacity(row)[d]; len(out) == 0 || out[len(out)-1] != n {
 			out = append(out, n)
 		}
 	}

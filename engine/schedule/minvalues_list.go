@@ -11,14 +11,14 @@ import (
 // shortOf lists the labels of which the launch's offerings have less variety than the pool
 // asks for, sorted.
 func (s *variety) shortOf(l *launch, rows bitset.Set) []string {
-	m := l.pool
-	if !m.varied() {
+	pool := l.pool
+	if !pool.varied() {
 		return nil
 	}
 	var out []string
-	for i, had := range s.values(m, l.requirements.set, rows, m.minValues.least, nil) {
-		if had < m.minValues.least[i] {
-			out = append(out, m.MinValues[i].Key.Name)
+	for i, had := range s.values(pool, l.requirements.set, rows, pool.minValues.least, nil) {
+		if had < pool.minValues.least[i] {
+			out = append(out, pool.MinValues[i].Key.Name)
 		}
 	}
 	slices.Sort(out)
@@ -50,10 +50,10 @@ func (s *variety) needed(l *launch, rows bitset.Set, types []bool) int {
 // listed returns the values that offerings have of labels with minValues, by label, so that a
 // NodeClaim shows how much variety it has. A label that some offering lacks is left out.
 func (s *variety) listed(l *launch, rows bitset.Set) map[string][]string {
-	m := l.pool
+	pool := l.pool
 	out := map[string][]string{}
-	for i := range m.MinValues {
-		v := &m.MinValues[i]
+	for i := range pool.MinValues {
+		v := &pool.MinValues[i]
 		var seen bitset.Set
 		lacking := !v.PerOffering()
 		for row := range rows.All() {

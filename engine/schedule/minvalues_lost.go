@@ -34,38 +34,38 @@ func (l *learned) dilute(s *solver) bool {
 	if s.limits.over() || s.w.Settings.RelaxMinValues {
 		return false
 	}
-	for _, m := range s.pools.all {
-		if !m.varied() {
+	for _, pool := range s.pools.all {
+		if !pool.varied() {
 			continue
 		}
-		bought, poor, had := s.poor(m)
+		bought, poor, had := s.poor(pool)
 		if poor == 0 {
 			continue
 		}
 		again = true
-		known := s.topology.known(m)
-		if t := l.thin[m.PoolCatalog]; t != nil || known.Equal(m.Offerings) {
-			l.thin[m.PoolCatalog] = &dilution{known: known, most: bought - poor, had: had}
+		known := s.topology.known(pool)
+		if t := l.thin[pool.PoolCatalog]; t != nil || known.Equal(pool.Offerings) {
+			l.thin[pool.PoolCatalog] = &dilution{known: known, most: bought - poor, had: had}
 			continue
 		}
-		l.thin[m.PoolCatalog] = &dilution{known: known, most: -1, had: had}
+		l.thin[pool.PoolCatalog] = &dilution{known: known, most: -1, had: had}
 	}
 	return again
 }
 
 // poor counts the pool's launches and those of them with too little variety, and says what
 // the first of those lacks.
-func (s *solver) poor(m *poolState) (bought, poor int, had shortage) {
-	left := m.left
-	defer func() { m.left = left }()
+func (s *solver) poor(pool *poolState) (bought, poor int, had shortage) {
+	left := pool.left
+	defer func() { pool.left = left }()
 	for _, l := range s.launches.all {
-		if l.pool != m {
+		if l.pool != pool {
 			continue
 		}
 		bought++
-		if got := s.variety.values(m, l.requirements.set, s.acceptable.choices(l), m.minValues.least, nil); !slices.Equal(got, m.minValues.least) {
+		if got := s.variety.values(pool, l.requirements.set, s.acceptable.choices(l), pool.minValues.least, nil); !slices.Equal(got, pool.minValues.least) {
 			if poor++; poor == 1 {
-				had = m.shortage(got)
+				had = pool.shortage(got)
 			}
 		}
 	}
@@ -73,10 +73,10 @@ func (s *solver) poor(m *poolState) (bought, poor int, had shortage) {
 }
 
 // shortage describes the first label of which there are too few values.
-func (m *poolState) shortage(had []int) shortage {
+func (pool *poolState) shortage(had []int) shortage {
 	for i, n := range had {
-		if n < m.minValues.least[i] {
-			return shortage{m.MinValues[i].Key.Name, m.minValues.least[i], n}
+		if n < pool.minValues.least[i] {
+			return shortage{pool.MinValues[i].Key.Name, pool.minValues.least[i], n}
 		}
 	}
 	return shortage{}
@@ -84,31 +84,31 @@ func (m *poolState) shortage(had []int) shortage {
 
 // explainVariety cuts, with reason MinValues, the offerings with which no pod of the group
 // can get a node with enough variety, wherever it is.
-func (e *explainer) explainVariety(v *funnelBuilder, m *poolState, k *podGroup) {
-	if !m.varied() || e.w.Settings.RelaxMinValues {
+func (e *explainer) explainVariety(v *funnelBuilder, pool *poolState, g *podGroup) {
+	if !pool.varied() || e.w.Settings.RelaxMinValues {
 		return
 	}
 	e.topology.confined = e.launches.returned // capacity that was given back is launched only there
 	defer func() { e.topology.confined = false }()
 	var good bitset.Set
 	worst := shortage{asked: -1}
-	fit := m.Compatible(k.PodClass.PodShape)
-	for _, c := range m.Cells(k.keys) {
-		here := (&cluster.Cell{Keys: k.keys, Values: c.Values}).Set()
-		for i, alt := range k.PodClass.PodShape.Alternatives {
+	fit := pool.Compatible(g.class.PodShape)
+	for _, c := range pool.Cells(g.domainKeys) {
+		here := (&cluster.Cell{Keys: g.domainKeys, Values: c.Values}).Set()
+		for i, alt := range g.class.PodShape.Alternatives {
 			rows := v.rows.And(c.Offerings)
-			set := m.Base.And(alt).And(here)
-			if own := e.variety.suiting(m, fit, i, set, rows); own != nil {
+			set := pool.Base.And(alt).And(here)
+			if own := e.variety.suiting(pool, fit, i, set, rows); own != nil {
 				good.Merge(own)
 				continue
 			}
-			got := m.shortage(e.variety.values(m, set, fit.Fitting[i].And(rows), m.minValues.least, m.minValues.may))
+			got := pool.shortage(e.variety.values(pool, set, fit.Fitting[i].And(rows), pool.minValues.least, pool.minValues.may))
 			if worst.asked < 0 || got.had > worst.had {
 				worst = got
 			}
 		}
 	}
-	if t := e.learned.thin[m.PoolCatalog]; t != nil && worst.key == "" {
+	if t := e.learned.thin[pool.PoolCatalog]; t != nil && worst.key == "" {
 		worst = t.had
 	}
 	v.cut(reason.MinValues, v.rows.Minus(good), func(bitset.Set) (string, map[string]any) { return worst.explain() })

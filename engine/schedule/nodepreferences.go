@@ -35,14 +35,14 @@ func (p *nodePreferences) keys(keys []*constraint.Key, c *cluster.PodClass) []*c
 // accepting lists the groups of nodes that accept the pod group, in the order in which its pods
 // fill them: groups that meet more of the node preferences first, as that costs nothing.
 // Preferences for a hostname are not considered.
-func (p *nodePreferences) accepting(k *podGroup, x *cluster.NodeIndex) []int32 {
-	groups := x.Accepting(k.PodShape)
-	if !p.sorted || len(groups) < 2 || !p.minds[k.PodClass] {
+func (p *nodePreferences) accepting(g *podGroup, x *cluster.NodeIndex) []int32 {
+	groups := x.Accepting(g.shape)
+	if !p.sorted || len(groups) < 2 || !p.minds[g.class] {
 		return groups
 	}
 	score := make(map[int32]int, len(groups))
-	for _, g := range groups {
-		score[g] = appeal(k.PodClass, x.Groups[g].First)
+	for _, nodeGroup := range groups {
+		score[nodeGroup] = appeal(g.class, x.Groups[nodeGroup].First)
 	}
 	groups = slices.Clone(groups)
 	slices.SortStableFunc(groups, func(a, b int32) int { return cmp.Compare(score[b], score[a]) })
@@ -50,14 +50,14 @@ func (p *nodePreferences) accepting(k *podGroup, x *cluster.NodeIndex) []int32 {
 }
 
 // appeal sums up the weights of the class's node preferences that the node meets.
-func appeal(c *cluster.PodClass, h *cluster.NodeInfo) int {
+func appeal(c *cluster.PodClass, node *cluster.NodeInfo) int {
 	sum := 0
 	for _, t := range c.Preferred {
-		if !t.Named() && h.Matches(t.Term) {
+		if !t.Named() && node.Matches(t.Term) {
 			sum += int(t.Weight)
 		}
 	}
-	if c.AvoidsSoftTaints(h.Taints) {
+	if c.AvoidsSoftTaints(node.Taints) {
 		sum -= full
 	}
 	return sum

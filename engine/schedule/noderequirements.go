@@ -46,24 +46,24 @@ func newRequirementSets() requirementSets {
 
 // join adds the requirements of an allotment on the given offering. It takes the first of the
 // shape's alternatives that holds there together with the others.
-func (s *requirementSets) join(j *nodeRequirements, m *poolState, row int, f *cluster.Compatible, p *allotment) (*nodeRequirements, bool) {
-	for i, alt := range p.Alternatives {
+func (s *requirementSets) join(j *nodeRequirements, pool *poolState, row int, f *cluster.Compatible, a *allotment) (*nodeRequirements, bool) {
+	for i, alt := range a.group.shape.Alternatives {
 		if !f.Fitting[i].Has(row) {
 			continue
 		}
-		if len(alt) == 0 && p.cell == nil && !f.PortsTaken {
+		if len(alt) == 0 && a.cell == nil && !f.PortsTaken {
 			return j, true
 		}
-		at := joinKey{from: j, pool: m.PoolCatalog, shape: p.PodShape, alternative: i, row: -1}
-		if p.cell != nil {
-			at.cell = p.cell.key
+		at := joinKey{from: j, pool: pool.PoolCatalog, shape: a.group.shape, alternative: i, row: -1}
+		if a.cell != nil {
+			at.cell = a.cell.key
 		}
-		if m.AnyFlexible(row) && m.chooses(row, alt, p.cell) {
+		if pool.AnyFlexible(row) && pool.chooses(row, alt, a.cell) {
 			at.row = row
 		}
 		next, known := s.joined[at]
 		if !known {
-			next = s.joinAnew(j, m, row, f.Admitted[i], alt, p.cell)
+			next = s.joinAnew(j, pool, row, f.Admitted[i], alt, a.cell)
 			s.joined[at] = next
 		}
 		if next != nil {
@@ -74,12 +74,12 @@ func (s *requirementSets) join(j *nodeRequirements, m *poolState, row int, f *cl
 }
 
 // joinAnew returns nil when the requirements cannot hold together.
-func (s *requirementSets) joinAnew(j *nodeRequirements, m *poolState, row int, admitted bitset.Set, alt constraint.Set, c *cell) *nodeRequirements {
+func (s *requirementSets) joinAnew(j *nodeRequirements, pool *poolState, row int, admitted bitset.Set, alt constraint.Set, c *cell) *nodeRequirements {
 	more := alt
 	if c != nil {
 		more = alt.And(c.set)
 	}
-	set, ok := m.Join(row, j.set, more)
+	set, ok := pool.Join(row, j.set, more)
 	if !ok {
 		return nil
 	}
@@ -90,9 +90,9 @@ func (s *requirementSets) joinAnew(j *nodeRequirements, m *poolState, row int, a
 
 // chooses reports whether a launch of the offering may choose between values of some label
 // that matters to the alternative or the cell.
-func (m *poolState) chooses(row int, alt constraint.Set, c *cell) bool {
+func (pool *poolState) chooses(row int, alt constraint.Set, c *cell) bool {
 	for _, q := range alt {
-		if m.Catalog.Flexible(row, q.Key) {
+		if pool.Catalog.Flexible(row, q.Key) {
 			return true
 		}
 	}
@@ -100,7 +100,7 @@ func (m *poolState) chooses(row int, alt constraint.Set, c *cell) bool {
 		return false
 	}
 	for _, k := range c.Keys {
-		if m.Catalog.Flexible(row, k) {
+		if pool.Catalog.Flexible(row, k) {
 			return true
 		}
 	}

@@ -107,8 +107,8 @@ type counter struct {
 
 // pledged reports whether pods that may be the first in a domain are assigned to a cell but
 // have no node yet: they count as the first pods.
-func (c *counter) pledged() bool {
-	return slices.ContainsFunc(c.firstInDomain, func(k *podGroup) bool { return k.promised > 0 })
+func (c *counter) firstPodsAllotted() bool {
+	return slices.ContainsFunc(c.firstInDomain, func(g *podGroup) bool { return g.allotted > 0 })
 }
 
 // countKey identifies a counter.
@@ -158,10 +158,10 @@ func (t *counters) plan(c, i, n int) {
 }
 
 // join records that pods of the group are planned for node i.
-func (t *counters) join(k *podGroup, i int) {
-	if len(k.nodeRules.picked)+len(k.nodeRules.repels) > 0 {
+func (t *counters) join(g *podGroup, i int) {
+	if len(g.nodeRules.picked)+len(g.nodeRules.repels) > 0 {
 		comers := t.comers[i]
-		comers.join(&k.nodeRules)
+		comers.join(&g.nodeRules)
 		t.comers[i] = comers
 	}
 }
@@ -177,9 +177,9 @@ func (t *counters) total(c int) int {
 }
 
 // on counts what runs on the node, or will run there without this plan.
-func (k *countKey) on(h *cluster.NodeInfo) int {
+func (k *countKey) on(node *cluster.NodeInfo) int {
 	n := 0
-	for _, m := range h.PodsByClass() {
+	for _, m := range node.PodsByClass() {
 		switch {
 		case k.isPort():
 			n += k.usedBy(m)
@@ -190,7 +190,7 @@ func (k *countKey) on(h *cluster.NodeInfo) int {
 		}
 	}
 	if k.isPort() {
-		for _, p := range h.DaemonPorts {
+		for _, p := range node.DaemonPorts {
 			if k.uses(p) {
 				n++
 			}
@@ -212,11 +212,11 @@ func (k *countKey) usedBy(m cluster.ClassCount) int {
 
 // each calls f with every existing node that counts and its count; not for ports.
 func (k countKey) each(w *cluster.Snapshot, f func(*cluster.NodeInfo, int)) {
-	visit := func(h *cluster.NodeInfo, pods, terminating int) {
+	visit := func(node *cluster.NodeInfo, pods, terminating int) {
 		if k.settled {
 			pods -= terminating
 		}
-		f(h, pods)
+		f(node, pods)
 	}
 	if k.selector != nil {
 		k.selector.EachNode(k.real, visit)
@@ -262,33 +262,33 @@ func newCounters(w *cluster.Snapshot, t *terms) counters {
 
 // compileAll compiles the rules of every pod group.
 func (t *counters) compileAll(groups []*podGroup) {
-	for _, k := range groups {
-		t.compile(k)
+	for _, g := range groups {
+		t.compile(g)
 	}
 	watched := t.terms.apart.Clone()
-	for _, k := range groups {
-		for _, g := range k.nodeRules.avoids {
-			watched.Put(g)
+	for _, g := range groups {
+		for _, selector := range g.nodeRules.avoids {
+			watched.Put(selector)
 		}
 	}
-	for _, k := range groups {
-		t.bump(k)
-		k.nodeRules.finish()
-		if !k.nodeRules.picked.Meets(watched) {
-			k.nodeRules.picked = nil
+	for _, g := range groups {
+		t.bump(g)
+		g.nodeRules.finish()
+		if !g.nodeRules.picked.Meets(watched) {
+			g.nodeRules.picked = nil
 		}
 	}
 }
 
 // bump records the counters that pods of the group add to.
-func (t *counters) bump(k *podGroup) {
-	l := &k.nodeRules
+func (t *counters) bump(g *podGroup) {
+	l := &g.nodeRules
 	for i, c := range t.all {
-		if !c.of.isPort() && c.of.counts(k.PodClass) {
+		if !c.of.isPort() && c.of.counts(g.class) {
 			l.increments = append(l.increments, i)
 		}
 	}
-	l.increments = append(l.increments, t.bumpedPorts(k.PodClass)...)
+	l.increments = append(l.increments, t.bumpedPorts(g.class)...)
 }
 
 // bumpedPorts are the port counters that pods of the class add to.
@@ -316,26 +316,26 @@ func (l *nodeRules) finish() {
 	}
 }
 
-func (t *counters) compile(k *podGroup) {
-	l := &k.nodeRules
-	l.mounts = k.Mounts
-	real := !k.Virtual
+func (t *counters) compile(g *podGroup) {
+	l := &g.nodeRules
+	l.mounts = g.shape.Mounts
+	real := !g.class.Virtual
 	atMost := func(key countKey, most int) {
 		l.cap(t.id(key), most)
 	}
-	for i, e := range k.Spreads {
-		if (!e.Soft || k.held.on(spreadOut, i)) && e.Key.Name == cluster.LabelHostname {
+	for i, e := range g.class.Spreads {
+		if (!e.Soft || g.held.on(spreadOut, i)) && e.Key.Name == cluster.LabelHostname {
 			// A node can always be added, so the emptiest has none.
 			atMost(countKey{selector: e.Pods, settled: true, real: real}, e.MaxSkew)
 		}
 	}
-	t.antiAffinity(k, atMost)
-	for i, n := range k.Affinity {
-		if (n.Weight == 0 || k.held.on(nearOthers, i)) && n.Key.Name == cluster.LabelHostname {
-			l.needs = append(l.needs, need{counter: t.id(countKey{selector: n.Pods, real: real}), own: n.Pods.Selects(k.PodClass)})
+	t.antiAffinity(g, atMost)
+	for i, n := range g.class.Affinity {
+		if (n.Weight == 0 || g.held.on(nearOthers, i)) && n.Key.Name == cluster.LabelHostname {
+			l.needs = append(l.needs, need{counter: t.id(countKey{selector: n.Pods, real: real}), own: n.Pods.Selects(g.class)})
 		}
 	}
-	for _, p := range k.Ports {
+	for _, p := range g.shape.Ports {
 		key := countKey{protocol: p.Protocol, port: p.Port, real: real}
 		if p.Address() != "*" {
 			key.ip = "*"
@@ -347,39 +347,39 @@ func (t *counters) compile(k *podGroup) {
 }
 
 // antiAffinity compiles the anti-affinity terms over nodes, those of other pods included.
-func (t *counters) antiAffinity(k *podGroup, atMost func(countKey, int)) {
-	l := &k.nodeRules
-	for i, n := range k.AntiAffinity {
+func (t *counters) antiAffinity(g *podGroup, atMost func(countKey, int)) {
+	l := &g.nodeRules
+	for i, n := range g.class.AntiAffinity {
 		switch {
-		case n.Weight != 0 && !k.held.on(offOthers, i) || n.Key.Name != cluster.LabelHostname:
-		case n.Pods.Selects(k.PodClass):
-			atMost(countKey{selector: n.Pods, real: !k.Virtual}, 1)
+		case n.Weight != 0 && !g.held.on(offOthers, i) || n.Key.Name != cluster.LabelHostname:
+		case n.Pods.Selects(g.class):
+			atMost(countKey{selector: n.Pods, real: !g.class.Virtual}, 1)
 		default:
 			l.avoids = append(l.avoids, n.Pods.ID())
 		}
 	}
-	for _, r := range k.PodClass.RequiredAntiAffinity() {
+	for _, r := range g.class.RequiredAntiAffinity() {
 		if r.Key.Name != cluster.LabelHostname {
 			continue
 		}
 		if t.terms.apart.Has(r.Pods.ID()) {
 			l.repels = append(l.repels, r.Pods.ID())
 		}
-		if r.Pods.Selects(k.PodClass) {
-			atMost(countKey{owners: r, real: !k.Virtual}, 1)
+		if r.Pods.Selects(g.class) {
+			atMost(countKey{owners: r, real: !g.class.Virtual}, 1)
 		}
 	}
-	l.picked, l.virtual = k.PodClass.Selectors(), k.Virtual
+	l.picked, l.virtual = g.class.Selectors(), g.class.Virtual
 	l.kept = t.terms.apart.Meets(l.picked)
 }
 
 // markFirstInDomain records that pods of the group, which join others of their own kind in a
 // zone or another domain, may be placed before pods that do so on a node.
-func (t *counters) markFirstInDomain(k *podGroup) {
-	for _, r := range k.rules {
+func (t *counters) markFirstInDomain(g *podGroup) {
+	for _, r := range g.domainRules {
 		id, counted := t.ids[r.count.of]
-		if r.kind == joins && r.own && counted && !slices.ContainsFunc(k.nodeRules.needs, func(d need) bool { return d.counter == id }) {
-			t.all[id].firstInDomain = append(t.all[id].firstInDomain, k)
+		if r.kind == joins && r.own && counted && !slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return d.counter == id }) {
+			t.all[id].firstInDomain = append(t.all[id].firstInDomain, g)
 		}
 	}
 }
@@ -406,7 +406,7 @@ func (l *nodeRules) room(all *counters, count func(int) int) int {
 		}
 	}
 	for _, d := range l.needs {
-		if count(d.counter) == 0 && !(d.own && all.total(d.counter) == 0 && !all.all[d.counter].pledged()) {
+		if count(d.counter) == 0 && !(d.own && all.total(d.counter) == 0 && !all.all[d.counter].firstPodsAllotted()) {
 			return 0
 		}
 	}
@@ -435,8 +435,8 @@ func (l *nodeRules) excludes(o *nodeRules) bool {
 
 // barred reports whether pods on node i, running or planned, keep the group off it by their
 // anti-affinity or the group's.
-func (s *nodes) barred(k *podGroup, i int) bool {
-	l := &k.nodeRules
+func (s *nodes) barred(g *podGroup, i int) bool {
+	l := &g.nodeRules
 	if !l.kept && len(l.avoids) == 0 {
 		return false
 	}
@@ -444,13 +444,13 @@ func (s *nodes) barred(k *podGroup, i int) bool {
 		return true
 	}
 	return slices.ContainsFunc(s.w.Nodes[i].PodsByClass(), func(m cluster.ClassCount) bool {
-		return m.Pods > 0 && (k.Virtual || !m.Class.Virtual) && (slices.ContainsFunc(l.avoids, m.Class.Selectors().Has) || k.repelledBy(m.Class))
+		return m.Pods > 0 && (g.class.Virtual || !m.Class.Virtual) && (slices.ContainsFunc(l.avoids, m.Class.Selectors().Has) || g.repelledBy(m.Class))
 	})
 }
 
 // repelledBy reports whether pods of the class keep those of the group off their node.
-func (k *podGroup) repelledBy(c *cluster.PodClass) bool {
+func (g *podGroup) repelledBy(c *cluster.PodClass) bool {
 	return slices.ContainsFunc(c.RequiredAntiAffinity(), func(r *cluster.AntiAffinityTerm) bool {
-		return r.Key.Name == cluster.LabelHostname && r.Pods.Selects(k.PodClass)
+		return r.Key.Name == cluster.LabelHostname && r.Pods.Selects(g.class)
 	})
 }

@@ -64,31 +64,31 @@ func (s *nodes) freeSpaces(x *cluster.NodeIndex) *cluster.FreeSpace {
 
 // takes is how many pods of the group node i has capacity for, as far as resources and the
 // pods there let it. It does not look at labels and taints.
-func (s *nodes) takes(k *podGroup, i int) int {
+func (s *nodes) takes(g *podGroup, i int) int {
 	if !open(s.w.Nodes[i]) {
 		return 0
 	}
 	room := s.room(i)
-	for _, d := range k.Dims {
-		if room[d] < k.Requests[d] {
+	for _, d := range g.shape.Dims {
+		if room[d] < g.shape.Requests[d] {
 			return 0
 		}
 	}
 	n := math.MaxInt32
-	if k.nodeRules.restricted() {
-		if s.barred(k, i) {
+	if g.nodeRules.restricted() {
+		if s.barred(g, i) {
 			return 0
 		}
-		n = k.nodeRules.room(s.counters, func(c int) int { return s.counters.on(c, i) })
-		if n > 0 && len(k.nodeRules.mounts) > 0 {
-			left, ok := mounted(*room, k.nodeRules.mounts, func(m cluster.Mount) bool { return s.w.Nodes[i].Mounted[m] || s.mounts[i][m] })
+		n = g.nodeRules.room(s.counters, func(c int) int { return s.counters.on(c, i) })
+		if n > 0 && len(g.nodeRules.mounts) > 0 {
+			left, ok := mounted(*room, g.nodeRules.mounts, func(m cluster.Mount) bool { return s.w.Nodes[i].Mounted[m] || s.mounts[i][m] })
 			if !ok {
 				return 0
 			}
-			return min(n, k.fits(&left))
+			return min(n, g.fits(&left))
 		}
 	}
-	return min(n, k.fits(room))
+	return min(n, g.fits(room))
 }
 
 // mounted subtracts volumes that are not attached yet from room; false when they do not fit.
@@ -105,9 +105,9 @@ func mounted(room quantity.Vector, mounts []cluster.Mount, attached func(cluster
 }
 
 // nominate plans n pods of the group for node i.
-func (s *nodes) nominate(k *podGroup, i, n int) {
+func (s *nodes) nominate(g *podGroup, i, n int) {
 	room := *s.room(i)
-	for _, m := range k.nodeRules.mounts {
+	for _, m := range g.nodeRules.mounts {
 		if s.w.Nodes[i].Mounted[m] || s.mounts[i][m] {
 			continue
 		}
@@ -117,16 +117,16 @@ func (s *nodes) nominate(k *podGroup, i, n int) {
 		s.mounts[i][m] = true
 		room[m.Dim]--
 	}
-	for _, d := range k.Dims {
-		room[d] -= k.Requests[d] * int64(n)
+	for _, d := range g.shape.Dims {
+		room[d] -= g.shape.Requests[d] * int64(n)
 	}
 	s.use(i, &room)
-	for _, c := range k.nodeRules.increments {
+	for _, c := range g.nodeRules.increments {
 		s.counters.plan(c, i, n)
 	}
-	s.counters.join(k, i)
-	s.placements.record(placement{work: k, host: i, pods: n})
-	s.nominations[i] = append(s.nominations[i], k.take(n)...)
+	s.counters.join(g, i)
+	s.placements.record(placement{group: g, node: i, pods: n})
+	s.nominations[i] = append(s.nominations[i], g.take(n)...)
 }
 
 // use records the free capacity left on node i.
@@ -138,16 +138,16 @@ func (s *nodes) use(i int, room *quantity.Vector) {
 }
 
 // fill puts pods on nodes that exist or are in flight.
-func (s *nodes) fill(k *podGroup) {
-	x := s.w.NodeIndex(s.preferred.keys(k.Keys, k.PodClass))
-	for _, g := range s.preferred.accepting(k, x) {
-		seek := nodeRange{x, x.Groups[g].From, x.Groups[g].To}
-		for k.left() > 0 {
-			i := s.next(k, &seek)
+func (s *nodes) fill(g *podGroup) {
+	x := s.w.NodeIndex(s.preferred.keys(g.shape.Keys, g.class))
+	for _, nodeGroup := range s.preferred.accepting(g, x) {
+		seek := nodeRange{x, x.Groups[nodeGroup].From, x.Groups[nodeGroup].To}
+		for g.left() > 0 {
+			i := s.next(g, &seek)
 			if i < 0 {
 				break
 			}
-			s.nominate(k, i, min(k.left(), s.takes(k, i)))
+			s.nominate(g, i, min(g.left(), s.takes(g, i)))
 			seek.from++
 		}
 	}
@@ -174,26 +174,26 @@ func nodeRanges(x *cluster.NodeIndex, group int, apart bool) []nodeRange {
 
 // find returns the first slot of the range that may have capacity for a pod of the group; -1
 // when there is none.
-func (s *nodes) find(k *podGroup, in *nodeRange) int {
+func (s *nodes) find(g *podGroup, in *nodeRange) int {
 	freeSpaces := s.freeSpaces(in.index)
 	if s.w.InWhatIf() {
-		return in.index.Find(k.PodShape, freeSpaces, in.from, in.to)
+		return in.index.Find(g.shape, freeSpaces, in.from, in.to)
 	}
-	return freeSpaces.NextWithRoom(in.from, in.to, &k.Requests, k.Dims)
+	return freeSpaces.NextWithRoom(in.from, in.to, &g.shape.Requests, g.shape.Dims)
 }
 
 // next returns the index of the range's first node that takes a pod of the group, and moves
 // the start of the range there; -1 when there is none.
-func (s *nodes) next(k *podGroup, in *nodeRange) int {
+func (s *nodes) next(g *podGroup, in *nodeRange) int {
 	for {
-		slot := s.find(k, in)
+		slot := s.find(g, in)
 		if slot < 0 {
 			in.from = in.to
 			return -1
 		}
 		in.from = slot
 		i := in.index.NodeAt(slot)
-		if s.takes(k, i) > 0 && (!k.UsesHostname || s.w.Nodes[i].Accepts(k.PodShape)) {
+		if s.takes(g, i) > 0 && (!g.shape.UsesHostname || s.w.Nodes[i].Accepts(g.shape)) {
 			return i
 		}
 		in.from++

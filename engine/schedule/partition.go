@@ -56,31 +56,31 @@ func (s *topology) spreadFilter(t *domainCount) *spreadFilter {
 // findSpreadFilters finds the spread filters whose answer differs between places for the pod
 // group. Left out are filters that pass every node which accepts the group, and those of soft
 // spreads. The group's keys must be known.
-func (s *topology) findSpreadFilters(k *podGroup) {
-	for i := range k.increments {
-		t := k.increments[i].count
-		k.increments[i].filter = -1
-		own := func(of *cluster.PodShape) bool { return of == nil || of == k.PodClass.PodShape }
+func (s *topology) findSpreadFilters(g *podGroup) {
+	for i := range g.domainIncrements {
+		t := g.domainIncrements[i].count
+		g.domainIncrements[i].filter = -1
+		own := func(of *cluster.PodShape) bool { return of == nil || of == g.class.PodShape }
 		if !t.hard || own(t.filter.affinity) && own(t.filter.taints) && !slices.ContainsFunc(t.keys, func(key *constraint.Key) bool {
-			return key.Name != cluster.LabelHostname && !slices.Contains(k.keys, key)
+			return key.Name != cluster.LabelHostname && !slices.Contains(g.domainKeys, key)
 		}) {
 			continue
 		}
 		v := s.spreadFilter(t)
-		at := slices.Index(k.spreadFilters, v)
-		if at < 0 && len(k.spreadFilters) < maxSpreadFilters {
-			at = len(k.spreadFilters)
-			k.spreadFilters = append(k.spreadFilters, v)
+		at := slices.Index(g.spreadFilters, v)
+		if at < 0 && len(g.spreadFilters) < maxSpreadFilters {
+			at = len(g.spreadFilters)
+			g.spreadFilters = append(g.spreadFilters, v)
 		}
-		k.increments[i].filter = at
+		g.domainIncrements[i].filter = at
 	}
 }
 
 // partitions splits offerings of a pool by the answers of the group's spread filters.
-func (s *topology) partitions(k *podGroup, m *poolState, rows bitset.Set) []partition {
+func (s *topology) partitions(g *podGroup, pool *poolState, rows bitset.Set) []partition {
 	out := []partition{{rows: rows}}
-	for _, v := range k.spreadFilters {
-		ways := s.through(k, m, v)
+	for _, v := range g.spreadFilters {
+		ways := s.through(g, pool, v)
 		var next []partition
 		for _, p := range out {
 			next = append(next, p.split(v, ways)...)
@@ -116,15 +116,15 @@ func (v *spreadFilter) name(way int) string {
 
 // through returns, by way, the offerings that the filter can look at when they carry pods of
 // the group. A launch that can choose between labels will have to choose those of the way.
-func (s *topology) through(k *podGroup, m *poolState, v *spreadFilter) []bitset.Set {
-	key := throughKey{m.PoolCatalog, k.PodShape, v}
+func (s *topology) through(g *podGroup, pool *poolState, v *spreadFilter) []bitset.Set {
+	key := throughKey{pool.PoolCatalog, g.shape, v}
 	if rows, ok := s.lookedAt[key]; ok {
 		return rows
 	}
 	var out []bitset.Set
-	if v.filter.tolerates(m.Pool.Taints) {
+	if v.filter.tolerates(pool.Pool.Taints) {
 		for _, way := range v.ways {
-			out = append(out, m.MatchingBoth(k.PodShape, way))
+			out = append(out, pool.MatchingBoth(g.shape, way))
 		}
 	}
 	s.lookedAt[key] = out
@@ -147,11 +147,11 @@ func (f nodeFilter) tolerates(taints []cluster.Taint) bool {
 }
 
 // partitionOf is the partition that an existing node is in.
-func (k *podGroup) partitionOf(h *cluster.NodeInfo) partition {
+func (g *podGroup) partitionOf(node *cluster.NodeInfo) partition {
 	var p partition
-	for _, v := range k.spreadFilters {
-		way := slices.IndexFunc(v.ways, h.Matches)
-		if v.filter.taints != nil && !h.Tolerated(v.filter.taints) {
+	for _, v := range g.spreadFilters {
+		way := slices.IndexFunc(v.ways, node.Matches)
+		if v.filter.taints != nil && !node.Tolerated(v.filter.taints) {
 			way = -1
 		}
 		p.name, p.in = p.name+v.name(way), append(p.in, way >= 0)

@@ -29,21 +29,21 @@ type poolState struct {
 }
 
 // nodes is how many more nodes of the offering the pool's limits allow.
-func (m *poolState) nodes(row int) int {
-	if !m.withinLimits(row) {
+func (pool *poolState) nodes(row int) int {
+	if !pool.withinLimits(row) {
 		return 0
 	}
 	n := math.MaxInt32
-	if m.nodesLeft >= 0 {
-		n = min(n, m.nodesLeft)
+	if pool.nodesLeft >= 0 {
+		n = min(n, pool.nodesLeft)
 	}
-	if m.varied() && m.minValues.most >= 0 {
-		n = min(n, m.minValues.most)
+	if pool.varied() && pool.minValues.most >= 0 {
+		n = min(n, pool.minValues.most)
 	}
-	capacity := m.capacity(row)
-	for _, d := range m.Limited {
+	capacity := pool.capacity(row)
+	for _, d := range pool.Limited {
 		if capacity[d] > 0 {
-			n = min(n, int(min(m.left[d]/capacity[d], 1<<30)))
+			n = min(n, int(min(pool.left[d]/capacity[d], 1<<30)))
 		}
 	}
 	return n
@@ -52,48 +52,48 @@ func (m *poolState) nodes(row int) int {
 // withinLimits reports whether one more node of the offering keeps the pool within its limits.
 // A pool that is over a limit launches nothing, not even types without that resource: Karpenter
 // refuses likewise, and a lowered limit means that no more nodes are wanted.
-func (m *poolState) withinLimits(row int) bool {
-	if m.nodesLeft == 0 {
+func (pool *poolState) withinLimits(row int) bool {
+	if pool.nodesLeft == 0 {
 		return false
 	}
-	capacity := m.capacity(row)
-	for _, d := range m.Limited {
-		if m.left[d] < 0 || capacity[d] > m.left[d] {
+	capacity := pool.capacity(row)
+	for _, d := range pool.Limited {
+		if pool.left[d] < 0 || capacity[d] > pool.left[d] {
 			return false
 		}
 	}
-	return m.uncounted(row) == nil
+	return pool.uncounted(row) == nil
 }
 
 // reserve takes one node of the offering out of the pool's limits. A claim, when there is one,
 // counts in place of the offering's capacity.
-func (m *poolState) reserve(row int, claim *quantity.Vector) {
-	if m.nodesLeft > 0 {
-		m.nodesLeft--
+func (pool *poolState) reserve(row int, claim *quantity.Vector) {
+	if pool.nodesLeft > 0 {
+		pool.nodesLeft--
 	}
-	m.bought.Put(row)
-	m.left = m.left.Sub(*m.capacity(row))
+	pool.bought.Put(row)
+	pool.left = pool.left.Sub(*pool.capacity(row))
 	if claim == nil {
 		return
 	}
-	m.left = m.left.Add(*m.capacity(row)).Sub(*claim)
-	if m.minValues.most > 0 {
-		m.minValues.most--
+	pool.left = pool.left.Add(*pool.capacity(row)).Sub(*claim)
+	if pool.minValues.most > 0 {
+		pool.minValues.most--
 	}
 }
 
 // release undoes reserve.
-func (m *poolState) release(row int, claim *quantity.Vector) {
-	if m.nodesLeft >= 0 {
-		m.nodesLeft++
+func (pool *poolState) release(row int, claim *quantity.Vector) {
+	if pool.nodesLeft >= 0 {
+		pool.nodesLeft++
 	}
-	m.left = m.left.Add(*m.capacity(row))
+	pool.left = pool.left.Add(*pool.capacity(row))
 	if claim == nil {
 		return
 	}
-	m.left = m.left.Sub(*m.capacity(row)).Add(*claim)
-	if m.minValues.most >= 0 {
-		m.minValues.most++
+	pool.left = pool.left.Sub(*pool.capacity(row)).Add(*claim)
+	if pool.minValues.most >= 0 {
+		pool.minValues.most++
 	}
 }
 
@@ -115,25 +115,25 @@ type compatibility struct {
 }
 
 // fit is PoolCatalog.Compatible narrowed to the allotment's cell.
-func (s *compatibility) fit(m *poolState, p *allotment) *cluster.Compatible {
-	whole := m.Compatible(p.PodShape)
-	if p.cell == nil {
+func (s *compatibility) fit(pool *poolState, a *allotment) *cluster.Compatible {
+	whole := pool.Compatible(a.group.shape)
+	if a.cell == nil {
 		return whole
 	}
-	key, fits := fitKey{m.PoolCatalog, p.PodShape, p.cell.key}, s.cells
-	if len(p.spreadFilters) == 0 {
+	key, fits := fitKey{pool.PoolCatalog, a.group.shape, a.cell.key}, s.cells
+	if len(a.group.spreadFilters) == 0 {
 		fits = s.shared
 	}
 	if f := fits[key]; f != nil {
 		return f
 	}
 	var here bitset.Set
-	for _, c := range m.Cells(p.cell.Keys) {
-		if !slices.Equal(c.Values, p.cell.Values) {
+	for _, c := range pool.Cells(a.cell.Keys) {
+		if !slices.Equal(c.Values, a.cell.Values) {
 			continue
 		}
-		for _, at := range s.topology.partitions(p.podGroup, m, c.Offerings) {
-			if at.name == p.cell.partition {
+		for _, at := range s.topology.partitions(a.group, pool, c.Offerings) {
+			if at.name == a.cell.partition {
 				here = at.rows
 			}
 		}
@@ -149,9 +149,9 @@ func (s *compatibility) fit(m *poolState, p *allotment) *cluster.Compatible {
 
 // uncounted is the limit on an uncounted resource that excludes the offering; nil when there
 // is none.
-func (m *poolState) uncounted(row int) *cluster.Uncounted {
-	for i := range m.Uncounted {
-		if u := &m.Uncounted[i]; u.Rows.Has(row) {
+func (pool *poolState) uncounted(row int) *cluster.Uncounted {
+	for i := range pool.Uncounted {
+		if u := &pool.Uncounted[i]; u.Rows.Has(row) {
 			return u
 		}
 	}

@@ -148,9 +148,9 @@ func (b *preferenceSearch) together(c *cluster.PodClass, terms []int, avoidSoft 
 // first to be dropped is one that no cell with capacity allows even by itself: keeping it
 // would cost all others. Otherwise the order is Karpenter's, but node affinity terms are
 // dropped lightest first, as several hold together.
-func (s *solver) softer(k *podGroup) (heldPreferences, bool) {
-	t := k.held
-	if i := s.blocked(k); i >= 0 {
+func (s *solver) softer(g *podGroup) (heldPreferences, bool) {
+	t := g.held
+	if i := s.blocked(g); i >= 0 {
 		return t.without(i), true
 	}
 	switch {
@@ -160,7 +160,7 @@ func (s *solver) softer(k *podGroup) (heldPreferences, bool) {
 		t.terms, t.later = t.terms[:len(t.terms)-1], later(t)
 		return t, true
 	case len(t.terms) == 1:
-		t.terms, t.later = s.search.together(k.PodClass, t.later, t.offTaints)
+		t.terms, t.later = s.search.together(g.class, t.later, t.offTaints)
 		return t, true
 	case len(t.neighbours) > 0:
 		return t.without(0), true
@@ -179,11 +179,11 @@ func later(t heldPreferences) []int {
 
 // blocked is the index of the first held neighbour preference that no cell with capacity
 // meets, whatever becomes of the others; negative when there is none.
-func (s *solver) blocked(k *podGroup) int {
-	for i, p := range k.held.neighbours {
-		for j := range k.rules {
-			r := &k.rules[j]
-			if r.soft && r.preference == p && !s.anywhere(k, r) {
+func (s *solver) blocked(g *podGroup) int {
+	for i, p := range g.held.neighbours {
+		for j := range g.domainRules {
+			r := &g.domainRules[j]
+			if r.soft && r.preference == p && !s.anywhere(g, r) {
 				return i
 			}
 		}
@@ -192,32 +192,32 @@ func (s *solver) blocked(k *podGroup) int {
 }
 
 // anywhere reports whether the rule allows some cell with capacity.
-func (s *solver) anywhere(k *podGroup, r *domainRule) bool {
+func (s *solver) anywhere(g *podGroup, r *domainRule) bool {
 	var universe []int
 	if r.kind == spreads {
-		universe = usable(k.cells, r.axis)
+		universe = usable(g.cells, r.axis)
 	}
-	return slices.ContainsFunc(k.cells, func(c *cell) bool { return r.allows(c.Values[r.axis], universe) && s.nodes.hasRoom(k, c) })
+	return slices.ContainsFunc(g.cells, func(c *cell) bool { return r.allows(c.Values[r.axis], universe) && s.nodes.hasRoom(g, c) })
 }
 
 // relax splits off the pods of k without a place, as a pod group that holds one preference
 // less; nil when they hold none any more.
-func (s *solver) relax(k *podGroup) *podGroup {
-	n := k.left()
-	if n == 0 || !k.held.firm() || s.limits.over() {
+func (s *solver) relax(g *podGroup) *podGroup {
+	n := g.left()
+	if n == 0 || !g.held.firm() || s.limits.over() {
 		return nil
 	}
-	next, ok := s.softer(k)
+	next, ok := s.softer(g)
 	if !ok {
 		return nil
 	}
-	rest := newPodGroup(k.PodClass, k.Pods[len(k.Pods)-n:], next)
-	k.Pods = k.Pods[:len(k.Pods)-n]
-	for i := range k.rules {
-		k.rules[i].unwatch()
+	rest := newPodGroup(g.class, g.pods[len(g.pods)-n:], next)
+	g.pods = g.pods[:len(g.pods)-n]
+	for i := range g.domainRules {
+		g.domainRules[i].unwatch()
 	}
 	s.counters.compile(rest)
-	rest.nodeRules.increments = k.nodeRules.increments
+	rest.nodeRules.increments = g.nodeRules.increments
 	rest.nodeRules.finish()
 	s.topology.domainRulesOf(rest)
 	s.topology.finishDomains(rest)
@@ -237,8 +237,8 @@ func (r *domainRule) unwatch() {
 // relaxAll relaxes every pod group that has pods without a place.
 func (s *solver) relaxAll(all []*podGroup) []*podGroup {
 	var out []*podGroup
-	for _, k := range all {
-		if rest := s.relax(k); rest != nil {
+	for _, g := range all {
+		if rest := s.relax(g); rest != nil {
 			out = append(out, rest)
 		}
 	}
@@ -247,16 +247,16 @@ func (s *solver) relaxAll(all []*podGroup) []*podGroup {
 
 // unplaced takes the pods for which no node was launched out of their allotments, if they can
 // still drop a preference, and returns them as pod groups to be placed again.
-func (s *solver) unplaced(parts []*allotment) []*podGroup {
+func (s *solver) unplaced(allotments []*allotment) []*podGroup {
 	var out []*podGroup
-	for _, p := range parts {
-		if n := p.left(); n > 0 && p.held.firm() {
-			p.want, p.short = p.want-n, p.short+n
-			p.podGroup.promised -= n
+	for _, a := range allotments {
+		if n := a.left(); n > 0 && a.group.held.firm() {
+			a.want, a.short = a.want-n, a.short+n
+			a.group.allotted -= n
 		}
 	}
-	for _, p := range parts {
-		if rest := s.relax(p.podGroup); rest != nil {
+	for _, a := range allotments {
+		if rest := s.relax(a.group); rest != nil {
 			out = append(out, rest)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 
 // placement is where some pods of one group will be: on an existing node, or on a launch.
 type placement struct {
-	work   *podGroup
+	group  *podGroup
 	launch *launch // nil for an existing node
-	host   int     // index, when launch is nil
+	node   int     // index, when launch is nil
 	pods   int
 }
 
@@ -21,9 +21,9 @@ type placements struct {
 	all    []placement
 }
 
-func (p *placements) record(h placement) {
+func (p *placements) record(at placement) {
 	if p.wanted {
-		p.all = append(p.all, h)
+		p.all = append(p.all, at)
 	}
 }
 
@@ -45,8 +45,8 @@ func (b *preferenceSearch) account(p *Plan) Preferences {
 // audit examines the best attempt, of which p is the plan.
 func (b *preferenceSearch) audit(p *Plan) *preferenceAudit {
 	a := &preferenceAudit{w: b.w, pools: &b.best.pools, topology: &b.best.topology, plan: p, homesOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
-	for _, h := range b.best.placements.all {
-		a.homesOf[h.work.PodClass] = append(a.homesOf[h.work.PodClass], h)
+	for _, at := range b.best.placements.all {
+		a.homesOf[at.group.class] = append(a.homesOf[at.group.class], at)
 	}
 	for i, l := range b.best.launches.all {
 		a.index[l] = i
@@ -75,9 +75,9 @@ type countedKey struct {
 func (a *preferenceAudit) honoured(c *cluster.PodClass, p preference) int {
 	holds := a.judge(c, p)
 	n := 0
-	for _, h := range a.homesOf[c] {
-		if holds(h) {
-			n += h.pods
+	for _, at := range a.homesOf[c] {
+		if holds(at) {
+			n += at.pods
 		}
 	}
 	return n
@@ -93,27 +93,27 @@ func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placemen
 		for _, have := range counts {
 			total += have
 		}
-		return func(h placement) bool {
-			v := a.value(h, n.Key)
+		return func(at placement) bool {
+			v := a.value(at, n.Key)
 			return v >= 0 && (counts[v] > self || counts[v] == self && self > 0 && total == self)
 		}
 	case offOthers:
 		n := c.AntiAffinity[p.at]
 		counts, self := a.count(countKey{selector: n.Pods, real: !c.Virtual}, n.Key), alone(n.Pods.Selects(c))
-		return func(h placement) bool {
-			v := a.value(h, n.Key)
+		return func(at placement) bool {
+			v := a.value(at, n.Key)
 			return v == missing || v >= 0 && counts[v] == self
 		}
 	case onLabels:
-		return func(h placement) bool { return a.meets(h, c.Preferred[p.at].Term) }
+		return func(at placement) bool { return a.meets(at, c.Preferred[p.at].Term) }
 	case spreadOut:
 		return a.spread(c, &c.Spreads[p.at])
 	}
-	return func(h placement) bool {
-		if h.launch == nil {
-			return !c.AvoidsSoftTaints(a.w.Nodes[h.host].Taints)
+	return func(at placement) bool {
+		if at.launch == nil {
+			return !c.AvoidsSoftTaints(a.w.Nodes[at.node].Taints)
 		}
-		return !c.AvoidsSoftTaints(h.launch.pool.Pool.Taints)
+		return !c.AvoidsSoftTaints(at.launch.pool.Pool.Taints)
 	}
 }
 
@@ -126,16 +126,16 @@ func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
 		return counts
 	}
 	counts := map[int]int{}
-	of.each(a.w, func(h *cluster.NodeInfo, n int) {
-		v, ok := h.Value(key)
+	of.each(a.w, func(node *cluster.NodeInfo, n int) {
+		v, ok := node.Value(key)
 		if key.Name == cluster.LabelHostname {
-			v, ok = h.Index, true // -1 for a node that accepts no pods
+			v, ok = node.Index, true // -1 for a node that accepts no pods
 		}
 		if ok {
 			counts[v] += n
 		}
 	})
-	a.countPlacements(of, counts, func(h placement) int { return a.value(h, key) })
+	a.countPlacements(of, counts, func(at placement) int { return a.value(at, key) })
 	a.counts[name] = counts
 	return counts
 }
@@ -146,9 +146,9 @@ func (a *preferenceAudit) countPlacements(of countKey, counts map[int]int, value
 		if !of.counts(c) {
 			continue
 		}
-		for _, h := range a.homesOf[c] {
-			if v := value(h); v >= 0 {
-				counts[v] += h.pods
+		for _, at := range a.homesOf[c] {
+			if v := value(at); v >= 0 {
+				counts[v] += at.pods
 			}
 		}
 	}
@@ -158,20 +158,20 @@ func (a *preferenceAudit) countPlacements(of countKey, counts map[int]int, value
 func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread) func(placement) bool {
 	if e.Key.Name == cluster.LabelHostname {
 		counts := a.count(countKey{selector: e.Pods, settled: true, real: !c.Virtual}, e.Key)
-		return func(h placement) bool { return counts[a.value(h, e.Key)] <= e.MaxSkew }
+		return func(at placement) bool { return counts[a.value(at, e.Key)] <= e.MaxSkew }
 	}
 	t := a.topology.running(spreadKey(c, e, e.Key.Name+"\x00"), []*constraint.Key{e.Key})
-	seen := func(h placement) int {
-		if h.launch == nil && t.passes(a.w.Nodes[h.host]) || h.launch != nil && a.topology.counting(t, h.launch.pool).Has(h.launch.first) {
-			return a.value(h, e.Key)
+	seen := func(at placement) int {
+		if at.launch == nil && t.passes(a.w.Nodes[at.node]) || at.launch != nil && a.topology.counting(t, at.launch.pool).Has(at.launch.first) {
+			return a.value(at, e.Key)
 		}
 		return missing
 	}
 	a.countPlacements(t.of, t.counts, seen)
 	r := domainRule{count: t, minDomains: 1}
 	least := r.least(append(a.buyable(c, e.Key), a.topology.opened(t)...))
-	return func(h placement) bool {
-		v := a.value(h, e.Key)
+	return func(at placement) bool {
+		v := a.value(at, e.Key)
 		return v >= 0 && t.counts[v]-least <= e.MaxSkew
 	}
 }
@@ -180,14 +180,14 @@ func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread)
 // available offerings that fit it.
 func (a *preferenceAudit) buyable(c *cluster.PodClass, key *constraint.Key) []int {
 	var out []int
-	for _, m := range a.pools.all {
-		if m.Pool.Blocked != "" || m.Pool.Static {
+	for _, pool := range a.pools.all {
+		if pool.Pool.Blocked != "" || pool.Pool.Static {
 			continue
 		}
-		rows := m.Compatible(c.PodShape).All
-		for _, cell := range m.Cells([]*constraint.Key{key}) {
+		rows := pool.Compatible(c.PodShape).All
+		for _, cell := range pool.Cells([]*constraint.Key{key}) {
 			for row := range rows.And(cell.Offerings).All() {
-				if m.Catalog.Offerings[row].Unavailable == "" {
+				if pool.Catalog.Offerings[row].Unavailable == "" {
 					out = append(out, cell.Values[0])
 					break
 				}
@@ -206,24 +206,24 @@ const (
 
 // value is the value of a label at a placement. Hostnames are numbered: existing nodes first,
 // then nodes to be launched.
-func (a *preferenceAudit) value(h placement, key *constraint.Key) int {
-	if h.launch == nil {
+func (a *preferenceAudit) value(at placement, key *constraint.Key) int {
+	if at.launch == nil {
 		if key.Name == cluster.LabelHostname {
-			return h.host
+			return at.node
 		}
-		if v, ok := a.w.Nodes[h.host].Value(key); ok {
+		if v, ok := a.w.Nodes[at.node].Value(key); ok {
 			return v
 		}
 		return missing
 	}
-	i := a.index[h.launch]
+	i := a.index[at.launch]
 	if key.Name == cluster.LabelHostname {
 		return len(a.w.Nodes) + i
 	}
 	if v, ok := a.plan.Launches[i].Labels[key.Name]; ok {
 		return key.ID(v)
 	}
-	return h.launch.value(key)
+	return at.launch.value(key)
 }
 
 // value is the value of a label on the launch as its first offering.
@@ -245,12 +245,12 @@ func (l *launch) value(key *constraint.Key) int {
 
 // meets reports whether the placement's labels meet the term, whatever values those that are
 // not settled yet will have.
-func (a *preferenceAudit) meets(h placement, term constraint.Set) bool {
-	if h.launch == nil {
-		return a.w.Nodes[h.host].Matches(term)
+func (a *preferenceAudit) meets(at placement, term constraint.Set) bool {
+	if at.launch == nil {
+		return a.w.Nodes[at.node].Matches(term)
 	}
 	for _, q := range term {
-		switch v := a.value(h, q.Key); {
+		switch v := a.value(at, q.Key); {
 		case q.Key.Name == cluster.LabelHostname:
 			return false
 		case v == missing && !q.AdmitsAbsent(), v == unsettled, v >= 0 && !q.Admits(v):

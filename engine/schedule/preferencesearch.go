@@ -129,9 +129,9 @@ func softTaints(w *cluster.Snapshot) []cluster.Taint {
 			note(m.Pool.Taints)
 		}
 	}
-	for _, h := range softlyTainted(w) {
-		if open(h) {
-			note(h.Taints)
+	for _, node := range softlyTainted(w) {
+		if open(node) {
+			note(node.Taints)
 		}
 	}
 	return out
@@ -194,7 +194,7 @@ func (b *preferenceSearch) search(before offering.Price) {
 	}
 }
 
-func open(h *cluster.NodeInfo) bool { return h.Index >= 0 }
+func open(node *cluster.NodeInfo) bool { return node.Index >= 0 }
 
 // satisfied reports whether the plan that honours no preference meets all of them by chance,
 // whichever of its offerings are launched.
@@ -307,8 +307,8 @@ func (s *solver) bill() offering.Price {
 // placedBy counts the pods that have a place, by class.
 func (s *solver) placedBy() map[*cluster.PodClass]int {
 	out := make(map[*cluster.PodClass]int, len(s.podGroups))
-	for _, k := range s.podGroups {
-		out[k.PodClass] += k.placed
+	for _, g := range s.podGroups {
+		out[g.class] += g.placed
 	}
 	return out
 }
@@ -331,7 +331,7 @@ func (b *preferenceSearch) welcome(c *cluster.PodShape) bool {
 			return true
 		}
 		for slot := x.Groups[g].From; slot < x.Groups[g].To; slot++ {
-			if h := b.w.Nodes[x.NodeAt(slot)]; open(h) && h.Accepts(c) {
+			if node := b.w.Nodes[x.NodeAt(slot)]; open(node) && node.Accepts(c) {
 				return true
 			}
 		}

@@ -30,8 +30,8 @@ func (s *solver) retryUnplaced(virtual bool) {
 	budget := mostSecond
 	for again := true; again && budget > 0; {
 		again = false
-		for _, k := range left {
-			n := s.oneByOne(k, budget)
+		for _, g := range left {
+			n := s.oneByOne(g, budget)
 			budget -= n
 			again = again || n > 0
 		}
@@ -42,58 +42,58 @@ func (s *solver) retryUnplaced(virtual bool) {
 // nothing has changed.
 func (s *solver) overlooked(virtual bool) []*podGroup {
 	var out []*podGroup
-	for _, k := range s.podGroups {
-		if k.placed == len(k.Pods) || k.Virtual != virtual || k.PodClass.Refused != "" {
+	for _, g := range s.podGroups {
+		if g.placed == len(g.pods) || g.class.Virtual != virtual || g.class.Refused != "" {
 			continue
 		}
-		if s.launches.returned || s.learned.unplaceable[k.PodClass] || len(k.keys) > 0 || len(k.nodeRules.needs) > 0 {
-			k.promised = 0 // for allotments that failed
-			out = append(out, k)
+		if s.launches.returned || s.learned.unplaceable[g.class] || len(g.domainKeys) > 0 || len(g.nodeRules.needs) > 0 {
+			g.allotted = 0 // for allotments that failed
+			out = append(out, g)
 		}
 	}
-	slices.SortStableFunc(out, func(x, y *podGroup) int { return cmp.Compare(y.Priority, x.Priority) })
+	slices.SortStableFunc(out, func(x, y *podGroup) int { return cmp.Compare(y.class.Priority, x.class.Priority) })
 	return out
 }
 
 // oneByOne places pods of the group, up to n where each depends on those before, and returns
 // how many it placed.
-func (s *solver) oneByOne(k *podGroup, n int) int {
-	before := k.placed
-	if k.left() == 0 {
+func (s *solver) oneByOne(g *podGroup, n int) int {
+	before := g.placed
+	if g.left() == 0 {
 		return 0
 	}
-	if len(k.keys) == 0 {
-		s.nodes.fill(k)
-		s.buyAll(k.promise(nil, k.left()))
-		k.promised = 0
-		return k.placed - before
+	if len(g.domainKeys) == 0 {
+		s.nodes.fill(g)
+		s.buyAll(g.allot(nil, g.left()))
+		g.allotted = 0
+		return g.placed - before
 	}
-	cells := s.cells(k)
-	for k.left() > 0 && k.placed-before < n {
-		best := s.bestCell(k, cells)
+	cells := s.cells(g)
+	for g.left() > 0 && g.placed-before < n {
+		best := s.bestCell(g, cells)
 		if best == nil {
 			break
 		}
-		if !s.one(k, best) {
+		if !s.one(g, best) {
 			best.cap, best.want, best.hosts = 0, 0, nil
 		}
 	}
-	return k.placed - before
+	return g.placed - before
 }
 
 // one places one pod in a cell: on a node, on a planned launch, or on a new one.
-func (s *solver) one(k *podGroup, c *cell) bool {
-	if i := s.nodes.hostIn(k, c); i >= 0 {
-		k.count(c, 1)
-		s.nodes.nominate(k, i, 1)
+func (s *solver) one(g *podGroup, c *cell) bool {
+	if i := s.nodes.hostIn(g, c); i >= 0 {
+		g.count(c, 1)
+		s.nodes.nominate(g, i, 1)
 		return true
 	}
-	before := k.placed
-	s.buyAll(k.promise(c, 1))
-	k.promised = 0
-	if k.placed == before {
+	before := g.placed
+	s.buyAll(g.allot(c, 1))
+	g.allotted = 0
+	if g.placed == before {
 		return false
 	}
-	k.count(c, 1)
+	g.count(c, 1)
 	return true
 }

@@ -42,16 +42,16 @@ func (s *descriptions) runnersUp(l *launch, d *described) []RunnerUp {
 	s.key = held.Append(s.key[:0])
 	if len(s.pools.all) > 1 {
 		s.company = s.company[:0]
-		for _, k := range l.kinds {
-			s.company = append(s.company, s.number(k.PodShape))
+		for _, g := range l.groups {
+			s.company = append(s.company, s.number(g.shape))
 		}
 		slices.Sort(s.company)
 		for _, n := range slices.Compact(s.company) {
 			s.key = binary.AppendUvarint(s.key, uint64(n))
 		}
-		for _, m := range s.pools.all {
-			if s.competes(m, l) {
-				rows := s.cheaperAt(m, l, d.launch.Offerings[0].Price)
+		for _, pool := range s.pools.all {
+			if s.competes(pool, l) {
+				rows := s.cheaperAt(pool, l, d.launch.Offerings[0].Price)
 				s.key = rows.Append(binary.AppendUvarint(s.key, uint64(rows.Len())))
 			}
 		}
@@ -76,14 +76,14 @@ func (s *acceptable) cheaper(l *launch) bitset.Set {
 }
 
 // competes reports whether pool m could have launched the node instead.
-func (s *descriptions) competes(m *poolState, l *launch) bool {
-	return m != l.pool && len(l.kinds) > 0 && m.Pool.Blocked == "" && !m.Pool.Static
+func (s *descriptions) competes(pool *poolState, l *launch) bool {
+	return pool != l.pool && len(l.groups) > 0 && pool.Pool.Blocked == "" && !pool.Pool.Static
 }
 
 // cheaperAt returns the offerings of a pool below a price that would hold the launch's pods.
-func (s *descriptions) cheaperAt(m *poolState, l *launch, price offering.Price) bitset.Set {
-	rows := bitset.Upto(sort.Search(len(m.Catalog.Offerings), func(i int) bool { return m.Catalog.Offerings[i].Price >= price }))
-	m.DropWithoutRoom(rows, &l.used)
+func (s *descriptions) cheaperAt(pool *poolState, l *launch, price offering.Price) bitset.Set {
+	rows := bitset.Upto(sort.Search(len(pool.Catalog.Offerings), func(i int) bool { return pool.Catalog.Offerings[i].Price >= price }))
+	pool.DropWithoutRoom(rows, &l.used)
 	return rows
 }
 
@@ -117,9 +117,9 @@ func (s *descriptions) compare(l *launch, d *described, held bitset.Set) []Runne
 			c.ruleOut(row)
 		}
 	}
-	for _, m := range s.pools.all {
-		if s.competes(m, l) {
-			c.elsewhere(m)
+	for _, pool := range s.pools.all {
+		if s.competes(pool, l) {
+			c.elsewhere(pool)
 		}
 	}
 	slices.SortStableFunc(c.lost, func(a, b RunnerUp) int { return cmp.Compare(a.Price, b.Price) })
@@ -159,38 +159,38 @@ type comparison struct {
 }
 
 // named reports whether the offering's type is the launch's own or in the list already.
-func (c *comparison) named(list []RunnerUp, m *poolState, row int) bool {
-	name := m.Catalog.Types[m.Catalog.Offerings[row].Type].Name
+func (c *comparison) named(list []RunnerUp, pool *poolState, row int) bool {
+	name := pool.Catalog.Types[pool.Catalog.Offerings[row].Type].Name
 	return name == c.first.Type || slices.ContainsFunc(list, func(r RunnerUp) bool { return r.Type == name })
 }
 
 // note adds an offering of a type that is not in the list yet. It calls why only then.
-func (c *comparison) note(list *[]RunnerUp, m *poolState, row int, because reason.Reason, why func() (string, map[string]any)) {
-	if c.named(*list, m, row) {
+func (c *comparison) note(list *[]RunnerUp, pool *poolState, row int, because reason.Reason, why func() (string, map[string]any)) {
+	if c.named(*list, pool, row) {
 		return
 	}
-	choice := m.Catalog.Ref(row)
+	choice := pool.Catalog.Ref(row)
 	words, facts := why()
 	*list = append(*list, RunnerUp{
-		Ref: choice, Pool: m.Pool.Name, More: choice.Price - c.first.Price, Because: because, Why: words, Facts: reason.FactsOf(facts),
+		Ref: choice, Pool: pool.Pool.Name, More: choice.Price - c.first.Price, Because: because, Why: words, Facts: reason.FactsOf(facts),
 	})
 }
 
 // lose records why an offering that the pods admit could not be launched.
 func (c *comparison) lose(row int) {
-	m := c.launch.pool
-	switch r := &m.Catalog.Offerings[row]; {
+	pool := c.launch.pool
+	switch r := &pool.Catalog.Offerings[row]; {
 	case r.Unavailable != "":
-		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
-	case !c.quota.covers(r, m.Catalog.Offerings[c.launch.row].QuotaUses):
-		kind, why := c.quota.explainScarcity(m, row)
-		c.note(&c.lost, m, row, kind, why)
-	case !c.topology.known(m).Has(row):
-		c.note(&c.ruledOut, m, row, reason.Topology, func() (string, map[string]any) {
+		c.note(&c.lost, pool, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
+	case !c.quota.covers(r, pool.Catalog.Offerings[c.launch.row].QuotaUses):
+		kind, why := c.quota.explainScarcity(pool, row)
+		c.note(&c.lost, pool, row, kind, why)
+	case !c.topology.known(pool).Has(row):
+		c.note(&c.ruledOut, pool, row, reason.Topology, func() (string, map[string]any) {
 			return "the pods' spread does not count a node there", map[string]any{"zone": r.Zone}
 		})
 	default:
-		c.note(&c.lost, m, row, reason.Limits, func() (string, map[string]any) { return c.beyond(row) })
+		c.note(&c.lost, pool, row, reason.Limits, func() (string, map[string]any) { return c.beyond(row) })
 	}
 }
 
@@ -200,17 +200,17 @@ func unavailable(r *offering.CatalogOffering) (string, map[string]any) {
 
 // beyond names the limit that an offering would exceed in place of the planned one.
 func (c *comparison) beyond(row int) (string, map[string]any) {
-	m := c.launch.pool
-	for _, d := range m.Limited {
-		left, more := max(0, m.left[d]), m.capacity(row)[d]-m.capacity(c.launch.row)[d]
+	pool := c.launch.pool
+	for _, d := range pool.Limited {
+		left, more := max(0, pool.left[d]), pool.capacity(row)[d]-pool.capacity(c.launch.row)[d]
 		if more > left {
 			name := c.w.Resources.Name(d)
 			return fmt.Sprintf("limits.%s has %s left, it would take %s more", name, quantity.Format(name, left), quantity.Format(name, more)),
-				map[string]any{"limit": name, "value": m.Pool.Limits[name], "left": left, "needed": more}
+				map[string]any{"limit": name, "value": pool.Pool.Limits[name], "left": left, "needed": more}
 		}
 	}
-	if u := m.uncounted(row); u != nil {
-		return m.explainUncounted(u)
+	if u := pool.uncounted(row); u != nil {
+		return pool.explainUncounted(u)
 	}
 	return "beyond the pool's limits", nil
 }
@@ -218,16 +218,16 @@ func (c *comparison) beyond(row int) (string, map[string]any) {
 // ruleOut records the first requirement that keeps the pods off an offering of their pool, or
 // the DaemonSets that use their host ports there.
 func (c *comparison) ruleOut(row int) {
-	m := c.launch.pool
+	pool := c.launch.pool
 	for _, q := range c.launch.requirements.set {
-		if m.Catalog.HasLabel(q.Key) && !m.Catalog.Matches(row, q) {
-			c.exclude(m, row, q)
+		if pool.Catalog.HasLabel(q.Key) && !pool.Catalog.Matches(row, q) {
+			c.exclude(pool, row, q)
 			return
 		}
 	}
-	for _, k := range c.launch.kinds {
-		if ports := m.PortsTaken(k.PodShape, bitset.Of(row)); len(ports) > 0 {
-			c.note(&c.ruledOut, m, row, reason.Ports, func() (string, map[string]any) {
+	for _, g := range c.launch.groups {
+		if ports := pool.PortsTaken(g.shape, bitset.Of(row)); len(ports) > 0 {
+			c.note(&c.ruledOut, pool, row, reason.Ports, func() (string, map[string]any) {
 				return "a DaemonSet takes host port " + strings.Join(ports, ", "), map[string]any{"ports": ports}
 			})
 			return
@@ -235,26 +235,26 @@ func (c *comparison) ruleOut(row int) {
 	}
 }
 
-func (c *comparison) exclude(m *poolState, row int, q constraint.Requirement) {
+func (c *comparison) exclude(pool *poolState, row int, q constraint.Requirement) {
 	because, words := reason.Requirements, q.String()
 	switch {
 	case c.topology.shared(q.Key):
 		because, words = reason.Topology, q.String()+", to be near or apart from others"
-	case c.allows(m, row):
+	case c.allows(pool, row):
 		because, words = reason.Preference, q.String()+", which pods prefer"
 	}
-	c.note(&c.ruledOut, m, row, because, func() (string, map[string]any) {
+	c.note(&c.ruledOut, pool, row, because, func() (string, map[string]any) {
 		return words, map[string]any{"requirement": q.String(), "key": q.Key.Name}
 	})
 }
 
 // allows reports whether the offering meets what all pods of the launch require, so that only
 // their preferences exclude it.
-func (c *comparison) allows(m *poolState, row int) bool {
+func (c *comparison) allows(pool *poolState, row int) bool {
 	insists := false
-	for _, k := range c.launch.kinds {
-		insists = insists || k.PodShape != k.PodClass.PodShape
-		if !m.Compatible(k.PodClass.PodShape).All.Has(row) {
+	for _, g := range c.launch.groups {
+		insists = insists || g.shape != g.class.PodShape
+		if !pool.Compatible(g.class.PodShape).All.Has(row) {
 			return false
 		}
 	}
@@ -269,54 +269,54 @@ func (s *topology) shared(k *constraint.Key) bool {
 
 // elsewhere looks for cheaper offerings of another pool that every pod of the launch could
 // use.
-func (c *comparison) elsewhere(m *poolState) {
-	rows := c.cheaperAt(m, c.launch, c.first.Price)
-	for _, k := range c.launch.kinds {
+func (c *comparison) elsewhere(pool *poolState) {
+	rows := c.cheaperAt(pool, c.launch, c.first.Price)
+	for _, g := range c.launch.groups {
 		if rows.Empty() {
 			return
 		}
-		rows.Keep(m.Compatible(k.PodShape).All)
+		rows.Keep(pool.Compatible(g.shape).All)
 	}
 	for row := range rows.All() {
 		if len(c.lost) >= 2*mostRunnersUp || len(c.ruledOut) >= 2*mostRunnersUp {
 			return
 		}
-		if !(c.named(c.lost, m, row) && c.named(c.ruledOut, m, row)) && c.agreeable(m, row) {
-			c.loseElsewhere(m, row)
+		if !(c.named(c.lost, pool, row) && c.named(c.ruledOut, pool, row)) && c.agreeable(pool, row) {
+			c.loseElsewhere(pool, row)
 		}
 	}
 }
 
-func (c *comparison) loseElsewhere(m *poolState, row int) {
-	switch r := &m.Catalog.Offerings[row]; {
+func (c *comparison) loseElsewhere(pool *poolState, row int) {
+	switch r := &pool.Catalog.Offerings[row]; {
 	case r.Unavailable != "":
-		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
+		c.note(&c.lost, pool, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
 	case !c.quota.covers(r, nil):
-		kind, why := c.quota.explainScarcity(m, row)
-		c.note(&c.lost, m, row, kind, why)
-	case !m.withinLimits(row):
-		c.note(&c.lost, m, row, reason.Limits, func() (string, map[string]any) { return m.explainLimits(c.w, bitset.Of(row)) })
-	case m.Pool.Weight < c.launch.pool.Pool.Weight:
-		c.note(&c.ruledOut, m, row, reason.Weight, func() (string, map[string]any) { return lighter(m, c.launch.pool) })
+		kind, why := c.quota.explainScarcity(pool, row)
+		c.note(&c.lost, pool, row, kind, why)
+	case !pool.withinLimits(row):
+		c.note(&c.lost, pool, row, reason.Limits, func() (string, map[string]any) { return pool.explainLimits(c.w, bitset.Of(row)) })
+	case pool.Pool.Weight < c.launch.pool.Pool.Weight:
+		c.note(&c.ruledOut, pool, row, reason.Weight, func() (string, map[string]any) { return lighter(pool, c.launch.pool) })
 	}
 }
 
-func lighter(m, chosen *poolState) (string, map[string]any) {
-	return fmt.Sprintf("NodePool %s has weight %d, %s has %d", m.Pool.Name, m.Pool.Weight, chosen.Pool.Name, chosen.Pool.Weight),
-		map[string]any{"weight": int(m.Pool.Weight), "chosenWeight": int(chosen.Pool.Weight)}
+func lighter(pool, chosen *poolState) (string, map[string]any) {
+	return fmt.Sprintf("NodePool %s has weight %d, %s has %d", pool.Pool.Name, pool.Pool.Weight, chosen.Pool.Name, chosen.Pool.Weight),
+		map[string]any{"weight": int(pool.Pool.Weight), "chosenWeight": int(chosen.Pool.Weight)}
 }
 
 // agreeable reports whether the pods can be together on a node of that offering, in the
 // domains that other pods leave them.
-func (c *comparison) agreeable(m *poolState, row int) bool {
+func (c *comparison) agreeable(pool *poolState, row int) bool {
 	for _, q := range c.launch.requirements.set {
-		if c.topology.shared(q.Key) && m.Catalog.HasLabel(q.Key) && !m.Catalog.Matches(row, q) {
+		if c.topology.shared(q.Key) && pool.Catalog.HasLabel(q.Key) && !pool.Catalog.Matches(row, q) {
 			return false
 		}
 	}
-	j := m.base
-	for _, k := range c.launch.kinds {
-		next, ok := c.requirements.join(j, m, row, m.Compatible(k.PodShape), &allotment{podGroup: k})
+	j := pool.base
+	for _, g := range c.launch.groups {
+		next, ok := c.requirements.join(j, pool, row, pool.Compatible(g.shape), &allotment{group: g})
 		if !ok {
 			return false
 		}

@@ -68,13 +68,13 @@ func (r *ShadowPrices) group(tier []*poolState, hosts []*cluster.NodeInfo) []*de
 	var out []*demandGroup
 	by := map[string]int{}
 	var key []byte
-	for _, h := range hosts {
-		h.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
+	for _, node := range hosts {
+		node.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
 			n, known := r.groups[c.PodShape]
 			if !known {
 				key = key[:0]
-				for _, m := range tier {
-					key = append(m.Admitting(c.PodShape).And(m.onSale()).Append(key), '|')
+				for _, pool := range tier {
+					key = append(pool.Admitting(c.PodShape).And(pool.onSale()).Append(key), '|')
 				}
 				if n, known = by[string(key)]; !known {
 					n = len(out)
@@ -117,8 +117,8 @@ func (r *ShadowPrices) Of(hosts ...*cluster.NodeInfo) offering.Price {
 	most := 0.0
 	for _, set := range r.sets {
 		sum := 0.0
-		for _, h := range hosts {
-			h.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
+		for _, node := range hosts {
+			node.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
 				if n, known := r.groups[c.PodShape]; known {
 					for _, d := range c.Dims {
 						sum += float64(float64(c.Requests[d]*int64(len(pods))) * set[n][d])

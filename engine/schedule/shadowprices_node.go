@@ -14,8 +14,8 @@ func (r *ShadowPrices) Groups() int { return len(r.prices) }
 
 // Parts calls f with what the movable pods of the node are worth, group by group, under the
 // one set of prices under which all pods together are worth most.
-func (r *ShadowPrices) Parts(h *cluster.NodeInfo, f func(group int, worth float64)) {
-	h.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
+func (r *ShadowPrices) Parts(node *cluster.NodeInfo, f func(group int, worth float64)) {
+	node.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
 		n, known := r.groups[c.PodShape]
 		if !known {
 			return
@@ -30,12 +30,12 @@ func (r *ShadowPrices) Parts(h *cluster.NodeInfo, f func(group int, worth float6
 
 // Room is the worth of the node's free capacity to pods of the group, under the same prices,
 // when it is filled with their average requests.
-func (r *ShadowPrices) Room(h *cluster.NodeInfo, group int) float64 {
+func (r *ShadowPrices) Room(node *cluster.NodeInfo, group int) float64 {
 	share := math.Inf(1)
 	sum := 0.0
 	for d, n := range r.demand[group] {
 		if n > 0 {
-			share = min(share, float64(max(0, h.Free[d]))/float64(n))
+			share = min(share, float64(max(0, node.Free[d]))/float64(n))
 			sum += float64(n) * r.prices[group][d]
 		}
 	}

@@ -19,19 +19,19 @@ func TestRatesBound(t *testing.T) {
 		w := enginetest.Populated(seed, 1+int(seed%40)).World()
 		trial := w.WhatIf()
 		var hosts []*cluster.NodeInfo
-		for _, h := range w.Nodes {
-			hosts = append(hosts, h)
-			trial.Cordon(h) // no node has free capacity to use
+		for _, node := range w.Nodes {
+			hosts = append(hosts, node)
+			trial.Cordon(node) // no node has free capacity to use
 		}
 		rates := schedule.NewShadowPrices(w, hosts)
 		r := rand.New(rand.NewPCG(seed, 9))
 		for range 4 {
 			mark := trial.Mark()
 			var set []*cluster.NodeInfo
-			for _, h := range hosts {
+			for _, node := range hosts {
 				if r.IntN(3) == 0 {
-					set = append(set, h)
-					trial.RemoveNodes(h)
+					set = append(set, node)
+					trial.RemoveNodes(node)
 				}
 			}
 			d := schedule.NewDraft(trial.Snapshot(), 1<<62)
@@ -60,9 +60,9 @@ func BenchmarkRates(b *testing.B) {
 	for b.Loop() {
 		rates := schedule.NewShadowPrices(w, w.Nodes)
 		waste, price = 0, 0
-		for _, h := range w.Nodes {
-			price += h.Price.USD()
-			waste += (h.Price - rates.Of(h)).USD()
+		for _, node := range w.Nodes {
+			price += node.Price.USD()
+			waste += (node.Price - rates.Of(node)).USD()
 		}
 	}
 	b.ReportMetric(100*waste/price, "%waste")

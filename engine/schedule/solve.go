@@ -59,32 +59,32 @@ type solver struct {
 // podGroup is a pod class with the pods still to be placed. Pods that have dropped a
 // preference which others of their class still require are a group of their own.
 type podGroup struct {
-	*cluster.PodClass
-	*cluster.PodShape                  // the class's, narrowed by the preferences that are held
-	Pods              []cluster.PodRef // the class's pods that are in this group
-	held              heldPreferences
-	placed            int
-	promised          int // pods in allotments that nodes are to be launched for
-	nodeRules         nodeRules
-	keys              []*constraint.Key // of its rules and domain counts; no hostname
-	rules             []domainRule
-	increments        []increment
-	spreadFilters     []*spreadFilter
-	cells             []*cell
+	class            *cluster.PodClass
+	shape            *cluster.PodShape // the class's, narrowed by the preferences that are held
+	pods             []cluster.PodRef  // the class's pods that are in this group
+	held             heldPreferences
+	placed           int
+	allotted         int // pods in allotments that nodes are to be launched for
+	nodeRules        nodeRules
+	domainKeys       []*constraint.Key // of its rules and domain counts; no hostname
+	domainRules      []domainRule
+	domainIncrements []increment
+	spreadFilters    []*spreadFilter
+	cells            []*cell
 }
 
 // left is how many pods have no place yet, not even a planned one.
-func (k *podGroup) left() int { return len(k.Pods) - k.placed - k.promised }
+func (g *podGroup) left() int { return len(g.pods) - g.placed - g.allotted }
 
 // take hands out the next n pods.
-func (k *podGroup) take(n int) []cluster.PodRef {
-	pods := k.Pods[k.placed : k.placed+n]
-	k.placed += n
+func (g *podGroup) take(n int) []cluster.PodRef {
+	pods := g.pods[g.placed : g.placed+n]
+	g.placed += n
 	return pods
 }
 
 func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) *podGroup {
-	return &podGroup{PodClass: c, PodShape: c.Requiring(t.terms, t.offTaints), Pods: pods, held: t}
+	return &podGroup{class: c, shape: c.Requiring(t.terms, t.offTaints), pods: pods, held: t}
 }
 
 func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
@@ -129,7 +129,7 @@ func (s *solver) openPools() {
 
 // run places all virtual pods, or all others. It reports false when there are none.
 func (s *solver) run(virtual bool) bool {
-	groups := slices.DeleteFunc(s.byPriority(), func(g []*podGroup) bool { return g[0].Virtual != virtual })
+	groups := slices.DeleteFunc(s.byPriority(), func(g []*podGroup) bool { return g[0].class.Virtual != virtual })
 	s.runAll(groups)
 	return len(groups) > 0
 }
@@ -143,15 +143,15 @@ func (s *solver) runAll(groups [][]*podGroup) {
 		var late []*podGroup
 		before := 0
 		for _, group := range groups {
-			for _, k := range group {
-				if k.left() > 0 && k.hasAffinity() {
-					late, before = append(late, k), before+k.placed
+			for _, g := range group {
+				if g.left() > 0 && g.hasAffinity() {
+					late, before = append(late, g), before+g.placed
 				}
 			}
 		}
 		s.place(late)
-		for _, k := range late {
-			before -= k.placed
+		for _, g := range late {
+			before -= g.placed
 		}
 		if before == 0 {
 			return
@@ -165,38 +165,38 @@ func (s *solver) runAll(groups [][]*podGroup) {
 func (s *solver) place(group []*podGroup) []*podGroup {
 	var all []*podGroup
 	for len(group) > 0 {
-		parts, met := s.assign(group)
+		allotments, met := s.assign(group)
 		all = append(all, met...)
-		s.allotments = append(s.allotments, parts...)
-		s.buyAll(parts)
-		s.fillLaunches(parts)
-		s.comeBack(parts)
-		group = s.unplaced(parts)
+		s.allotments = append(s.allotments, allotments...)
+		s.buyAll(allotments)
+		s.fillLaunches(allotments)
+		s.comeBack(allotments)
+		group = s.unplaced(allotments)
 	}
 	return all
 }
 
 // buyAll puts pods of the allotments on planned launches, and launches more nodes for the
 // others.
-func (s *solver) buyAll(parts []*allotment) {
-	s.fillLaunches(parts)
+func (s *solver) buyAll(allotments []*allotment) {
+	s.fillLaunches(allotments)
 	tiers := s.pools.tiers()
 	for i, tier := range tiers {
-		s.buyFrom(tier, i == len(tiers)-1, parts)
+		s.buyFrom(tier, i == len(tiers)-1, allotments)
 	}
 }
 
 // comeBack tries the nodes again for pods that must join other pods there: those may have been
 // placed after the first try.
-func (s *solver) comeBack(parts []*allotment) {
-	for _, p := range parts {
-		n := p.left()
-		if n == 0 || p.cell != nil || len(p.nodeRules.needs) == 0 {
+func (s *solver) comeBack(allotments []*allotment) {
+	for _, a := range allotments {
+		n := a.left()
+		if n == 0 || a.cell != nil || len(a.group.nodeRules.needs) == 0 {
 			continue
 		}
-		p.want, p.promised = p.want-n, p.promised-n
-		s.nodes.fill(p.podGroup)
-		p.want, p.promised = p.want+p.podGroup.left(), p.promised+p.podGroup.left()
+		a.want, a.group.allotted = a.want-n, a.group.allotted-n
+		s.nodes.fill(a.group)
+		a.want, a.group.allotted = a.want+a.group.left(), a.group.allotted+a.group.left()
 	}
 }
 
@@ -204,15 +204,15 @@ func (s *solver) comeBack(parts []*allotment) {
 // not suffice for all pods, those of the highest priority get nodes.
 func (s *solver) byPriority() [][]*podGroup {
 	var out [][]*podGroup
-	for _, k := range s.podGroups {
-		if k.PodClass.Refused != "" || s.learned.unplaceable[k.PodClass] {
+	for _, g := range s.podGroups {
+		if g.class.Refused != "" || s.learned.unplaceable[g.class] {
 			continue
 		}
-		if n := len(out); n > 0 && out[n-1][0].Priority == k.Priority && out[n-1][0].Virtual == k.Virtual {
-			out[n-1] = append(out[n-1], k)
+		if n := len(out); n > 0 && out[n-1][0].class.Priority == g.class.Priority && out[n-1][0].class.Virtual == g.class.Virtual {
+			out[n-1] = append(out[n-1], g)
 			continue
 		}
-		out = append(out, []*podGroup{k})
+		out = append(out, []*podGroup{g})
 	}
 	return out
 }
@@ -220,15 +220,15 @@ func (s *solver) byPriority() [][]*podGroup {
 // tiers groups the pools of equal weight, the heaviest first.
 func (s *poolList) tiers() [][]*poolState {
 	var out [][]*poolState
-	for _, m := range s.all {
-		if m.Pool.Blocked != "" || m.Pool.Static {
+	for _, pool := range s.all {
+		if pool.Pool.Blocked != "" || pool.Pool.Static {
 			continue
 		}
-		if n := len(out); n > 0 && out[n-1][0].Pool.Weight == m.Pool.Weight {
-			out[n-1] = append(out[n-1], m)
+		if n := len(out); n > 0 && out[n-1][0].Pool.Weight == pool.Pool.Weight {
+			out[n-1] = append(out[n-1], pool)
 			continue
 		}
-		out = append(out, []*poolState{m})
+		out = append(out, []*poolState{pool})
 	}
 	return out
 }

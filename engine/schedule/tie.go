@@ -23,10 +23,10 @@ type Tie struct {
 // Ties are those of pods of the class that a what-if placed on the node. Rules over hostnames
 // and over labels that the node does not have yet are left out, as moves elsewhere do not
 // change them.
-func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
+func Ties(w *cluster.Snapshot, c *cluster.PodClass, node *cluster.NodeInfo) []Tie {
 	var out []Tie
 	seat := func(key *constraint.Key) (int, bool) {
-		v, ok := h.Value(key)
+		v, ok := node.Value(key)
 		return v, ok && key.Name != cluster.LabelHostname
 	}
 	keys, names := hardSpreads(c)

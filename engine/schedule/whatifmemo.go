@@ -47,9 +47,9 @@ func softlyTainted(w *cluster.Snapshot) []*cluster.NodeInfo {
 	m := memoOf(w)
 	if m.soft == nil {
 		var out []*cluster.NodeInfo
-		for _, h := range w.Nodes {
-			if slices.ContainsFunc(h.Taints, func(t cluster.Taint) bool { return t.Effect == cluster.PreferNoSchedule }) {
-				out = append(out, h)
+		for _, node := range w.Nodes {
+			if slices.ContainsFunc(node.Taints, func(t cluster.Taint) bool { return t.Effect == cluster.PreferNoSchedule }) {
+				out = append(out, node)
 			}
 		}
 		m.soft = &out
@@ -171,8 +171,8 @@ func (t *domainCount) labels() (out []*constraint.Key, named bool) {
 func (m *whatIfMemo) follow(t *domainCount, w *cluster.Snapshot) *cluster.PodCounts {
 	of := t.of
 	c := &cluster.PodCounts{DomainView: m.view(t, w), Classes: of.classes(), Settled: of.settled, Counts: map[int]int{}}
-	of.each(w, func(h *cluster.NodeInfo, n int) {
-		if v, ok := c.Value(h); ok && n > 0 {
+	of.each(w, func(node *cluster.NodeInfo, n int) {
+		if v, ok := c.Value(node); ok && n > 0 {
 			c.Counts[v] += n
 			c.Total += n
 		}
@@ -184,18 +184,18 @@ func (m *whatIfMemo) follow(t *domainCount, w *cluster.Snapshot) *cluster.PodCou
 // followNodes makes node counts for the domain count and tracks them.
 func (m *whatIfMemo) followNodes(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
 	r := &cluster.NodeCounts{DomainView: m.view(t, w), Counts: map[int]int{}}
-	note := func(h *cluster.NodeInfo) {
-		if v, ok := r.Value(h); ok {
+	note := func(node *cluster.NodeInfo) {
+		if v, ok := r.Value(node); ok {
 			r.Counts[v]++
 		}
 	}
-	for _, h := range w.Nodes {
-		if open(h) {
-			note(h)
+	for _, node := range w.Nodes {
+		if open(node) {
+			note(node)
 		}
 	}
-	for _, h := range w.Unschedulable {
-		note(h)
+	for _, node := range w.Unschedulable {
+		note(node)
 	}
 	w.TrackNodes(r)
 	return r

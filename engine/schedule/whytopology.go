@@ -14,37 +14,37 @@ import (
 )
 
 // apart reports whether other pods decide where the group may go.
-func (k *podGroup) apart() bool { return len(k.keys) > 0 || k.nodeRules.restricted() }
+func (g *podGroup) apart() bool { return len(g.domainKeys) > 0 || g.nodeRules.restricted() }
 
 // explainTopology cuts every offering that is left, each by the rule about other pods that
 // excludes it: first the rules over zones and other domains in their order, then those over
 // single nodes.
-func (e *explainer) explainTopology(v *funnelBuilder, m *poolState, k *podGroup) {
-	cells := k.cells
-	if cells == nil && len(k.keys) > 0 {
-		cells = e.cells(k)
+func (e *explainer) explainTopology(v *funnelBuilder, pool *poolState, g *podGroup) {
+	cells := g.cells
+	if cells == nil && len(g.domainKeys) > 0 {
+		cells = e.cells(g)
 	}
-	for i := range k.rules {
-		r := &k.rules[i]
+	for i := range g.domainRules {
+		r := &g.domainRules[i]
 		domains := usable(cells, r.axis)
-		v.cut(reason.Topology, e.forbidden(m, k, r, domains), func(bitset.Set) (string, map[string]any) { return r.explain(domains) })
+		v.cut(reason.Topology, e.forbidden(pool, g, r, domains), func(bitset.Set) (string, map[string]any) { return r.explain(domains) })
 	}
-	for _, n := range k.nodeRules.needs {
+	for _, n := range g.nodeRules.needs {
 		if total := e.counters.total(n.counter); total > 0 || !n.own {
 			v.cut(reason.Topology, v.rows, func(bitset.Set) (string, map[string]any) { return explainNeed(total) })
 		}
 	}
-	v.cut(reason.Topology, v.rows, func(bitset.Set) (string, map[string]any) { return k.explainRest() })
+	v.cut(reason.Topology, v.rows, func(bitset.Set) (string, map[string]any) { return g.explainRest() })
 }
 
 // forbidden returns the offerings in whose cells the rule allows no further pod.
-func (e *explainer) forbidden(m *poolState, k *podGroup, r *domainRule, domains []int) bitset.Set {
+func (e *explainer) forbidden(pool *poolState, g *podGroup, r *domainRule, domains []int) bitset.Set {
 	var universe []int
 	if r.kind == spreads {
 		universe = domains
 	}
 	var out bitset.Set
-	for _, c := range m.Cells(k.keys) {
+	for _, c := range pool.Cells(g.domainKeys) {
 		if !r.allows(c.Values[r.axis], universe) {
 			out.Merge(c.Offerings)
 		}
@@ -97,9 +97,9 @@ func explainNeed(total int) (string, map[string]any) {
 }
 
 // explainRest is about offerings that no single rule excludes.
-func (k *podGroup) explainRest() (string, map[string]any) {
-	if len(k.rules) > 0 {
-		r := &k.rules[0]
+func (g *podGroup) explainRest() (string, map[string]any) {
+	if len(g.domainRules) > 0 {
+		r := &g.domainRules[0]
 		return fmt.Sprintf("%s over %s: the domains that the other pods of the group need are not available", r.kind, r.count.key.Name),
 			map[string]any{"type": r.kind.String(), "key": r.count.key.Name}
 	}

@@ -89,20 +89,20 @@ func (b *buyer) mounted() (slots quantity.Vector) {
 
 // rank sorts the candidates by the least that a unit of value can cost there.
 func (b *buyer) rank() {
-	for _, c := range b.candidates {
-		room := c.room
-		b.cap(c, &room)
-		c.filled = false
-		c.floor = c.price / max(b.prices.Units.Worth(&room)+b.valueOfPlace(c), math.SmallestNonzeroFloat64)
+	for _, cand := range b.candidates {
+		room := cand.room
+		b.cap(cand, &room)
+		cand.filled = false
+		cand.floor = cand.price / max(b.prices.Units.Worth(&room)+b.valueOfPlace(cand), math.SmallestNonzeroFloat64)
 	}
 	slices.SortStableFunc(b.candidates, func(x, y *candidate) int { return cmp.Compare(x.floor, y.floor) })
 }
 
 // cap limits room to what one node would hold if all pods were spread evenly, when pods
 // limited per node can go to the candidate.
-func (b *buyer) cap(c *candidate, room *quantity.Vector) {
+func (b *buyer) cap(cand *candidate, room *quantity.Vector) {
 	most := &b.whole
-	if b.forces(c.group) {
+	if b.forces(cand.group) {
 		most = &b.each
 	}
 	for d := range room {
@@ -118,29 +118,29 @@ func (b *buyer) forcedNow() int {
 		if !l.apart {
 			continue
 		}
-		for _, p := range l.parts {
-			n := p.left()
-			for _, c := range p.nodeRules.caps {
+		for _, a := range l.allotments {
+			n := a.left()
+			for _, c := range a.group.nodeRules.caps {
 				if !c.own || n == 0 {
 					continue
 				}
-				if a := &b.crowded[c.counter]; a.pods == 0 || c.most < a.most {
-					a.most = c.most
+				if limited := &b.crowded[c.counter]; limited.pods == 0 || c.most < limited.most {
+					limited.most = c.most
 				}
 				b.crowded[c.counter].pods += n
 			}
 		}
 	}
 	forced := 0
-	for _, a := range b.crowded {
-		forced = max(forced, (a.pods+a.most-1)/max(1, a.most))
+	for _, limited := range b.crowded {
+		forced = max(forced, (limited.pods+limited.most-1)/max(1, limited.most))
 	}
 	return forced
 }
 
 // valueOfPlace is the worth of one more node to pods limited per node, besides its capacity.
-func (b *buyer) valueOfPlace(c *candidate) float64 {
-	if b.forces(c.group) {
+func (b *buyer) valueOfPlace(cand *candidate) float64 {
+	if b.forces(cand.group) {
 		return b.prices.Node
 	}
 	return 0
@@ -153,8 +153,8 @@ func (b *buyer) valueOfPlace(c *candidate) float64 {
 func (b *buyer) worth(demand quantity.Vector) (cost float64, prices covering.Prices) {
 	const blend = 0.05
 	shapes := make([]covering.Shape, len(b.candidates))
-	for i, c := range b.candidates {
-		shapes[i] = covering.Shape{Room: covering.Capped(c.room, &demand), Price: c.price}
+	for i, cand := range b.candidates {
+		shapes[i] = covering.Shape{Room: covering.Capped(cand.room, &demand), Price: cand.price}
 	}
 	cost, prices = covering.Solve(demand, b.forced, shapes)
 	for d := range prices.Units {
@@ -162,9 +162,9 @@ func (b *buyer) worth(demand quantity.Vector) (cost float64, prices covering.Pri
 			continue
 		}
 		cheapest := math.Inf(1)
-		for _, c := range b.candidates {
-			if c.room[d] > 0 {
-				cheapest = min(cheapest, c.price/float64(c.room[d]))
+		for _, cand := range b.candidates {
+			if cand.room[d] > 0 {
+				cheapest = min(cheapest, cand.price/float64(cand.room[d]))
 			}
 		}
 		if !math.IsInf(cheapest, 1) {
