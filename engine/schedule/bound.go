@@ -102,7 +102,7 @@ func newDemandGroup(tier []*poolState) *demandGroup {
 // admit adds the offerings on which pods of the shape fit.
 func (f *demandGroup) admit(tier []*poolState, of *cluster.PodShape) {
 	for i, pool := range tier {
-		f.rows[i].Merge(pool.Compatible(of).All.And(pool.onSale()))
+		f.rows[i].Merge(pool.Compatible(of).All.And(pool.available()))
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *solver) demandGroups(tier []*poolState) []*demandGroup {
 		seen[of] = true
 		key = key[:0]
 		for _, pool := range tier {
-			key = append(pool.Admitting(of).And(pool.onSale()).Append(key), '|')
+			key = append(pool.Admitting(of).And(pool.available()).Append(key), '|')
 		}
 		f := by[string(key)]
 		if f == nil {

@@ -73,7 +73,7 @@ func (s *solver) buy(tier []*poolState, last bool, allotments []*allotment) {
 	b.gather()
 	for !b.limits.over() {
 		best := b.best()
-		if best == nil && !b.diluted() {
+		if best == nil && !b.mayHaveLostValues() {
 			return
 		}
 		if best == nil || !b.repeat(best) {
@@ -130,7 +130,7 @@ func (b *buyer) groupByShape(allotments []*allotment) {
 			l = &shapeGroup{shape: a.group.shape, cell: a.cell}
 			hosted := false
 			for _, pool := range b.tier {
-				l.fits = append(l.fits, b.offered(pool, a))
+				l.fits = append(l.fits, b.compatibleWithMinValues(pool, a))
 				hosted = hosted || !l.fits[len(l.fits)-1].All.Empty()
 			}
 			byKey[at] = l
@@ -198,8 +198,8 @@ func (b *buyer) purchase(cand *candidate) bool {
 	b.purchases++
 	var groups []*podGroup // copies share the slice
 	for n := range min(copies, allowed) {
-		l := &launch{pool: cand.pool, row: cand.row, free: cand.room, requirements: cand.requirements, groups: groups, contents: make([]load, 0, len(cand.content)), least: cand.least}
-		if !b.variety.order(l, &cand.used) {
+		l := &launch{pool: cand.pool, row: cand.row, free: cand.room, requirements: cand.requirements, groups: groups, contents: make([]load, 0, len(cand.content)), requiredValues: cand.requiredValues}
+		if !b.minValues.reserve(l, &cand.used) {
 			allowed = n
 			break
 		}

@@ -20,12 +20,12 @@ type candidate struct {
 	group *candidateGroup
 	floor float64 // price per value if it were filled completely: no filling costs less per value
 	// The filling below is valid while every allotment in it has that many pods left.
-	filled       bool
-	content      []portion
-	requirements *nodeRequirements
-	value        float64
-	used         quantity.Vector
-	least        []int // the variety it needs; see launch.least
+	filled         bool
+	content        []portion
+	requirements   *nodeRequirements
+	value          float64
+	used           quantity.Vector
+	requiredValues []int // the variety it needs; see launch.least
 }
 
 // candidateGroup is what candidates that suit the same shape groups share.
@@ -43,7 +43,7 @@ type candidateGroup struct {
 
 // gather makes the list of candidates and prices the resources.
 func (b *buyer) gather() {
-	b.refit()
+	b.refreshMinValues()
 	b.gathered = b.purchases
 	demand := b.apportion()
 	b.brim = b.whole
@@ -85,9 +85,9 @@ type offeringGroup struct {
 
 // split groups the offerings of a pool by the shape groups that they suit.
 func (b *buyer) split(i int) []offeringGroup {
-	rows := b.tier[i].onSale()
-	if b.topology.confined {
-		rows = rows.And(b.topology.known(b.tier[i]))
+	rows := b.tier[i].available()
+	if b.topology.openNoDomain {
+		rows = rows.And(b.topology.inCountedDomains(b.tier[i]))
 	}
 	lots := []offeringGroup{{rows: rows}}
 	for _, alike := range b.alike(i) {
@@ -145,11 +145,11 @@ func (b *buyer) addUndominated(out []*candidate, i int, g offeringGroup) []*cand
 			shared.following = append(shared.following, l)
 		}
 	}
-	most := b.ceiling(i, shared)
+	most := b.largestWithMinValues(i, shared)
 	for row := range g.rows.All() {
 		room := &pool.Allocatable[row]
 		if most != nil {
-			room = lesser(room, most)
+			room = minOf(room, most)
 		}
 		if b.beaten(out[first:], room, shared) || b.limits.affordable(pool, row) == 0 {
 			continue

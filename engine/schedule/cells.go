@@ -22,7 +22,7 @@ func (s *solver) cells(g *podGroup) []*cell {
 	}
 	out = s.addHosts(g, out)
 	for _, c := range out {
-		if n, ok := s.learned.caps[learnedKey{g.class, g.held.name(), c.name}]; ok && !s.topology.confined {
+		if n, ok := s.learned.caps[learnedKey{g.class, g.held.name(), c.name}]; ok && !s.topology.openNoDomain {
 			c.cap = n
 		}
 	}
@@ -99,15 +99,15 @@ type saleKey struct {
 
 // launchCells finds the cells in which nodes can be launched.
 type launchCells struct {
-	pools    *poolList
-	launches *launchList
-	limits   *limits
-	topology *topology
-	variety  *variety
-	thin     bool               // earlier rounds found pools whose launches lose variety
-	sales    map[saleKey][]cell // see onSale
-	atFirst  map[saleKey][]cell // the same before any launch, for all attempts
-	key      []byte             // scratch: of labels
+	pools         *poolList
+	launches      *launchList
+	limits        *limits
+	topology      *topology
+	minValues     *minValuesChecker
+	minValuesLost bool               // earlier rounds found pools whose launches lose variety
+	sales         map[saleKey][]cell // see onSale
+	atFirst       map[saleKey][]cell // the same before any launch, for all attempts
+	key           []byte             // scratch: of labels
 }
 
 // onSale lists the cells in which a node can be launched for the group. It is the same for
@@ -117,8 +117,8 @@ func (s *launchCells) onSale(g *podGroup) []cell {
 	for _, key := range g.domainKeys {
 		s.key = append(append(s.key, key.Name...), 0)
 	}
-	shared, sales := len(g.spreadFilters) == 0 && !s.topology.confined, s.sales
-	if len(s.launches.all) == 0 && !s.thin {
+	shared, sales := len(g.spreadFilters) == 0 && !s.topology.openNoDomain, s.sales
+	if len(s.launches.all) == 0 && !s.minValuesLost {
 		sales = s.atFirst // the same at the start of every attempt
 	}
 	if shared {
@@ -151,12 +151,12 @@ func (s *launchCells) price(g *podGroup, fallbacks bool) []cell {
 		if !fallbacks && all.Meets(pool.Catalog.Fallbacks) {
 			all = all.Minus(pool.Catalog.Fallbacks)
 		}
-		if s.topology.confined {
-			all = all.And(s.topology.known(pool))
+		if s.topology.openNoDomain {
+			all = all.And(s.topology.inCountedDomains(pool))
 		}
 		for _, here := range pool.Cells(g.domainKeys) {
 			for _, at := range s.topology.partitions(g, pool, all.And(here.Offerings)) {
-				at.rows = s.variety.assorted(pool, g, here.Values, at)
+				at.rows = s.minValues.launchableFor(pool, g, here.Values, at)
 				price, ok := s.cheapest(pool, at.rows)
 				if !ok {
 					price, ok = s.bought(pool, at.rows)
@@ -197,7 +197,7 @@ func (g *podGroup) cellName(values []int) string {
 // bought is the price of the first of the rows of which a node is being launched: pods may
 // share that node where no other can be launched.
 func (s *launchCells) bought(pool *poolState, rows bitset.Set) (offering.Price, bool) {
-	for row := range rows.And(pool.bought).All() {
+	for row := range rows.And(pool.launched).All() {
 		return pool.Catalog.Offerings[row].Price, true
 	}
 	return 0, false

@@ -3,7 +3,6 @@
 package schedule
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -11,11 +10,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offering"
-	"github.com/karve-dev/karve/engine/quantity"
 )
-
-// mostTypes is how many instance types a NodeClaim lists: Karpenter's MaxInstanceTypes.
-const mostTypes = 600
 
 // plan makes the Plan of what was decided.
 func (s *solver) plan() Plan {
@@ -43,8 +38,8 @@ type descriptions struct {
 	quota        *quota
 	topology     *topology
 	requirements *requirementSets
-	variety      *variety
-	acceptable   *acceptable
+	minValues    *minValuesChecker
+	choice       *offeringChooser
 	purchased    []Launch // see purchases
 	labels       map[describedKey]*described
 	rivals       map[runnersUpKey][]RunnerUp // see runnersUp
@@ -81,7 +76,8 @@ type describedKey struct {
 // accept the same offerings with the same requirements share both.
 func (s *descriptions) describe(l *launch) Launch {
 	pool := l.pool
-	rows := s.acceptable.choose(l)
+	accepted := s.choice.chooseFirst(l)
+	rows := accepted.rows
 	s.key = rows.Append(s.key[:0])
 	d := s.labels[describedKey{pool.PoolCatalog, l.requirements, string(s.key)}]
 	if d == nil {
@@ -89,30 +85,11 @@ func (s *descriptions) describe(l *launch) Launch {
 		s.labels[describedKey{pool.PoolCatalog, l.requirements, string(s.key)}] = d
 	}
 	out := d.launch
-	out.RunnersUp = s.runnersUp(l, d)
+	out.RunnersUp = s.runnersUp(l, d, accepted.dropFrom(l.first))
 	out.Pods = l.pods
 	out.Requests = s.w.Resources.Amounts(l.used.Add(pool.DaemonOverhead[l.row]))
 	out.Daemons = s.w.Resources.Amounts(pool.DaemonOverhead[l.row])
 	return out
-}
-
-// acceptable finds the offerings that a launch accepts.
-type acceptable struct {
-	limits      *limits
-	quota       *quota
-	topology    *topology
-	variety     *variety
-	rows, spare bitset.Set // scratch: see choices
-	held        bitset.Set // scratch: the offerings that hold a launch's pods
-}
-
-// choose lists the launch's offerings and sets the first. The set is valid until the next
-// call.
-func (s *acceptable) choose(l *launch) bitset.Set {
-	rows := s.choices(l)
-	l.first = rows.First()
-	s.limits.swapQuota(l)
-	return rows
 }
 
 func (s *descriptions) describeAnew(l *launch, rows bitset.Set) *described {
@@ -133,11 +110,11 @@ func (s *descriptions) describeAnew(l *launch, rows bitset.Set) *described {
 	}
 	slices.Sort(zones)
 	slices.Sort(capacityTypes)
-	chosen := s.variety.listed(l, rows)
+	chosen := s.minValues.listValues(l, rows)
 	chosen[cluster.LabelInstanceType], chosen[cluster.LabelZone], chosen[cluster.LabelCapacityType] = types, zones, capacityTypes
 	out.Rules = s.rules(l, chosen)
 	out.Labels = settled(out.Labels, out.Rules)
-	out.Relaxed = s.variety.shortOf(l, rows)
+	out.Relaxed = s.minValues.relaxedLabels(l, rows)
 	return &described{launch: out, dearer: next}
 }
 
@@ -162,172 +139,6 @@ func distinct(values []string, v string) []string {
 		return values
 	}
 	return append(values, v)
-}
-
-// choices lists the offerings that hold the launch's pods, and reserves in the limits what the
-// largest of them takes beyond the planned one: whichever is launched in the end, the pool
-// keeps within its limits. The set is valid until the next call.
-func (s *acceptable) choices(l *launch) bitset.Set {
-	pool := l.pool
-	s.held.Copy(pool.Offerings)
-	pool.DropWithoutRoom(s.held, &l.used)
-	s.rows.Copy(s.open(l))
-	out := s.rows
-	out.Keep(s.held)
-	if pool.varied() {
-		s.spare.Copy(out)
-	}
-	if s.limits.scarceIn(pool).Meets(out) {
-		s.dropScarce(l, out)
-	}
-	if len(pool.Limited)+len(pool.Uncounted) > 0 {
-		s.dropOverLimits(l, out)
-	}
-	if pool.varied() {
-		s.variety.putBack(l, &out, s.spare)
-	}
-	if len(pool.Catalog.Types) > mostTypes {
-		s.firstTypes(l, out, mostTypes)
-	}
-	out.Put(l.row) // it was reserved, even if quota or other launches exclude it now
-	return out
-}
-
-// open returns the available offerings that meet the launch's requirements.
-func (s *acceptable) open(l *launch) bitset.Set {
-	j := l.requirements
-	if j.open == nil {
-		j.open = s.admitted(l).And(s.topology.known(l.pool))
-		j.open.Keep(l.pool.onSale())
-	}
-	return j.open
-}
-
-// admitted returns the offerings on which the launch's requirements hold.
-func (s *acceptable) admitted(l *launch) bitset.Set {
-	j := l.requirements
-	if j.admitted == nil {
-		j.admitted = j.rows.And(l.pool.Matching(j.set))
-	}
-	return j.admitted
-}
-
-// onSale returns the offerings that are available.
-func (pool *poolState) onSale() bitset.Set {
-	if pool.sale == nil {
-		pool.sale = bitset.Upto(len(pool.Catalog.Offerings))
-		for i := range pool.Catalog.Offerings {
-			if pool.Catalog.Offerings[i].Unavailable != "" {
-				pool.sale.Drop(i)
-			}
-		}
-	}
-	return pool.sale
-}
-
-func (s *acceptable) dropScarce(l *launch, rows bitset.Set) {
-	reserved := l.pool.Catalog.Offerings[l.row].QuotaUses
-	for row := range rows.And(s.limits.scarceIn(l.pool)).All() {
-		if !s.quota.covers(&l.pool.Catalog.Offerings[row], reserved) {
-			rows.Drop(row)
-		}
-	}
-}
-
-// dropOverLimits keeps the offerings that the pool's limits allow, and reserves what the
-// largest of them takes.
-func (s *acceptable) dropOverLimits(l *launch, rows bitset.Set) {
-	pool := l.pool
-	for _, u := range pool.Uncounted {
-		for row := range rows.And(u.Rows).All() {
-			rows.Drop(row)
-		}
-	}
-	planned := pool.capacity(l.row)
-	if l.claim != nil {
-		planned = l.claim
-	}
-	for _, d := range pool.Limited {
-		for _, row := range pool.descending(d) {
-			if pool.capacity(row)[d]-planned[d] <= max(0, pool.left[d]) {
-				break
-			}
-			rows.Drop(row)
-		}
-	}
-	var extra quantity.Vector
-	for _, d := range pool.Limited {
-		for _, row := range pool.descending(d) {
-			if rows.Has(row) {
-				extra[d] = max(0, pool.capacity(row)[d]-planned[d])
-				break
-			}
-		}
-	}
-	pool.left = pool.left.Sub(extra)
-}
-
-// capacity is what a node of the offering counts against limits.
-func (pool *poolState) capacity(row int) *quantity.Vector {
-	return &pool.Catalog.Capacity[pool.Catalog.Offerings[row].Type]
-}
-
-// descending lists the offerings by their capacity of one resource, the largest first.
-func (pool *poolState) descending(d quantity.Dim) []int {
-	if pool.bySize == nil {
-		pool.bySize = map[quantity.Dim][]int{}
-	}
-	rows, ok := pool.bySize[d]
-	if !ok {
-		rows = slices.Collect(pool.Offerings.All())
-		slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(pool.capacity(b)[d], pool.capacity(a)[d]) })
-		pool.bySize[d] = rows
-	}
-	return rows
-}
-
-// firstTypes keeps the offerings of n instance types: first those without which there would
-// be too little variety, then the others in order.
-func (s *acceptable) firstTypes(l *launch, rows bitset.Set, n int) {
-	c := l.pool.Catalog
-	seen := make([]bool, len(c.Types))
-	if l.pool.varied() {
-		n -= s.variety.needed(l, rows, seen)
-	}
-	for row := range rows.All() {
-		switch t := c.Offerings[row].Type; {
-		case seen[t]:
-		case n <= 0:
-			rows.Drop(row)
-		default:
-			seen[t] = true
-			n--
-		}
-	}
-}
-
-// known returns the offerings in domains that every spread counts: a node elsewhere would
-// open a domain in which the pods on other nodes were not counted.
-func (s *topology) known(pool *poolState) bitset.Set {
-	if pool.known != nil {
-		return pool.known
-	}
-	pool.known = pool.Offerings.Clone()
-	for _, t := range s.order {
-		if len(t.keys) == 0 || !t.hard {
-			continue
-		}
-		rows := &s.reckoned
-		rows.Copy(pool.Offerings)
-		rows.Cut(s.counting(t, pool))
-		for _, c := range pool.Cells([]*constraint.Key{t.key}) {
-			if v := c.Values[0]; v < 0 || t.domains[v] || slices.Contains(s.opened(t), v) {
-				rows.Merge(c.Offerings)
-			}
-		}
-		pool.known.Keep(*rows)
-	}
-	return pool.known
 }
 
 // rules describe the launch's requirements. Instance types, zones and capacity types are

@@ -157,20 +157,20 @@ const (
 // topology counts pods by zone and other domains during one attempt. It says what the rules
 // of pod groups read of the counts, and in which domains nodes can be launched.
 type topology struct {
-	w        *cluster.Snapshot
-	terms    *terms
-	counters *counters
-	pools    *poolList
-	launches *launchList
-	learned  map[domainCountKey][]int // domains that earlier rounds opened; see learned
-	counts   map[domainCountKey]*domainCount
-	order    []*domainCount // the counts, as they were made
-	filters  map[nodeFilter]*spreadFilter
-	lookedAt map[throughKey][]bitset.Set // see through
-	reached  map[*domainCount][]int      // see opened
-	summary  *launchSummary              // cached until the launches change
-	confined bool                        // no launch opens a domain; see known
-	reckoned bitset.Set                  // scratch: see known
+	w            *cluster.Snapshot
+	terms        *terms
+	counters     *counters
+	pools        *poolList
+	launches     *launchList
+	learned      map[domainCountKey][]int // domains that earlier rounds opened; see learned
+	counts       map[domainCountKey]*domainCount
+	order        []*domainCount // the counts, as they were made
+	filters      map[nodeFilter]*spreadFilter
+	lookedAt     map[throughKey][]bitset.Set // see through
+	reached      map[*domainCount][]int      // see opened
+	summary      *launchSummary              // cached until the launches change
+	openNoDomain bool                        // no launch opens a domain; see known
+	scratch      bitset.Set                  // scratch: see known
 }
 
 func newTopology(c *counters, pools *poolList, launches *launchList, learned map[domainCountKey][]int) topology {
@@ -338,4 +338,28 @@ func (r *domainRule) least(universe []int) int {
 		return 0
 	}
 	return max(0, least)
+}
+
+// known returns the offerings in domains that every spread counts: a node elsewhere would
+// open a domain in which the pods on other nodes were not counted.
+func (s *topology) inCountedDomains(pool *poolState) bitset.Set {
+	if pool.inCountedDomains != nil {
+		return pool.inCountedDomains
+	}
+	pool.inCountedDomains = pool.Offerings.Clone()
+	for _, t := range s.order {
+		if len(t.keys) == 0 || !t.hard {
+			continue
+		}
+		rows := &s.scratch
+		rows.Copy(pool.Offerings)
+		rows.Cut(s.counting(t, pool))
+		for _, c := range pool.Cells([]*constraint.Key{t.key}) {
+			if v := c.Values[0]; v < 0 || t.domains[v] || slices.Contains(s.opened(t), v) {
+				rows.Merge(c.Offerings)
+			}
+		}
+		pool.inCountedDomains.Keep(*rows)
+	}
+	return pool.inCountedDomains
 }

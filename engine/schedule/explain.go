@@ -96,7 +96,7 @@ func (e *explainer) funnel(pool *poolState, g *podGroup) reason.Funnel {
 	v := *e.trails[key]
 	v.funnel.Cuts = slices.Clip(v.funnel.Cuts)
 	if v.funnel.Blocked == "" {
-		e.explainVariety(&v, pool, g)
+		e.explainMinValues(&v, pool, g)
 	}
 	if v.funnel.Blocked == "" && g.apart() {
 		e.explainTopology(&v, pool, g)

@@ -12,15 +12,15 @@ import (
 
 // filling is the node that fill works on.
 type filling struct {
-	room      quantity.Vector
-	counts    []int // by counter
-	dirty     []int // counters above zero
-	residents residents
-	mounts    map[cluster.Mount]bool
-	joined    []*shapeGroup
-	order     []*allotment
-	whole     quantity.Vector // capacity before any pod was put there
-	least     []int           // the variety it needs; see launch.least
+	room           quantity.Vector
+	counts         []int // by counter
+	dirty          []int // counters above zero
+	residents      residents
+	mounts         map[cluster.Mount]bool
+	joined         []*shapeGroup
+	order          []*allotment
+	whole          quantity.Vector // capacity before any pod was put there
+	requiredValues []int           // the variety it needs; see launch.least
 }
 
 // fill packs the shape groups onto one node of c's offering. It adds one of each kind of pods
@@ -54,7 +54,7 @@ func (b *buyer) fill(cand *candidate) {
 	for _, a := range f.order {
 		cand.content = append(cand.content, portion{a, a.taken})
 	}
-	cand.used, cand.least = f.whole.Sub(f.room), f.least
+	cand.used, cand.requiredValues = f.whole.Sub(f.room), f.requiredValues
 	// A filling is never worth zero: placing its pods matters more than any price.
 	cand.value = max(b.prices.Units.Worth(&cand.used), math.SmallestNonzeroFloat64)
 	if slices.ContainsFunc(f.order, func(a *allotment) bool { return a.group.nodeRules.keepsApart() }) {
@@ -70,7 +70,7 @@ func (f *filling) reset(room quantity.Vector) {
 	for _, a := range f.order {
 		a.taken = 0
 	}
-	f.dirty, f.order, f.least = f.dirty[:0], f.order[:0], nil
+	f.dirty, f.order, f.requiredValues = f.dirty[:0], f.order[:0], nil
 	clear(f.mounts)
 	f.residents.clear()
 	for _, l := range f.joined {
@@ -183,8 +183,8 @@ func (b *buyer) putPart(cand *candidate, l *shapeGroup, a *allotment, n int) int
 			return 0
 		}
 	}
-	if cand.pool.varied() {
-		if n = b.diverse(cand, next, a, n); n == 0 {
+	if cand.pool.hasMinValues() {
+		if n = b.addableWithMinValues(cand, next, a, n); n == 0 {
 			return 0
 		}
 	}

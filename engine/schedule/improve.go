@@ -51,10 +51,10 @@ type improver struct {
 	quota         *quota
 	counters      *counters
 	topology      *topology
-	variety       *variety
+	minValues     *minValuesChecker
 	requirements  *requirementSets
 	compatibility *compatibility
-	acceptable    *acceptable
+	choice        *offeringChooser
 	most          int                        // steps
 	prices        map[*launch]offering.Price // see price
 	gone          map[*launch]bool
@@ -69,8 +69,8 @@ func (x *improver) spent() bool { return x.improvement.steps >= x.most }
 // others rely on changes. The work is bounded: only the nodes that are filled least well are
 // examined, and only for a number of steps. Nodes that are not examined are counted.
 func (s *solver) improve() {
-	x := &improver{launches: &s.launches, limits: &s.limits, quota: &s.quota, counters: &s.counters, topology: &s.topology, variety: &s.variety,
-		requirements: &s.requirements, compatibility: &s.compatibility, acceptable: &s.acceptable, most: s.search.steps,
+	x := &improver{launches: &s.launches, limits: &s.limits, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues,
+		requirements: &s.requirements, compatibility: &s.compatibility, choice: &s.choice, most: s.search.steps,
 		prices: map[*launch]offering.Price{}, gone: map[*launch]bool{}}
 	loose := x.loose()
 	s.improved = x.improvement
@@ -184,7 +184,7 @@ func (x *improver) move(to *launch, a *allotment, pods []cluster.PodRef) int {
 	if !ok {
 		return 0
 	}
-	if n = to.diverse(x.variety, next, a.group, n); n == 0 {
+	if n = to.addableWithMinValues(x.minValues, next, a.group, n); n == 0 {
 		return 0
 	}
 	to.requirements = next
@@ -251,7 +251,7 @@ func (x *improver) price(l *launch) offering.Price {
 // priceOf is the price of the cheapest offering that may be chosen for the node's pods.
 func (x *improver) priceOf(l *launch) offering.Price {
 	pool := l.pool
-	x.rows.Copy(x.acceptable.open(l))
+	x.rows.Copy(x.choice.choosable(l))
 	rows := x.rows
 	pool.DropWithoutRoom(rows, &l.used)
 	price := pool.Catalog.Offerings[l.row].Price
@@ -309,7 +309,7 @@ func (x *improver) leave(loose []*launch) {
 
 func (x *improver) mergeTwo(a, b *launch) {
 	pool := a.pool
-	rows := a.requirements.rows.And(b.requirements.rows).And(pool.onSale()).And(x.topology.known(pool))
+	rows := a.requirements.rows.And(b.requirements.rows).And(pool.available()).And(x.topology.inCountedDomains(pool))
 	used := a.used.Add(b.used)
 	for _, l := range []*launch{a, b} { // they may share these volumes
 		for mount := range l.mounts {
@@ -344,7 +344,7 @@ func (x *improver) clash(a, b *launch) bool {
 
 // together is a node of the offering with the pods of both; nil when it cannot hold them.
 func (x *improver) together(pool *poolState, row int, a, b *launch) *launch {
-	one := &launch{pool: pool, row: row, free: pool.Allocatable[row], requirements: pool.base, least: more(a.least, b.least)}
+	one := &launch{pool: pool, row: row, free: pool.Allocatable[row], requirements: pool.base, requiredValues: maxOfEach(a.requiredValues, b.requiredValues)}
 	for _, l := range []*launch{a, b} {
 		at := 0
 		for _, o := range l.contents {
@@ -361,7 +361,7 @@ func (x *improver) together(pool *poolState, row int, a, b *launch) *launch {
 func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
 	x.limits.release(a)
 	x.limits.release(b)
-	if x.limits.affordable(one.pool, one.row) == 0 || x.priceOf(one) >= before || !x.variety.order(one, &one.used) {
+	if x.limits.affordable(one.pool, one.row) == 0 || x.priceOf(one) >= before || !x.minValues.reserve(one, &one.used) {
 		x.limits.reserve(a)
 		x.limits.reserve(b)
 		return false

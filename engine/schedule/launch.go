@@ -25,10 +25,18 @@ type launch struct {
 	counts    map[int]int // counters above zero
 	residents residents
 	mounts    map[cluster.Mount]bool
-	// least is the variety that the launch must keep, claim is what it counts against its
-	// pool's limits; nil without minValues.
-	least []int
-	claim *quantity.Vector
+	// requiredValues is how many values of each label with minValues the launch must list;
+	// reservedCapacity is what it takes of its pool's limits. Both are nil without minValues.
+	requiredValues   []int
+	reservedCapacity *quantity.Vector
+}
+
+// reserved is the capacity that the launch takes of its pool's limits.
+func (l *launch) reserved() *quantity.Vector {
+	if l.reservedCapacity != nil {
+		return l.reservedCapacity
+	}
+	return l.pool.capacity(l.row)
 }
 
 // fillLaunches puts pods on nodes that are to be launched already.
@@ -46,7 +54,7 @@ func (s *solver) fillLaunches(allotments []*allotment) {
 			if !ok {
 				continue
 			}
-			if n = l.diverse(&s.variety, next, a.group, n); n > 0 {
+			if n = l.addableWithMinValues(&s.minValues, next, a.group, n); n > 0 {
 				l.requirements = next
 				s.launches.put(l, a, n)
 			}

@@ -15,12 +15,12 @@ type learned struct {
 	caps        map[learnedKey]int
 	unplaceable map[*cluster.PodClass]bool
 	// plain are classes that hold no preference from the start.
-	plain map[*cluster.PodClass]bool
+	withoutPreferences map[*cluster.PodClass]bool
 	// openedDomains are domains that a round opened with launches for other pods: they
 	// count for a spread although its own pods could not have opened them.
 	openedDomains map[domainCountKey][]int
 	// thin are the pools whose launches have lost variety; see dilute.
-	thin map[*cluster.PoolCatalog]*dilution
+	minValuesLost map[*cluster.PoolCatalog]*minValuesLoss
 }
 
 // learnedKey names a class, the preferences its pods held, and a cell.
@@ -59,8 +59,8 @@ func (l *learned) giveUp(a *allotment) bool {
 		l.unplaceable[a.group.class] = true
 		return true
 	}
-	had := l.plain[a.group.class]
-	l.plain[a.group.class] = true
+	had := l.withoutPreferences[a.group.class]
+	l.withoutPreferences[a.group.class] = true
 	return !had
 }
 
@@ -72,7 +72,7 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 	s.topology.summary = s.topology.summarizeLaunches()
 	defer func() { s.topology.summary = nil }()
 	for _, pool := range s.pools.all {
-		pool.known = nil
+		pool.inCountedDomains = nil
 	}
 	for _, g := range s.podGroups {
 		for i := range g.domainRules {

@@ -18,9 +18,9 @@ type limits struct {
 	quota *quota
 	price spending
 	// changes counts the launches that were reserved and released.
-	changes int
-	scarce  map[*poolState]bitset.Set // see scarceIn
-	largest map[string]int64          // see largestUse
+	reservations int
+	scarce       map[*poolState]bitset.Set // see scarceIn
+	largest      map[string]int64          // see largestUse
 }
 
 func newLimits(pools *poolList, q *quota, maxPrice offering.Price) limits {
@@ -39,22 +39,22 @@ func (l *limits) affordable(pool *poolState, row int) int {
 	return min(n, l.quota.nodes(&pool.Catalog.Offerings[row]))
 }
 
-// reserve takes a launch out of the limits: its planned offering or, where it must keep
-// variety, what it claims for that.
+// reserve takes a launch out of the limits: the price and quota use of its planned offering, and
+// the capacity reserved for it.
 func (l *limits) reserve(of *launch) {
 	pool := of.pool
-	l.changes++
+	l.reservations++
 	l.price.pay(pool.Catalog.Offerings[of.row].Price)
-	pool.reserve(of.row, of.claim)
+	pool.reserve(of)
 	l.quota.take(&pool.Catalog.Offerings[of.row], 1)
 }
 
 // release undoes reserve.
 func (l *limits) release(of *launch) {
 	pool := of.pool
-	l.changes++
+	l.reservations++
 	l.price.refund(pool.Catalog.Offerings[of.row].Price)
-	pool.release(of.row, of.claim)
+	pool.release(of)
 	l.quota.take(&pool.Catalog.Offerings[of.row], -1)
 }
 

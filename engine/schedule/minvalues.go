@@ -12,98 +12,82 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// minValuesState is additional state of a pool with minValues; nil for other pools.
+// poolMinValues is what an attempt knows of a pool with minValues; nil for other pools.
 //
 // Every launch of such a pool must list several values of some labels among its offerings. So
 // a pod may join a node only while enough offerings are left that hold all of its pods, are
 // available, and are within limits and quota. Which offering is the planned one does not
 // matter for that: the capacity of an offering is used as far as enough other offerings have
 // as much.
-type minValuesState struct {
-	// least is how many values of each label with minValues a launch lists, unless minValues
+type poolMinValues struct {
+	// required is how many values of each label with minValues a launch lists, unless minValues
 	// are relaxed.
-	least []int
-	// may reports whether one more node of an offering could be launched now.
-	may func(row int) bool
-	// most is how many more nodes may be launched, as earlier rounds launched more than could
-	// keep their variety; negative means no limit.
-	most int
-	// within are the offerings that earlier rounds found to be known in the end; nil for all.
-	within bitset.Set
+	required []int
+	// launchable reports whether one more node of an offering could be launched now.
+	launchable func(row int) bool
+	// nodesLeft is how many more nodes may be launched, as earlier rounds launched more than
+	// could keep enough values; negative means no limit.
+	nodesLeft int
+	// countedDomains are the offerings that earlier rounds found to be in counted domains in
+	// the end; nil for all.
+	countedDomains bitset.Set
 }
 
-// variety answers whether the launches of pools with minValues keep enough values of their
-// labels, as far as limits, quota and domains leave them.
-type variety struct {
+// minValuesChecker answers whether the launches of pools with minValues keep enough values of
+// their labels, as far as limits, quota and domains leave them.
+type minValuesChecker struct {
 	limits   *limits
 	quota    *quota
 	topology *topology
-	thin     map[*cluster.PoolCatalog]*dilution // see learned
-	relax    bool                               // the settings allow launches with less variety
-	relaxing bool                               // launches have less variety now
-	kept     bitset.Set                         // scratch: see holding
-	seen     []bitset.Set                       // scratch: see values
-	had      []int                              // scratch: see values
+	lost     map[*cluster.PoolCatalog]*minValuesLoss // see learned
+	mayRelax bool                                    // the settings allow launches with fewer values
+	relaxing bool                                    // launches have fewer values now
+	count    valueCount                              // scratch: see countValues
+	large    bitset.Set                              // scratch: see largeEnough
 }
 
-// varied reports whether the pool's launches must keep some variety.
-func (pool *poolState) varied() bool { return pool.minValues != nil }
+// hasMinValues reports whether the pool's launches must list enough values of some labels.
+func (pool *poolState) hasMinValues() bool { return pool.minValues != nil }
 
-func (s *variety) newMinValues(pool *poolState) *minValuesState {
+func (s *minValuesChecker) newPoolMinValues(pool *poolState) *poolMinValues {
 	if len(pool.MinValues) == 0 {
 		return nil
 	}
-	h := &minValuesState{most: -1}
+	m := &poolMinValues{nodesLeft: -1}
 	for _, v := range pool.MinValues {
-		h.least = append(h.least, v.Min)
+		m.required = append(m.required, v.Min)
 	}
-	if t := s.thin[pool.PoolCatalog]; t != nil {
-		h.most, h.within = t.most, t.known
+	if loss := s.lost[pool.PoolCatalog]; loss != nil {
+		m.nodesLeft, m.countedDomains = loss.nodesLeft, loss.countedDomains
 	}
-	h.may = func(row int) bool {
-		return pool.withinLimits(row) && s.quota.covers(&pool.Catalog.Offerings[row], nil) && (h.within == nil || h.within.Has(row)) && (!s.topology.confined || s.topology.known(pool).Has(row))
+	m.launchable = func(row int) bool {
+		return pool.withinLimits(row) && s.quota.covers(&pool.Catalog.Offerings[row], nil) &&
+			(m.countedDomains == nil || m.countedDomains.Has(row)) &&
+			(!s.topology.openNoDomain || s.topology.inCountedDomains(pool).Has(row))
 	}
-	return h
+	return m
 }
 
-// values counts the values of each label with minValues that a launch can have which may use
-// rows and requires set. It counts up to least. Offerings for which may reports false are
-// left out; nil admits all. The result is valid until the next call.
-func (s *variety) values(pool *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) []int {
-	s.had = append(s.had[:0], make([]int, len(least))...)
-	for len(s.seen) < len(least) {
-		s.seen = append(s.seen, nil)
-	}
-	short := 0
-	for i, n := range least {
-		clear(s.seen[i])
-		if n > 0 {
-			short++
-		}
-	}
-	for row := range rows.All() {
-		if short == 0 {
-			break
-		}
-		if may != nil && !may(row) {
-			continue
-		}
-		for i := range pool.MinValues {
-			if s.had[i] >= least[i] {
-				continue
-			}
-			s.had[i] += s.unseen(&pool.MinValues[i], set, row, &s.seen[i])
-			if s.had[i] >= least[i] {
-				s.had[i] = least[i]
-				short--
-			}
-		}
-	}
-	return s.had
+// valueCount counts, for each label with minValues, the different values of some offerings.
+type valueCount struct {
+	seen []bitset.Set // the values, by label
+	n    []int        // how many they are, up to the number required
 }
 
-// unseen adds the offering's values of a label to those seen, and returns how many are new.
-func (s *variety) unseen(v *cluster.MinValues, set constraint.Set, row int, seen *bitset.Set) int {
+// reset forgets all values of that many labels.
+func (c *valueCount) reset(labels int) {
+	c.n = append(c.n[:0], make([]int, labels)...)
+	for len(c.seen) < labels {
+		c.seen = append(c.seen, nil)
+	}
+	for i := range labels {
+		clear(c.seen[i])
+	}
+}
+
+// addValues adds the offering's values of a label to those seen, and returns how many are new.
+// set is what the launch requires of its labels.
+func addValues(seen *bitset.Set, v *cluster.MinValues, set constraint.Set, row int) int {
 	n, values := 0, v.Values(row)
 	for _, id := range values {
 		if seen.Has(id) {
@@ -121,25 +105,58 @@ func (s *variety) unseen(v *cluster.MinValues, set constraint.Set, row int, seen
 	return n
 }
 
-// enough reports whether the offerings leave at least that many values possible.
-func (s *variety) enough(pool *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) bool {
-	return slices.Equal(s.values(pool, set, rows, least, may), least)
+// countValues counts the values of each label with minValues that a launch can have which may
+// use rows and requires set. It counts up to the numbers required. Offerings for which may
+// reports false are left out; nil admits all. The result is valid until the next call.
+func (s *minValuesChecker) countValues(pool *poolState, set constraint.Set, rows bitset.Set, required []int, may func(int) bool) *valueCount {
+	c := &s.count
+	c.reset(len(required))
+	missing := 0
+	for _, n := range required {
+		if n > 0 {
+			missing++
+		}
+	}
+	for row := range rows.All() {
+		if missing == 0 {
+			break
+		}
+		if may != nil && !may(row) {
+			continue
+		}
+		for i := range pool.MinValues {
+			if c.n[i] >= required[i] {
+				continue
+			}
+			c.n[i] += addValues(&c.seen[i], &pool.MinValues[i], set, row)
+			if c.n[i] >= required[i] {
+				c.n[i] = required[i]
+				missing--
+			}
+		}
+	}
+	return c
 }
 
-// holding returns the offerings that are available, meet the node requirements and have the
-// capacity used. The set is valid until the next call.
-func (s *variety) holding(pool *poolState, j *nodeRequirements, used *quantity.Vector) bitset.Set {
-	if j.offered == nil {
-		j.offered = j.rows.And(pool.Matching(j.set)).And(pool.onSale())
+// enough reports whether the offerings leave at least that many values possible.
+func (s *minValuesChecker) enough(pool *poolState, set constraint.Set, rows bitset.Set, required []int, may func(int) bool) bool {
+	return slices.Equal(s.countValues(pool, set, rows, required, may).n, required)
+}
+
+// largeEnough returns the offerings that are available, meet the node requirements and have
+// the capacity used. The set is valid until the next call.
+func (s *minValuesChecker) largeEnough(pool *poolState, j *nodeRequirements, used *quantity.Vector) bitset.Set {
+	if j.available == nil {
+		j.available = j.rows.And(pool.Matching(j.set)).And(pool.available())
 	}
-	s.kept.Copy(j.offered)
-	pool.DropWithoutRoom(s.kept, used)
-	return s.kept
+	s.large.Copy(j.available)
+	pool.DropWithoutRoom(s.large, used)
+	return s.large
 }
 
 // addable is the largest number up to n of pods of the group that can be added to used so
 // that keeps reports true for the sum.
-func addable(n int, g *podGroup, used quantity.Vector, attached func(cluster.Mount) bool, keeps func(*quantity.Vector) bool) int {
+func largestAddable(n int, g *podGroup, used quantity.Vector, attached func(cluster.Mount) bool, keeps func(*quantity.Vector) bool) int {
 	for _, m := range g.nodeRules.mounts {
 		if !attached(m) {
 			used[m.Dim]++
@@ -160,56 +177,56 @@ func addable(n int, g *podGroup, used quantity.Vector, attached func(cluster.Mou
 
 // diverse is how many of n more pods the filling can take with the variety it needs. When
 // minValues are relaxed, the filling needs the variety that the first pod leaves.
-func (b *buyer) diverse(cand *candidate, j *nodeRequirements, a *allotment, n int) int {
+func (b *buyer) addableWithMinValues(cand *candidate, j *nodeRequirements, a *allotment, n int) int {
 	f, pool := &b.scratch, cand.pool
 	used := f.whole.Sub(f.room)
 	attached := func(m cluster.Mount) bool { return f.mounts[m] }
 	if len(f.order) == 0 {
-		f.least = pool.minValues.least
-		if b.variety.relaxing {
-			addable(1, a.group, used, attached, func(sum *quantity.Vector) bool {
-				f.least = slices.Clone(b.variety.values(pool, j.set, b.variety.holding(pool, j, sum), pool.minValues.least, pool.minValues.may))
+		f.requiredValues = pool.minValues.required
+		if b.minValues.relaxing {
+			largestAddable(1, a.group, used, attached, func(sum *quantity.Vector) bool {
+				f.requiredValues = slices.Clone(b.minValues.countValues(pool, j.set, b.minValues.largeEnough(pool, j, sum), pool.minValues.required, pool.minValues.launchable).n)
 				return true
 			})
 		}
 	}
-	return addable(n, a.group, used, attached, func(sum *quantity.Vector) bool { return b.variety.keeps(pool, j, sum, f.least) })
+	return largestAddable(n, a.group, used, attached, func(sum *quantity.Vector) bool { return b.minValues.leavesEnough(pool, j, sum, f.requiredValues) })
 }
 
 // keeps reports whether one more node with those requirements and that use could be launched
 // with the variety needed.
-func (s *variety) keeps(pool *poolState, j *nodeRequirements, used *quantity.Vector, least []int) bool {
+func (s *minValuesChecker) leavesEnough(pool *poolState, j *nodeRequirements, used *quantity.Vector, least []int) bool {
 	if s.relaxing {
-		return s.enough(pool, j.set, s.holding(pool, j, used), least, pool.minValues.may)
+		return s.enough(pool, j.set, s.largeEnough(pool, j, used), least, pool.minValues.launchable)
 	}
-	t := &j.tried
-	if t.orders != s.limits.changes || t.confined != s.topology.confined {
-		*t = trials{orders: s.limits.changes, confined: s.topology.confined, good: t.good[:0], bad: t.bad[:0]}
+	t := &j.minValuesTrials
+	if t.reservations != s.limits.reservations || t.openNoDomain != s.topology.openNoDomain {
+		*t = minValuesTrials{reservations: s.limits.reservations, openNoDomain: s.topology.openNoDomain, enough: t.enough[:0], tooFew: t.tooFew[:0]}
 	}
-	if slices.ContainsFunc(t.good, func(v quantity.Vector) bool { return within(used, &v) }) {
+	if slices.ContainsFunc(t.enough, func(v quantity.Vector) bool { return within(used, &v) }) {
 		return true
 	}
-	if slices.ContainsFunc(t.bad, func(v quantity.Vector) bool { return within(&v, used) }) {
+	if slices.ContainsFunc(t.tooFew, func(v quantity.Vector) bool { return within(&v, used) }) {
 		return false
 	}
-	if s.enough(pool, j.set, s.holding(pool, j, used), least, pool.minValues.may) {
-		t.good = append(t.good[max(0, len(t.good)-mostTrials):], *used)
+	if s.enough(pool, j.set, s.largeEnough(pool, j, used), least, pool.minValues.launchable) {
+		t.enough = append(t.enough[max(0, len(t.enough)-maxTrials):], *used)
 		return true
 	}
-	t.bad = append(t.bad[max(0, len(t.bad)-mostTrials):], *used)
+	t.tooFew = append(t.tooFew[max(0, len(t.tooFew)-maxTrials):], *used)
 	return false
 }
 
 // trials are the uses that nodes with the same requirements can hold with the variety needed,
 // and those they cannot. They are valid until something is launched.
-type trials struct {
-	orders    int
-	confined  bool
-	good, bad []quantity.Vector
+type minValuesTrials struct {
+	reservations   int
+	openNoDomain   bool
+	enough, tooFew []quantity.Vector
 }
 
 // mostTrials bounds how many are kept.
-const mostTrials = 16
+const maxTrials = 16
 
 func within(a, b *quantity.Vector) bool {
 	for d := range a {
@@ -222,44 +239,44 @@ func within(a, b *quantity.Vector) bool {
 
 // diverse is how many of n more pods the launch can take, if its requirements become next,
 // without listing less variety than it was planned with.
-func (l *launch) diverse(s *variety, next *nodeRequirements, g *podGroup, n int) int {
-	if !l.pool.varied() {
+func (l *launch) addableWithMinValues(s *minValuesChecker, next *nodeRequirements, g *podGroup, n int) int {
+	if !l.pool.hasMinValues() {
 		return n
 	}
-	return addable(n, g, l.used, func(m cluster.Mount) bool { return l.mounts[m] }, func(sum *quantity.Vector) bool {
-		return s.enough(l.pool, next.set, s.holding(l.pool, next, sum), l.least, func(row int) bool { return s.exchangeable(l, row) })
+	return largestAddable(n, g, l.used, func(m cluster.Mount) bool { return l.mounts[m] }, func(sum *quantity.Vector) bool {
+		return s.enough(l.pool, next.set, s.largeEnough(l.pool, next, sum), l.requiredValues, func(row int) bool { return s.canBecome(l, row) })
 	})
 }
 
 // assorted returns those of a partition's offerings that can be launched for one pod of the
 // group with the variety needed.
-func (s *variety) assorted(pool *poolState, g *podGroup, values []int, at partition) bitset.Set {
-	if !pool.varied() || s.relax {
+func (s *minValuesChecker) launchableFor(pool *poolState, g *podGroup, values []int, at partition) bitset.Set {
+	if !pool.hasMinValues() || s.mayRelax {
 		return at.rows
 	}
 	here := (&cluster.Cell{Keys: g.domainKeys, Values: values}).Set().And(at.set)
 	f := pool.Compatible(g.shape)
 	var out bitset.Set
 	for i, alt := range g.shape.Alternatives {
-		out.Merge(s.suiting(pool, f, i, pool.Base.And(alt).And(here), at.rows))
+		out.Merge(s.alternativeWithEnough(pool, f, i, pool.Base.And(alt).And(here), at.rows))
 	}
 	return out
 }
 
 // suiting returns those of the offerings on which alternative i of the shape holds; nil when
 // they have too little variety.
-func (s *variety) suiting(pool *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
-	own := f.Fitting[i].And(rows).And(pool.onSale())
-	if pool.minValues.most == 0 || !s.enough(pool, set, own, pool.minValues.least, pool.minValues.may) {
+func (s *minValuesChecker) alternativeWithEnough(pool *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
+	own := f.Fitting[i].And(rows).And(pool.available())
+	if pool.minValues.nodesLeft == 0 || !s.enough(pool, set, own, pool.minValues.required, pool.minValues.launchable) {
 		return nil
 	}
 	return own
 }
 
 // offered is fit without alternatives that leave too little variety to one pod.
-func (s *solver) offered(pool *poolState, a *allotment) *cluster.Compatible {
+func (s *solver) compatibleWithMinValues(pool *poolState, a *allotment) *cluster.Compatible {
 	f := s.compatibility.fit(pool, a)
-	if !pool.varied() || s.variety.relaxing {
+	if !pool.hasMinValues() || s.minValues.relaxing {
 		return f
 	}
 	out := &cluster.Compatible{Fitting: make([]bitset.Set, len(f.Fitting)), Admitted: f.Admitted, PortsTaken: f.PortsTaken}
@@ -268,7 +285,7 @@ func (s *solver) offered(pool *poolState, a *allotment) *cluster.Compatible {
 		if a.cell != nil {
 			set = set.And(a.cell.set)
 		}
-		out.Fitting[i] = s.variety.suiting(pool, f, i, set, f.Fitting[i])
+		out.Fitting[i] = s.minValues.alternativeWithEnough(pool, f, i, set, f.Fitting[i])
 		out.All.Merge(out.Fitting[i])
 	}
 	return out
@@ -276,14 +293,14 @@ func (s *solver) offered(pool *poolState, a *allotment) *cluster.Compatible {
 
 // refit computes again what shape groups can use of pools with minValues, as limits and quota
 // shrink.
-func (b *buyer) refit() {
+func (b *buyer) refreshMinValues() {
 	for i, pool := range b.tier {
-		if !pool.varied() {
+		if !pool.hasMinValues() {
 			continue
 		}
 		for _, l := range b.shapeGroups {
 			if l.left > 0 {
-				l.fits[i] = b.offered(pool, l.allotments[0])
+				l.fits[i] = b.compatibleWithMinValues(pool, l.allotments[0])
 			}
 		}
 	}
@@ -291,15 +308,15 @@ func (b *buyer) refit() {
 
 // diluted reports whether purchases may have left candidates without the variety that they
 // had when they were compared with others.
-func (b *buyer) diluted() bool {
-	return b.gathered < b.purchases && slices.ContainsFunc(b.tier, (*poolState).varied)
+func (b *buyer) mayHaveLostValues() bool {
+	return b.gathered < b.purchases && slices.ContainsFunc(b.tier, (*poolState).hasMinValues)
 }
 
 // ceiling is the most of each resource that a node for the group can hold with the variety
 // needed; nil when no variety is needed.
-func (b *buyer) ceiling(i int, g *candidateGroup) *quantity.Vector {
+func (b *buyer) largestWithMinValues(i int, g *candidateGroup) *quantity.Vector {
 	pool := b.tier[i]
-	if !pool.varied() || b.variety.relaxing {
+	if !pool.hasMinValues() || b.minValues.relaxing {
 		return nil
 	}
 	var out, rows = quantity.Vector{}, bitset.Set(nil)
@@ -312,13 +329,13 @@ func (b *buyer) ceiling(i int, g *candidateGroup) *quantity.Vector {
 			continue
 		}
 		out[d], _ = pool.Most(quantity.Dim(d), func(much bitset.Set) bool {
-			return b.variety.enough(pool, pool.Base, rows.And(much), pool.minValues.least, pool.minValues.may)
+			return b.minValues.enough(pool, pool.Base, rows.And(much), pool.minValues.required, pool.minValues.launchable)
 		})
 	}
 	return &out
 }
 
-func lesser(a, b *quantity.Vector) *quantity.Vector {
+func minOf(a, b *quantity.Vector) *quantity.Vector {
 	out := *a
 	for d := range out {
 		out[d] = min(out[d], b[d])
@@ -331,16 +348,16 @@ func lesser(a, b *quantity.Vector) *quantity.Vector {
 // the next tier is tried: heavier pools come first.
 func (s *solver) buyFrom(tier []*poolState, last bool, allotments []*allotment) {
 	s.buy(tier, last, allotments)
-	if !s.w.Settings.RelaxMinValues || !slices.ContainsFunc(tier, (*poolState).varied) {
+	if !s.w.Settings.RelaxMinValues || !slices.ContainsFunc(tier, (*poolState).hasMinValues) {
 		return
 	}
-	s.variety.relaxing = true
+	s.minValues.relaxing = true
 	s.buy(tier, last, allotments)
-	s.variety.relaxing = false
+	s.minValues.relaxing = false
 }
 
 // more is the larger of two numbers, label by label.
-func more(a, b []int) []int {
+func maxOfEach(a, b []int) []int {
 	out := slices.Clone(a)
 	for i, n := range b {
 		out[i] = max(out[i], n)

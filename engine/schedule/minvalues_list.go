@@ -10,14 +10,14 @@ import (
 
 // shortOf lists the labels of which the launch's offerings have less variety than the pool
 // asks for, sorted.
-func (s *variety) shortOf(l *launch, rows bitset.Set) []string {
+func (s *minValuesChecker) relaxedLabels(l *launch, rows bitset.Set) []string {
 	pool := l.pool
-	if !pool.varied() {
+	if !pool.hasMinValues() {
 		return nil
 	}
 	var out []string
-	for i, had := range s.values(pool, l.requirements.set, rows, pool.minValues.least, nil) {
-		if had < pool.minValues.least[i] {
+	for i, n := range s.countValues(pool, l.requirements.set, rows, pool.minValues.required, nil).n {
+		if n < pool.minValues.required[i] {
 			out = append(out, pool.MinValues[i].Key.Name)
 		}
 	}
@@ -27,16 +27,16 @@ func (s *variety) shortOf(l *launch, rows bitset.Set) []string {
 
 // needed marks instance types that together have the variety that the launch needs, and
 // returns how many they are.
-func (s *variety) needed(l *launch, rows bitset.Set, types []bool) int {
+func (s *minValuesChecker) markNeededTypes(l *launch, rows bitset.Set, types []bool) int {
 	n := 0
 	for i := range l.pool.MinValues {
 		var seen bitset.Set
 		had := 0
 		for row := range rows.All() {
-			if had >= l.least[i] {
+			if had >= l.requiredValues[i] {
 				break
 			}
-			more := s.unseen(&l.pool.MinValues[i], l.requirements.set, row, &seen)
+			more := addValues(&seen, &l.pool.MinValues[i], l.requirements.set, row)
 			had += more
 			if t := l.pool.Catalog.Offerings[row].Type; more > 0 && !types[t] {
 				types[t] = true
@@ -49,7 +49,7 @@ func (s *variety) needed(l *launch, rows bitset.Set, types []bool) int {
 
 // listed returns the values that offerings have of labels with minValues, by label, so that a
 // NodeClaim shows how much variety it has. A label that some offering lacks is left out.
-func (s *variety) listed(l *launch, rows bitset.Set) map[string][]string {
+func (s *minValuesChecker) listValues(l *launch, rows bitset.Set) map[string][]string {
 	pool := l.pool
 	out := map[string][]string{}
 	for i := range pool.MinValues {
@@ -57,7 +57,7 @@ func (s *variety) listed(l *launch, rows bitset.Set) map[string][]string {
 		var seen bitset.Set
 		lacking := !v.PerOffering()
 		for row := range rows.All() {
-			s.unseen(v, l.requirements.set, row, &seen)
+			addValues(&seen, v, l.requirements.set, row)
 			lacking = lacking || len(v.Values(row)) == 0
 		}
 		if lacking {

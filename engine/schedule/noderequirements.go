@@ -16,9 +16,9 @@ type nodeRequirements struct {
 	rows bitset.Set
 	// admitted are the offerings that meet set, open those of them that may be chosen. Both
 	// are computed when first needed.
-	admitted, open bitset.Set
-	offered        bitset.Set // see holding
-	tried          trials     // see keeps
+	matching, choosable bitset.Set
+	available           bitset.Set      // see holding
+	minValuesTrials     minValuesTrials // see keeps
 }
 
 // joinKey names a pod shape joining a node.

@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -16,16 +17,16 @@ type poolState struct {
 	*cluster.PoolCatalog
 	left      quantity.Vector // of the pool's limits
 	nodesLeft int             // negative means no limit
-	bought    bitset.Set      // offerings of which a node is being launched
+	launched  bitset.Set      // offerings of which a node is being launched
 	// pods counts the pods that nodes are launched for, by shape. crowded counts those of
 	// them limited per node, by counter: see lowerBound.
-	pods      map[*cluster.PodShape]int
-	crowded   map[int]apartness
-	base      *nodeRequirements
-	known     bitset.Set             // see known
-	sale      bitset.Set             // see onSale
-	bySize    map[quantity.Dim][]int // see descending
-	minValues *minValuesState        // nil without minValues
+	pods             map[*cluster.PodShape]int
+	crowded          map[int]apartness
+	base             *nodeRequirements
+	inCountedDomains bitset.Set             // see known
+	availableRows    bitset.Set             // see onSale
+	bySize           map[quantity.Dim][]int // see descending
+	minValues        *poolMinValues         // nil without minValues
 }
 
 // nodes is how many more nodes of the offering the pool's limits allow.
@@ -37,8 +38,8 @@ func (pool *poolState) nodes(row int) int {
 	if pool.nodesLeft >= 0 {
 		n = min(n, pool.nodesLeft)
 	}
-	if pool.varied() && pool.minValues.most >= 0 {
-		n = min(n, pool.minValues.most)
+	if pool.hasMinValues() && pool.minValues.nodesLeft >= 0 {
+		n = min(n, pool.minValues.nodesLeft)
 	}
 	capacity := pool.capacity(row)
 	for _, d := range pool.Limited {
@@ -65,35 +66,26 @@ func (pool *poolState) withinLimits(row int) bool {
 	return pool.uncounted(row) == nil
 }
 
-// reserve takes one node of the offering out of the pool's limits. A claim, when there is one,
-// counts in place of the offering's capacity.
-func (pool *poolState) reserve(row int, claim *quantity.Vector) {
+// reserve takes the launch out of the pool's limits.
+func (pool *poolState) reserve(l *launch) {
 	if pool.nodesLeft > 0 {
 		pool.nodesLeft--
 	}
-	pool.bought.Put(row)
-	pool.left = pool.left.Sub(*pool.capacity(row))
-	if claim == nil {
-		return
-	}
-	pool.left = pool.left.Add(*pool.capacity(row)).Sub(*claim)
-	if pool.minValues.most > 0 {
-		pool.minValues.most--
+	pool.launched.Put(l.row)
+	pool.left = pool.left.Sub(*l.reserved())
+	if l.reservedCapacity != nil && pool.minValues.nodesLeft > 0 {
+		pool.minValues.nodesLeft--
 	}
 }
 
 // release undoes reserve.
-func (pool *poolState) release(row int, claim *quantity.Vector) {
+func (pool *poolState) release(l *launch) {
 	if pool.nodesLeft >= 0 {
 		pool.nodesLeft++
 	}
-	pool.left = pool.left.Add(*pool.capacity(row))
-	if claim == nil {
-		return
-	}
-	pool.left = pool.left.Sub(*pool.capacity(row)).Add(*claim)
-	if pool.minValues.most >= 0 {
-		pool.minValues.most++
+	pool.left = pool.left.Add(*l.reserved())
+	if l.reservedCapacity != nil && pool.minValues.nodesLeft >= 0 {
+		pool.minValues.nodesLeft++
 	}
 }
 
@@ -156,4 +148,47 @@ func (pool *poolState) uncounted(row int) *cluster.Uncounted {
 		}
 	}
 	return nil
+}
+
+// onSale returns the offerings that are available.
+func (pool *poolState) available() bitset.Set {
+	if pool.availableRows == nil {
+		pool.availableRows = bitset.Upto(len(pool.Catalog.Offerings))
+		for i := range pool.Catalog.Offerings {
+			if pool.Catalog.Offerings[i].Unavailable != "" {
+				pool.availableRows.Drop(i)
+			}
+		}
+	}
+	return pool.availableRows
+}
+
+// capacity is what a node of the offering counts against limits.
+func (pool *poolState) capacity(row int) *quantity.Vector {
+	return &pool.Catalog.Capacity[pool.Catalog.Offerings[row].Type]
+}
+
+// descending lists the offerings by their capacity of one resource, the largest first.
+func (pool *poolState) descending(d quantity.Dim) []int {
+	if pool.bySize == nil {
+		pool.bySize = map[quantity.Dim][]int{}
+	}
+	rows, ok := pool.bySize[d]
+	if !ok {
+		rows = slices.Collect(pool.Offerings.All())
+		slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(pool.capacity(b)[d], pool.capacity(a)[d]) })
+		pool.bySize[d] = rows
+	}
+	return rows
+}
+
+// sizes lists the capacities of one resource, ascending.
+func (pool *poolState) sizes(d quantity.Dim) []int64 {
+	var out []int64
+	for _, row := range slices.Backward(pool.descending(d)) {
+		if n := pool.capacity(row)[d]; len(out) == 0 || out[len(out)-1] != n {
+			out = append(out, n)
+		}
+	}
+	return out
 }

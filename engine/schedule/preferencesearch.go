@@ -139,10 +139,10 @@ func softTaints(w *cluster.Snapshot) []cluster.Taint {
 
 // attempt makes one plan; see Solve for why it may take several rounds.
 func (b *preferenceSearch) attempt(d honoured, maxPrice offering.Price) *solver {
-	l := learned{caps: map[learnedKey]int{}, unplaceable: map[*cluster.PodClass]bool{}, plain: map[*cluster.PodClass]bool{}, openedDomains: map[domainCountKey][]int{}, thin: map[*cluster.PoolCatalog]*dilution{}}
+	l := learned{caps: map[learnedKey]int{}, unplaceable: map[*cluster.PodClass]bool{}, withoutPreferences: map[*cluster.PodClass]bool{}, openedDomains: map[domainCountKey][]int{}, minValuesLost: map[*cluster.PoolCatalog]*minValuesLoss{}}
 	for round := 0; ; round++ {
 		s := newSolver(b, &l, d, maxPrice)
-		if s.complete(false, round) && s.complete(true, round) && !l.dilute(s) {
+		if s.complete(false, round) && s.complete(true, round) && !l.learnMinValuesLost(s) {
 			return s
 		}
 	}
@@ -297,7 +297,7 @@ func (s *solver) bill() offering.Price {
 	restore := s.limits.mark()
 	var sum offering.Price
 	for _, l := range s.launches.all {
-		s.acceptable.choose(l)
+		s.choice.chooseFirst(l)
 		sum += l.pool.Catalog.Offerings[l.first].Price
 	}
 	restore()

@@ -20,8 +20,8 @@ func (s *solver) retryUnplaced(virtual bool) {
 	if len(left) == 0 {
 		return
 	}
-	s.topology.confined = true
-	defer func() { s.topology.confined = false }()
+	s.topology.openNoDomain = true
+	defer func() { s.topology.openNoDomain = false }()
 	for _, t := range s.topology.order {
 		if len(t.keys) > 0 {
 			t.opened = s.topology.opened(t)

@@ -37,8 +37,7 @@ type runnersUpKey struct {
 // runnersUp names other instance types that a launch could have been: cheaper ones that would
 // hold its pods and are unavailable, cheaper ones that the pods or the pools exclude, and the
 // next more expensive ones. Launches for which all of that is the same share the result.
-func (s *descriptions) runnersUp(l *launch, d *described) []RunnerUp {
-	held := s.acceptable.cheaper(l)
+func (s *descriptions) runnersUp(l *launch, d *described, held bitset.Set) []RunnerUp {
 	s.key = held.Append(s.key[:0])
 	if len(s.pools.all) > 1 {
 		s.company = s.company[:0]
@@ -63,16 +62,6 @@ func (s *descriptions) runnersUp(l *launch, d *described) []RunnerUp {
 		s.rivals[key] = out
 	}
 	return out
-}
-
-// cheaper returns the offerings before the first offering that would hold the pods. The last
-// call of choices must have been for this launch. The set is valid until the next call.
-func (s *acceptable) cheaper(l *launch) bitset.Set {
-	if words := l.first/64 + 1; len(s.held) >= words {
-		s.held = s.held[:words]
-		s.held[words-1] &= 1<<(l.first%64) - 1
-	}
-	return s.held
 }
 
 // competes reports whether pool m could have launched the node instead.
@@ -100,7 +89,7 @@ func (s *descriptions) number(shape *cluster.PodShape) int {
 // compare computes the runners-up of one launch.
 func (s *descriptions) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
 	c := comparison{descriptions: s, launch: l, first: d.launch.Offerings[0]}
-	admitted := s.acceptable.admitted(l)
+	admitted := s.choice.matching(l)
 	for row := range held.And(admitted).All() {
 		if len(c.lost) == mostRunnersUp {
 			break
@@ -109,7 +98,7 @@ func (s *descriptions) compare(l *launch, d *described, held bitset.Set) []Runne
 			c.lose(row)
 		}
 	}
-	for row := range held.Minus(admitted).And(l.pool.onSale()).All() {
+	for row := range held.Minus(admitted).And(l.pool.available()).All() {
 		if len(c.ruledOut) >= mostCheaper {
 			break
 		}
@@ -185,7 +174,7 @@ func (c *comparison) lose(row int) {
 	case !c.quota.covers(r, pool.Catalog.Offerings[c.launch.row].QuotaUses):
 		kind, why := c.quota.explainScarcity(pool, row)
 		c.note(&c.lost, pool, row, kind, why)
-	case !c.topology.known(pool).Has(row):
+	case !c.topology.inCountedDomains(pool).Has(row):
 		c.note(&c.ruledOut, pool, row, reason.Topology, func() (string, map[string]any) {
 			return "the pods' spread does not count a node there", map[string]any{"zone": r.Zone}
 		})
@@ -328,7 +317,7 @@ func (c *comparison) agreeable(pool *poolState, row int) bool {
 // tooSmall is the most expensive of the cheaper types that only their size excludes.
 func (c *comparison) tooSmall(held bitset.Set) []RunnerUp {
 	l, last := c.launch, -1
-	for row := range c.acceptable.open(l).Minus(held).All() {
+	for row := range c.choice.choosable(l).Minus(held).All() {
 		if row >= l.first {
 			break
 		}

@@ -74,7 +74,7 @@ func (r *ShadowPrices) group(tier []*poolState, hosts []*cluster.NodeInfo) []*de
 			if !known {
 				key = key[:0]
 				for _, pool := range tier {
-					key = append(pool.Admitting(c.PodShape).And(pool.onSale()).Append(key), '|')
+					key = append(pool.Admitting(c.PodShape).And(pool.available()).Append(key), '|')
 				}
 				if n, known = by[string(key)]; !known {
 					n = len(out)

@@ -46,10 +46,10 @@ type solver struct {
 	launches      launchList
 	placements    placements
 	topology      topology
-	variety       variety
+	minValues     minValuesChecker
 	compatibility compatibility
 	launchCells   launchCells
-	acceptable    acceptable
+	choice        offeringChooser
 	descriptions  descriptions
 	requirements  requirementSets
 	search        *preferenceSearch
@@ -96,16 +96,16 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 	s.launches = launchList{counters: &s.counters, placements: &s.placements}
 	s.nodes = newNodes(w, nodePreferences{minds: b.minds, sorted: d != nil}, &s.counters, &s.placements)
 	s.topology = newTopology(&s.counters, &s.pools, &s.launches, l.openedDomains)
-	s.variety = variety{limits: &s.limits, quota: &s.quota, topology: &s.topology, thin: l.thin, relax: w.Settings.RelaxMinValues}
-	s.acceptable = acceptable{limits: &s.limits, quota: &s.quota, topology: &s.topology, variety: &s.variety}
+	s.minValues = minValuesChecker{limits: &s.limits, quota: &s.quota, topology: &s.topology, lost: l.minValuesLost, mayRelax: w.Settings.RelaxMinValues}
+	s.choice = offeringChooser{limits: &s.limits, quota: &s.quota, topology: &s.topology, minValues: &s.minValues}
 	s.compatibility = compatibility{topology: &s.topology, cells: map[fitKey]*cluster.Compatible{}, shared: b.fits}
-	s.launchCells = launchCells{pools: &s.pools, launches: &s.launches, limits: &s.limits, topology: &s.topology, variety: &s.variety, thin: len(l.thin) > 0,
+	s.launchCells = launchCells{pools: &s.pools, launches: &s.launches, limits: &s.limits, topology: &s.topology, minValues: &s.minValues, minValuesLost: len(l.minValuesLost) > 0,
 		sales: map[saleKey][]cell{}, atFirst: b.sales}
-	s.descriptions = descriptions{w: w, pools: &s.pools, launches: &s.launches, quota: &s.quota, topology: &s.topology, requirements: &s.requirements, variety: &s.variety, acceptable: &s.acceptable,
+	s.descriptions = descriptions{w: w, pools: &s.pools, launches: &s.launches, quota: &s.quota, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues, choice: &s.choice,
 		labels: map[describedKey]*described{}, rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*cluster.PodShape]int{}}
 	for _, c := range w.Classes {
 		var t heldPreferences
-		if honour := d[c]; len(honour) > 0 && !l.plain[c] && !l.unplaceable[c] {
+		if honour := d[c]; len(honour) > 0 && !l.withoutPreferences[c] && !l.unplaceable[c] {
 			t = b.held(c, honour)
 		}
 		s.podGroups = append(s.podGroups, newPodGroup(c, c.Pods, t))
@@ -121,8 +121,8 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 // openPools makes the state of each NodePool.
 func (s *solver) openPools() {
 	for _, m := range s.w.Catalogs {
-		pool := &poolState{PoolCatalog: m, sale: onSale(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, crowded: map[int]apartness{}}
-		pool.minValues = s.variety.newMinValues(pool)
+		pool := &poolState{PoolCatalog: m, availableRows: availableFromMemo(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, crowded: map[int]apartness{}}
+		pool.minValues = s.minValues.newPoolMinValues(pool)
 		s.pools.all = append(s.pools.all, pool)
 	}
 }

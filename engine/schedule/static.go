@@ -26,7 +26,7 @@ func Static(w *cluster.Snapshot, name string, n int) []Launch {
 	pool := s.pools.all[i]
 	rows := pool.bearing()
 	base := s.requirements.intern(pool.Base, rows)
-	for row := range rows.And(pool.onSale()).All() {
+	for row := range rows.And(pool.available()).All() {
 		for len(s.launches.all) < n && s.limits.affordable(pool, row) > 0 {
 			l := &launch{pool: pool, row: row, free: pool.Allocatable[row], requirements: base}
 			if !s.stand(l) {
@@ -35,8 +35,8 @@ func Static(w *cluster.Snapshot, name string, n int) []Launch {
 			s.launches.all = append(s.launches.all, l)
 		}
 	}
-	if pool.varied() && !w.Settings.RelaxMinValues {
-		if bought, poor, _ := s.poor(pool); poor > 0 {
+	if pool.hasMinValues() && !w.Settings.RelaxMinValues {
+		if bought, poor, _ := s.belowMinValues(pool); poor > 0 {
 			return Static(w, name, bought-poor) // the last took the variety of the others
 		}
 	}
@@ -52,18 +52,18 @@ func Static(w *cluster.Snapshot, name string, n int) []Launch {
 func (s *solver) stand(l *launch) bool {
 	var none quantity.Vector
 	pool := l.pool
-	if !pool.varied() {
-		return s.variety.order(l, &none)
+	if !pool.hasMinValues() {
+		return s.minValues.reserve(l, &none)
 	}
-	l.least = pool.minValues.least
-	if s.variety.order(l, &none) {
+	l.requiredValues = pool.minValues.required
+	if s.minValues.reserve(l, &none) {
 		return true
 	}
 	if !s.w.Settings.RelaxMinValues {
 		return false
 	}
-	l.least = slices.Clone(s.variety.values(pool, l.requirements.set, s.variety.holding(pool, l.requirements, &none), pool.minValues.least, pool.minValues.may))
-	return s.variety.order(l, &none)
+	l.requiredValues = slices.Clone(s.minValues.countValues(pool, l.requirements.set, s.minValues.largeEnough(pool, l.requirements, &none), pool.minValues.required, pool.minValues.launchable).n)
+	return s.minValues.reserve(l, &none)
 }
 
 // bearing returns the offerings that have capacity for the DaemonSets that match them.

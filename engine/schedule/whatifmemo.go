@@ -18,7 +18,7 @@ type whatIfMemo struct {
 	views      map[nodeCountKey]*cluster.DomainView
 	fits       map[fitKey]*cluster.Compatible      // see fit
 	soft       *[]*cluster.NodeInfo                // see softlyTainted; nil until first needed
-	sale       map[*cluster.PoolCatalog]bitset.Set // see onSale
+	available  map[*cluster.PoolCatalog]bitset.Set // see onSale
 	terms      *terms
 }
 
@@ -33,7 +33,7 @@ func memoOf(w *cluster.Snapshot) *whatIfMemo {
 	at := w.Memo()
 	m, ok := (*at).(*whatIfMemo)
 	if !ok {
-		m = &whatIfMemo{podCounts: map[domainCountKey]*cluster.PodCounts{}, nodeCounts: map[nodeCountKey]*cluster.NodeCounts{}, views: map[nodeCountKey]*cluster.DomainView{}, fits: map[fitKey]*cluster.Compatible{}, sale: map[*cluster.PoolCatalog]bitset.Set{}}
+		m = &whatIfMemo{podCounts: map[domainCountKey]*cluster.PodCounts{}, nodeCounts: map[nodeCountKey]*cluster.NodeCounts{}, views: map[nodeCountKey]*cluster.DomainView{}, fits: map[fitKey]*cluster.Compatible{}, available: map[*cluster.PoolCatalog]bitset.Set{}}
 		*at = m
 	}
 	return m
@@ -59,13 +59,13 @@ func softlyTainted(w *cluster.Snapshot) []*cluster.NodeInfo {
 
 // onSale returns the pool's offerings that are available; nil outside what-ifs, where caching
 // them does not pay.
-func onSale(w *cluster.Snapshot, m *cluster.PoolCatalog) bitset.Set {
+func availableFromMemo(w *cluster.Snapshot, m *cluster.PoolCatalog) bitset.Set {
 	if !w.InWhatIf() {
 		return nil
 	}
-	known := memoOf(w).sale
+	known := memoOf(w).available
 	if known[m] == nil {
-		known[m] = (&poolState{PoolCatalog: m}).onSale()
+		known[m] = (&poolState{PoolCatalog: m}).available()
 	}
 	return known[m]
 }
