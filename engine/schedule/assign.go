@@ -17,14 +17,14 @@ import (
 type allotment struct {
 	group      *podGroup
 	cell       *cell
-	want       int // pods assigned to the allotment
+	wanted     int // pods assigned to the allotment
 	placed     int
-	short      int         // pods that were assigned, found no capacity, and dropped a preference
+	dropped    int         // pods that were assigned, found no capacity, and dropped a preference
 	shapeGroup *shapeGroup // while launching
-	taken      int         // while filling one node
+	inFilling  int         // while filling one node
 }
 
-func (a *allotment) left() int { return a.want - a.placed }
+func (a *allotment) left() int { return a.wanted - a.placed }
 
 // cell is one combination of values of the labels over which a pod group is constrained.
 type cell struct {
@@ -112,7 +112,7 @@ func (g *podGroup) allot(c *cell, n int) []*allotment {
 		return nil
 	}
 	g.allotted += n
-	return []*allotment{{group: g, cell: c, want: n}}
+	return []*allotment{{group: g, cell: c, wanted: n}}
 }
 
 // count adds n pods of the group to the counts of the cell's domains.
@@ -184,7 +184,7 @@ func (g *podGroup) spreads() bool {
 // ahead is how many pods of k a node with pods of o may get when pods of o count for a spread
 // of k. Pods of k may have been assigned before those of o and then have to be bound before
 // them, so they must not keep pods of o off the node.
-func (g *podGroup) ahead(o *podGroup, count func(int) int) int {
+func (g *podGroup) besideEarlier(o *podGroup, count func(int) int) int {
 	if o == g || !slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == spreads && !r.soft && r.count.of.counts(o.class) }) {
 		return math.MaxInt32
 	}

@@ -18,7 +18,7 @@ import (
 // weight can cost there.
 func (s *solver) lowerBound() offering.Price {
 	var sum float64
-	for _, tier := range s.pools.tiers() {
+	for _, tier := range s.pools.byWeight() {
 		sum += s.covering(tier)
 	}
 	// The simplex method rounds; a bound must not be rounded up.
@@ -150,14 +150,14 @@ func (s *solver) demandGroups(tier []*poolState) []*demandGroup {
 func (t *counters) nodesNeeded(tier []*poolState) int {
 	n := 0
 	for c := range t.all {
-		var sum apartness
+		var sum limitedPods
 		for _, pool := range tier {
-			if limited := pool.crowded[c]; limited.pods > 0 {
-				sum.pods, sum.most = sum.pods+limited.pods, max(sum.most, limited.most)
+			if limited := pool.limitedPods[c]; limited.pods > 0 {
+				sum.pods, sum.perNode = sum.pods+limited.pods, max(sum.perNode, limited.perNode)
 			}
 		}
 		if sum.pods > 0 {
-			n = max(n, (sum.pods+sum.most-1)/max(1, sum.most))
+			n = max(n, sum.nodes())
 		}
 	}
 	return n

@@ -15,7 +15,7 @@ import (
 
 // cells lists the cells where pods of the group could go.
 func (s *solver) cells(g *podGroup) []*cell {
-	own := slices.Clone(s.launchCells.onSale(g))
+	own := slices.Clone(s.launchCells.find(g))
 	out := make([]*cell, len(own))
 	for i := range own {
 		out[i] = &own[i]
@@ -91,7 +91,7 @@ func (g *podGroup) toldApartBy() ([]*constraint.Key, bool) {
 }
 
 // saleKey is the key by which onSale caches its results.
-type saleKey struct {
+type launchCellsKey struct {
 	shape    *cluster.PodShape
 	keys     string // labels
 	launches int    // so far: limits and quota shrink with them
@@ -104,44 +104,44 @@ type launchCells struct {
 	limits        *limits
 	topology      *topology
 	minValues     *minValuesChecker
-	minValuesLost bool               // earlier rounds found pools whose launches lose variety
-	sales         map[saleKey][]cell // see onSale
-	atFirst       map[saleKey][]cell // the same before any launch, for all attempts
-	key           []byte             // scratch: of labels
+	minValuesLost bool                      // earlier rounds found pools whose launches lose variety
+	byKey         map[launchCellsKey][]cell // see onSale
+	atStart       map[launchCellsKey][]cell // the same before any launch, for all attempts
+	key           []byte                    // scratch: of labels
 }
 
 // onSale lists the cells in which a node can be launched for the group. It is the same for
 // all groups of a shape, unless spread filters divide the cells.
-func (s *launchCells) onSale(g *podGroup) []cell {
+func (s *launchCells) find(g *podGroup) []cell {
 	s.key = s.key[:0]
 	for _, key := range g.domainKeys {
 		s.key = append(append(s.key, key.Name...), 0)
 	}
-	shared, sales := len(g.spreadFilters) == 0 && !s.topology.openNoDomain, s.sales
+	shared, sales := len(g.spreadFilters) == 0 && !s.topology.openNoDomain, s.byKey
 	if len(s.launches.all) == 0 && !s.minValuesLost {
-		sales = s.atFirst // the same at the start of every attempt
+		sales = s.atStart // the same at the start of every attempt
 	}
 	if shared {
-		if cells, ok := sales[saleKey{g.shape, string(s.key), len(s.launches.all)}]; ok {
+		if cells, ok := sales[launchCellsKey{g.shape, string(s.key), len(s.launches.all)}]; ok {
 			return cells
 		}
 	}
 	name := string(s.key)
 	// The zone of a node that cannot choose it is not one that users mean: such offerings make
 	// a cell only where there is no other.
-	cells := s.price(g, false)
+	cells := s.findWith(g, false)
 	if len(cells) == 0 {
-		cells = s.price(g, true)
+		cells = s.findWith(g, true)
 	}
 	if shared {
-		sales[saleKey{g.shape, name, len(s.launches.all)}] = cells
+		sales[launchCellsKey{g.shape, name, len(s.launches.all)}] = cells
 	}
 	return cells
 }
 
 // price lists the cells where a node can be launched for the group, with the lowest price of
 // a node there. Fallbacks are offerings like others, or left out.
-func (s *launchCells) price(g *podGroup, fallbacks bool) []cell {
+func (s *launchCells) findWith(g *podGroup, fallbacks bool) []cell {
 	var out []cell
 	for _, pool := range s.pools.all {
 		if pool.Pool.Blocked != "" || pool.Pool.Static {
@@ -157,9 +157,9 @@ func (s *launchCells) price(g *podGroup, fallbacks bool) []cell {
 		for _, here := range pool.Cells(g.domainKeys) {
 			for _, at := range s.topology.partitions(g, pool, all.And(here.Offerings)) {
 				at.rows = s.minValues.launchableFor(pool, g, here.Values, at)
-				price, ok := s.cheapest(pool, at.rows)
+				price, ok := s.cheapestAvailable(pool, at.rows)
 				if !ok {
-					price, ok = s.bought(pool, at.rows)
+					price, ok = s.cheapestLaunched(pool, at.rows)
 				}
 				if !ok {
 					continue
@@ -196,7 +196,7 @@ func (g *podGroup) cellName(values []int) string {
 
 // bought is the price of the first of the rows of which a node is being launched: pods may
 // share that node where no other can be launched.
-func (s *launchCells) bought(pool *poolState, rows bitset.Set) (offering.Price, bool) {
+func (s *launchCells) cheapestLaunched(pool *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.And(pool.launched).All() {
 		return pool.Catalog.Offerings[row].Price, true
 	}
@@ -204,7 +204,7 @@ func (s *launchCells) bought(pool *poolState, rows bitset.Set) (offering.Price, 
 }
 
 // cheapest is the price of the first of the offerings that can be launched now.
-func (s *launchCells) cheapest(pool *poolState, rows bitset.Set) (offering.Price, bool) {
+func (s *launchCells) cheapestAvailable(pool *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.All() {
 		if pool.Catalog.Offerings[row].Unavailable == "" && s.limits.affordable(pool, row) > 0 {
 			return pool.Catalog.Offerings[row].Price, true

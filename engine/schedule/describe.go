@@ -21,7 +21,7 @@ func (s *solver) plan() Plan {
 	for _, i := range slices.Sorted(maps.Keys(s.nodes.nominations)) {
 		p.Nominations = append(p.Nominations, Nomination{Node: s.w.Nodes[i].Key, Pods: s.nodes.nominations[i]})
 	}
-	p.Launches = s.descriptions.purchases()
+	p.Launches = s.descriptions.launches_()
 	p.Unplaced = s.leftOut()
 	p.Unimproved = s.improved.unexamined
 	if !s.search.boundless {
@@ -32,41 +32,41 @@ func (s *solver) plan() Plan {
 
 // descriptions turns the attempt's launches into the Launches of the plan.
 type descriptions struct {
-	w            *cluster.Snapshot
-	pools        *poolList
-	launches     *launchList
-	quota        *quota
-	topology     *topology
-	requirements *requirementSets
-	minValues    *minValuesChecker
-	choice       *offeringChooser
-	purchased    []Launch // see purchases
-	labels       map[describedKey]*described
-	rivals       map[runnersUpKey][]RunnerUp // see runnersUp
-	numbers      map[*cluster.PodShape]int   // see number
-	key          []byte                      // scratch: of a set of offerings
-	company      []int                       // scratch: the pod shapes on a launch
+	w              *cluster.Snapshot
+	pools          *poolList
+	launches       *launchList
+	quota          *quota
+	topology       *topology
+	requirements   *requirementSets
+	minValues      *minValuesChecker
+	choice         *offeringChooser
+	described      []Launch // see purchases
+	byKey          map[descriptionKey]*launchDescription
+	runnersUpByKey map[runnersUpKey][]RunnerUp // see runnersUp
+	shapeNumbers   map[*cluster.PodShape]int   // see number
+	key            []byte                      // scratch: of a set of offerings
+	groupShapes    []int                       // scratch: the pod shapes on a launch
 }
 
 // purchases describes the launches. It does so only once, because describing them reserves
 // limits.
-func (s *descriptions) purchases() []Launch {
-	if s.purchased == nil {
+func (s *descriptions) launches_() []Launch {
+	if s.described == nil {
 		for _, l := range s.launches.all {
-			s.purchased = append(s.purchased, s.describe(l))
+			s.described = append(s.described, s.describe(l))
 		}
 	}
-	return s.purchased
+	return s.described
 }
 
 // described is what alike launches share.
-type described struct {
-	launch Launch
-	dearer []RunnerUp // the next offerings of other instance types
+type launchDescription struct {
+	launch        Launch
+	moreExpensive []RunnerUp // the next offerings of other instance types
 }
 
 // describedKey is the key by which alike launches share their description.
-type describedKey struct {
+type descriptionKey struct {
 	pool         *cluster.PoolCatalog
 	requirements *nodeRequirements
 	rows         string
@@ -79,10 +79,10 @@ func (s *descriptions) describe(l *launch) Launch {
 	accepted := s.choice.chooseFirst(l)
 	rows := accepted.rows
 	s.key = rows.Append(s.key[:0])
-	d := s.labels[describedKey{pool.PoolCatalog, l.requirements, string(s.key)}]
+	d := s.byKey[descriptionKey{pool.PoolCatalog, l.requirements, string(s.key)}]
 	if d == nil {
 		d = s.describeAnew(l, rows)
-		s.labels[describedKey{pool.PoolCatalog, l.requirements, string(s.key)}] = d
+		s.byKey[descriptionKey{pool.PoolCatalog, l.requirements, string(s.key)}] = d
 	}
 	out := d.launch
 	out.RunnersUp = s.runnersUp(l, d, accepted.dropFrom(l.first))
@@ -92,7 +92,7 @@ func (s *descriptions) describe(l *launch) Launch {
 	return out
 }
 
-func (s *descriptions) describeAnew(l *launch, rows bitset.Set) *described {
+func (s *descriptions) describeAnew(l *launch, rows bitset.Set) *launchDescription {
 	pool := l.pool
 	out := Launch{Pool: pool.Pool.Name, Taints: pool.Pool.Taints, Labels: maps.Clone(pool.Pool.Labels)}
 	var types, zones, capacityTypes []string
@@ -104,24 +104,24 @@ func (s *descriptions) describeAnew(l *launch, rows bitset.Set) *described {
 		out.Offerings = append(out.Offerings, c)
 		if t := pool.Catalog.Offerings[row].Type; !named[t] {
 			named[t], types = true, append(types, c.Type)
-			next = dearer(next, pool.Pool.Name, out.Offerings[0], c)
+			next = addMoreExpensive(next, pool.Pool.Name, out.Offerings[0], c)
 		}
-		zones, capacityTypes = distinct(zones, c.Zone), distinct(capacityTypes, c.CapacityType)
+		zones, capacityTypes = appendIfNew(zones, c.Zone), appendIfNew(capacityTypes, c.CapacityType)
 	}
 	slices.Sort(zones)
 	slices.Sort(capacityTypes)
 	chosen := s.minValues.listValues(l, rows)
 	chosen[cluster.LabelInstanceType], chosen[cluster.LabelZone], chosen[cluster.LabelCapacityType] = types, zones, capacityTypes
 	out.Rules = s.rules(l, chosen)
-	out.Labels = settled(out.Labels, out.Rules)
+	out.Labels = addSingleValued(out.Labels, out.Rules)
 	out.Relaxed = s.minValues.relaxedLabels(l, rows)
-	return &described{launch: out, dearer: next}
+	return &launchDescription{launch: out, moreExpensive: next}
 }
 
 // settled adds the labels to which the rules leave one value. Only the pool sets such a
 // label: without it here the node would not have it, and kube-scheduler would never bind the
 // pods there that it was launched for.
-func settled(labels map[string]string, rules []constraint.Rule) map[string]string {
+func addSingleValued(labels map[string]string, rules []constraint.Rule) map[string]string {
 	if labels == nil {
 		labels = map[string]string{}
 	}
@@ -134,7 +134,7 @@ func settled(labels map[string]string, rules []constraint.Rule) map[string]strin
 }
 
 // distinct appends v unless it is there.
-func distinct(values []string, v string) []string {
+func appendIfNew(values []string, v string) []string {
 	if slices.Contains(values, v) {
 		return values
 	}

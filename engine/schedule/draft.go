@@ -87,7 +87,7 @@ func (d *Draft) Launches() []Launch {
 	if d.s == nil {
 		d.make()
 	}
-	return d.s.descriptions.purchases()
+	return d.s.descriptions.launches_()
 }
 
 // Plan writes the plan out. Preferences are honoured as the snapshot's Settings say, but never

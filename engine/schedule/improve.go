@@ -180,7 +180,7 @@ func (x *improver) move(to *launch, a *allotment, pods []cluster.PodRef) int {
 	if n == 0 {
 		return 0
 	}
-	next, ok := x.requirements.join(to.requirements, to.pool, to.row, x.compatibility.fit(to.pool, a), a)
+	next, ok := x.requirements.join(to.requirements, to.pool, to.row, x.compatibility.compatible(to.pool, a), a)
 	if !ok {
 		return 0
 	}
@@ -380,11 +380,11 @@ func (t *launchList) keep(gone map[*launch]bool, pools *poolList) {
 	t.placements.all = slices.DeleteFunc(t.placements.all, func(at placement) bool { return at.launch != nil })
 	for _, pool := range pools.all {
 		clear(pool.pods)
-		clear(pool.crowded)
+		clear(pool.limitedPods)
 	}
 	for _, l := range t.all {
 		for _, o := range l.contents {
-			l.pool.note(o.allotment.group, o.n)
+			l.pool.countPods(o.allotment.group, o.n)
 			t.placements.record(placement{group: o.allotment.group, launch: l, pods: o.n})
 		}
 	}

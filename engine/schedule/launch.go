@@ -50,7 +50,7 @@ func (s *solver) fillLaunches(allotments []*allotment) {
 			if n == 0 {
 				continue
 			}
-			next, ok := s.requirements.join(l.requirements, l.pool, l.row, s.compatibility.fit(l.pool, a), a)
+			next, ok := s.requirements.join(l.requirements, l.pool, l.row, s.compatibility.compatible(l.pool, a), a)
 			if !ok {
 				continue
 			}
@@ -64,13 +64,13 @@ func (s *solver) fillLaunches(allotments []*allotment) {
 
 // takes is how many pods of the group the launch has capacity for.
 func (l *launch) takes(t *counters, g *podGroup) int {
-	n := g.fits(&l.free)
+	n := g.countFitting(&l.free)
 	if l.residents.bars(&g.nodeRules) {
 		return 0
 	}
 	if n > 0 && g.spreads() {
 		for _, o := range l.groups {
-			n = min(n, g.ahead(o, func(c int) int { return l.counts[c] }))
+			n = min(n, g.besideEarlier(o, func(c int) int { return l.counts[c] }))
 		}
 	}
 	if n == 0 || !g.nodeRules.restricted() {
@@ -82,18 +82,18 @@ func (l *launch) takes(t *counters, g *podGroup) int {
 		if !ok {
 			return 0
 		}
-		n = min(n, g.fits(&left))
+		n = min(n, g.countFitting(&left))
 	}
 	return n
 }
 
 // note counts pods that the pool's nodes are launched for.
-func (pool *poolState) note(g *podGroup, n int) {
+func (pool *poolState) countPods(g *podGroup, n int) {
 	pool.pods[g.class.PodShape] += n
 	for _, c := range g.nodeRules.caps {
 		if c.own {
-			limited := pool.crowded[c.counter]
-			pool.crowded[c.counter] = apartness{pods: limited.pods + n, most: max(limited.most, c.most)}
+			limited := pool.limitedPods[c.counter]
+			pool.limitedPods[c.counter] = limitedPods{pods: limited.pods + n, perNode: max(limited.perNode, c.most)}
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (t *launchList) put(l *launch, a *allotment, n int) {
 	}
 	a.placed += n
 	a.group.allotted -= n
-	l.pool.note(a.group, n)
+	l.pool.countPods(a.group, n)
 	t.placements.record(placement{group: a.group, launch: l, pods: n})
 	l.hold(a, a.group.take(n))
 }
@@ -156,7 +156,7 @@ func (l *launch) hold(a *allotment, pods []cluster.PodRef) {
 }
 
 // fits is Vector.Fits for only the resources that the group asks for.
-func (g *podGroup) fits(room *quantity.Vector) int {
+func (g *podGroup) countFitting(room *quantity.Vector) int {
 	most := int64(math.MaxInt32)
 	for _, d := range g.shape.Dims {
 		if room[d] < g.shape.Requests[d] {

@@ -37,7 +37,7 @@ const patience = 6
 func (l *learned) learn(s *solver, round int) bool {
 	again := false
 	for _, a := range s.allotments {
-		if a.cell == nil || a.left()+a.short == 0 || l.unplaceable[a.group.class] {
+		if a.cell == nil || a.left()+a.dropped == 0 || l.unplaceable[a.group.class] {
 			continue
 		}
 		key := learnedKey{a.group.class, a.group.held.name(), a.cell.name}

@@ -177,11 +177,11 @@ func largestAddable(n int, g *podGroup, used quantity.Vector, attached func(clus
 
 // diverse is how many of n more pods the filling can take with the variety it needs. When
 // minValues are relaxed, the filling needs the variety that the first pod leaves.
-func (b *buyer) addableWithMinValues(cand *candidate, j *nodeRequirements, a *allotment, n int) int {
-	f, pool := &b.scratch, cand.pool
-	used := f.whole.Sub(f.room)
+func (b *launcher) addableWithMinValues(cand *candidate, j *nodeRequirements, a *allotment, n int) int {
+	f, pool := &b.filling, cand.pool
+	used := f.capacity.Sub(f.room)
 	attached := func(m cluster.Mount) bool { return f.mounts[m] }
-	if len(f.order) == 0 {
+	if len(f.allotments) == 0 {
 		f.requiredValues = pool.minValues.required
 		if b.minValues.relaxing {
 			largestAddable(1, a.group, used, attached, func(sum *quantity.Vector) bool {
@@ -273,10 +273,11 @@ func (s *minValuesChecker) alternativeWithEnough(pool *poolState, f *cluster.Com
 	return own
 }
 
-// offered is fit without alternatives that leave too little variety to one pod.
-func (s *solver) compatibleWithMinValues(pool *poolState, a *allotment) *cluster.Compatible {
-	f := s.compatibility.fit(pool, a)
-	if !pool.hasMinValues() || s.minValues.relaxing {
+// compatibleWithMinValues is what the allotment can use of the pool, without the alternatives
+// that leave too few values to one pod.
+func (b *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *cluster.Compatible {
+	f := b.compatibility.compatible(pool, a)
+	if !pool.hasMinValues() || b.minValues.relaxing {
 		return f
 	}
 	out := &cluster.Compatible{Fitting: make([]bitset.Set, len(f.Fitting)), Admitted: f.Admitted, PortsTaken: f.PortsTaken}
@@ -285,7 +286,7 @@ func (s *solver) compatibleWithMinValues(pool *poolState, a *allotment) *cluster
 		if a.cell != nil {
 			set = set.And(a.cell.set)
 		}
-		out.Fitting[i] = s.minValues.alternativeWithEnough(pool, f, i, set, f.Fitting[i])
+		out.Fitting[i] = b.minValues.alternativeWithEnough(pool, f, i, set, f.Fitting[i])
 		out.All.Merge(out.Fitting[i])
 	}
 	return out
@@ -293,14 +294,14 @@ func (s *solver) compatibleWithMinValues(pool *poolState, a *allotment) *cluster
 
 // refit computes again what shape groups can use of pools with minValues, as limits and quota
 // shrink.
-func (b *buyer) refreshMinValues() {
-	for i, pool := range b.tier {
+func (b *launcher) refreshMinValues() {
+	for i, pool := range b.pools {
 		if !pool.hasMinValues() {
 			continue
 		}
 		for _, l := range b.shapeGroups {
 			if l.left > 0 {
-				l.fits[i] = b.compatibleWithMinValues(pool, l.allotments[0])
+				l.compatible[i] = b.compatibleWithMinValues(pool, l.allotments[0])
 			}
 		}
 	}
@@ -308,22 +309,22 @@ func (b *buyer) refreshMinValues() {
 
 // diluted reports whether purchases may have left candidates without the variety that they
 // had when they were compared with others.
-func (b *buyer) mayHaveLostValues() bool {
-	return b.gathered < b.purchases && slices.ContainsFunc(b.tier, (*poolState).hasMinValues)
+func (b *launcher) mayHaveLostValues() bool {
+	return b.gatheredAt < b.launched && slices.ContainsFunc(b.pools, (*poolState).hasMinValues)
 }
 
 // ceiling is the most of each resource that a node for the group can hold with the variety
 // needed; nil when no variety is needed.
-func (b *buyer) largestWithMinValues(i int, g *candidateGroup) *quantity.Vector {
-	pool := b.tier[i]
+func (b *launcher) largestWithMinValues(i int, g *candidateGroup) *quantity.Vector {
+	pool := b.pools[i]
 	if !pool.hasMinValues() || b.minValues.relaxing {
 		return nil
 	}
 	var out, rows = quantity.Vector{}, bitset.Set(nil)
 	for _, l := range g.shapeGroups {
-		rows.Merge(l.fits[i].All)
+		rows.Merge(l.compatible[i].All)
 	}
-	for d, n := range b.whole {
+	for d, n := range b.demand.total {
 		if n == 0 {
 			out[d] = quantity.Most
 			continue
@@ -346,13 +347,13 @@ func minOf(a, b *quantity.Vector) *quantity.Vector {
 // buyFrom launches nodes for the allotments from one tier. Where the settings allow it, pods
 // that cannot be placed with the variety that minValues ask for are placed with less, before
 // the next tier is tried: heavier pools come first.
-func (s *solver) buyFrom(tier []*poolState, last bool, allotments []*allotment) {
-	s.buy(tier, last, allotments)
+func (s *solver) launchFromPools(tier []*poolState, last bool, allotments []*allotment) {
+	s.launchNodes(tier, last, allotments)
 	if !s.w.Settings.RelaxMinValues || !slices.ContainsFunc(tier, (*poolState).hasMinValues) {
 		return
 	}
 	s.minValues.relaxing = true
-	s.buy(tier, last, allotments)
+	s.launchNodes(tier, last, allotments)
 	s.minValues.relaxing = false
 }
 

@@ -75,7 +75,7 @@ func (l *nodeRules) cap(counter, most int) {
 }
 
 // keepsApart reports whether pods of the group count against a limit of their own.
-func (l *nodeRules) keepsApart() bool {
+func (l *nodeRules) limitsOwnPods() bool {
 	return slices.ContainsFunc(l.caps, func(c limit) bool { return c.own })
 }
 

@@ -85,10 +85,10 @@ func (s *nodes) takes(g *podGroup, i int) int {
 			if !ok {
 				return 0
 			}
-			return min(n, g.fits(&left))
+			return min(n, g.countFitting(&left))
 		}
 	}
-	return min(n, g.fits(room))
+	return min(n, g.countFitting(room))
 }
 
 // mounted subtracts volumes that are not attached yet from room; false when they do not fit.

@@ -21,7 +21,7 @@ type poolState struct {
 	// pods counts the pods that nodes are launched for, by shape. crowded counts those of
 	// them limited per node, by counter: see lowerBound.
 	pods             map[*cluster.PodShape]int
-	crowded          map[int]apartness
+	limitedPods      map[int]limitedPods
 	base             *nodeRequirements
 	inCountedDomains bitset.Set             // see known
 	availableRows    bitset.Set             // see onSale
@@ -93,7 +93,7 @@ func (pool *poolState) release(l *launch) {
 type poolList struct{ all []*poolState }
 
 // fitKey names what a shape can use of a pool within a cell.
-type fitKey struct {
+type compatibleKey struct {
 	pool  *cluster.PoolCatalog
 	shape *cluster.PodShape
 	cell  string
@@ -102,17 +102,17 @@ type fitKey struct {
 // compatibility is what pod shapes can use of the pools within cells.
 type compatibility struct {
 	topology *topology
-	cells    map[fitKey]*cluster.Compatible // for groups whose cells spread filters divide
-	shared   map[fitKey]*cluster.Compatible // for all others, the same in all attempts
+	byCell   map[compatibleKey]*cluster.Compatible // for groups whose cells spread filters divide
+	shared   map[compatibleKey]*cluster.Compatible // for all others, the same in all attempts
 }
 
 // fit is PoolCatalog.Compatible narrowed to the allotment's cell.
-func (s *compatibility) fit(pool *poolState, a *allotment) *cluster.Compatible {
+func (s *compatibility) compatible(pool *poolState, a *allotment) *cluster.Compatible {
 	whole := pool.Compatible(a.group.shape)
 	if a.cell == nil {
 		return whole
 	}
-	key, fits := fitKey{pool.PoolCatalog, a.group.shape, a.cell.key}, s.cells
+	key, fits := compatibleKey{pool.PoolCatalog, a.group.shape, a.cell.key}, s.byCell
 	if len(a.group.spreadFilters) == 0 {
 		fits = s.shared
 	}

@@ -113,7 +113,7 @@ func (b *preferenceSearch) held(c *cluster.PodClass, honour []preference) heldPr
 	for _, p := range honour {
 		switch p.kind {
 		case offTaints:
-			t.offTaints = b.somewhere(c.Requiring(nil, true))
+			t.offTaints = b.someNodeOrOffering(c.Requiring(nil, true))
 		case onLabels:
 			terms = append(terms, p.at)
 		case nearOthers:
@@ -135,7 +135,7 @@ func (b *preferenceSearch) held(c *cluster.PodClass, honour []preference) heldPr
 func (b *preferenceSearch) together(c *cluster.PodClass, terms []int, avoidSoft bool) (held, later []int) {
 	for i, at := range terms {
 		with := append(slices.Clone(held), at)
-		if b.somewhere(c.Requiring(with, avoidSoft)) {
+		if b.someNodeOrOffering(c.Requiring(with, avoidSoft)) {
 			held = with
 		} else if len(held) > 0 {
 			later = append(later, terms[i])
@@ -251,7 +251,7 @@ func (s *solver) unplaced(allotments []*allotment) []*podGroup {
 	var out []*podGroup
 	for _, a := range allotments {
 		if n := a.left(); n > 0 && a.group.held.firm() {
-			a.want, a.short = a.want-n, a.short+n
+			a.wanted, a.dropped = a.wanted-n, a.dropped+n
 			a.group.allotted -= n
 		}
 	}

@@ -169,7 +169,7 @@ func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread)
 	}
 	a.countPlacements(t.of, t.counts, seen)
 	r := domainRule{count: t, minDomains: 1}
-	least := r.least(append(a.buyable(c, e.Key), a.topology.opened(t)...))
+	least := r.least(append(a.launchableValues(c, e.Key), a.topology.opened(t)...))
 	return func(at placement) bool {
 		v := a.value(at, e.Key)
 		return v >= 0 && t.counts[v]-least <= e.MaxSkew
@@ -178,7 +178,7 @@ func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread)
 
 // buyable lists the values of a label that nodes launched for the class could have: those of
 // available offerings that fit it.
-func (a *preferenceAudit) buyable(c *cluster.PodClass, key *constraint.Key) []int {
+func (a *preferenceAudit) launchableValues(c *cluster.PodClass, key *constraint.Key) []int {
 	var out []int
 	for _, pool := range a.pools.all {
 		if pool.Pool.Blocked != "" || pool.Pool.Static {

@@ -29,11 +29,11 @@ type preferenceSearch struct {
 	items  []item
 	wanted map[*cluster.PodClass][]preference
 	// minds holds the classes with preferences that distinguish nodes.
-	minds map[*cluster.PodClass]bool
-	open  map[*cluster.PodShape]bool // see somewhere
+	minds    map[*cluster.PodClass]bool
+	runnable map[*cluster.PodShape]bool // see somewhere
 	// These are the same in all attempts: see fit and onSale.
-	fits  map[fitKey]*cluster.Compatible
-	sales map[saleKey][]cell
+	compatible  map[compatibleKey]*cluster.Compatible
+	launchCells map[launchCellsKey][]cell
 
 	placed          map[*cluster.PodClass]int // by the plan that honours no preference
 	limit, maxPrice offering.Price            // upper bounds of bill and of spent
@@ -68,12 +68,12 @@ func newPreferenceSearch(w *cluster.Snapshot) *preferenceSearch {
 
 // withoutPreferences makes a search that knows no preferences.
 func withoutPreferences(w *cluster.Snapshot) *preferenceSearch {
-	b := &preferenceSearch{w: w, wanted: map[*cluster.PodClass][]preference{}, minds: map[*cluster.PodClass]bool{}, open: map[*cluster.PodShape]bool{},
-		sales: map[saleKey][]cell{}, most: noMaxPrice, patience: mostAttempts, steps: mostSteps}
+	b := &preferenceSearch{w: w, wanted: map[*cluster.PodClass][]preference{}, minds: map[*cluster.PodClass]bool{}, runnable: map[*cluster.PodShape]bool{},
+		launchCells: map[launchCellsKey][]cell{}, most: noMaxPrice, patience: mostAttempts, steps: mostSteps}
 	if w.InWhatIf() {
-		b.fits = memoOf(w).fits
+		b.compatible = memoOf(w).compatible
 	} else {
-		b.fits = map[fitKey]*cluster.Compatible{}
+		b.compatible = map[compatibleKey]*cluster.Compatible{}
 	}
 	return b
 }
@@ -291,8 +291,8 @@ func surplus(price offering.Price, thousandths int) offering.Price {
 // never more expensive than the planned one. bill describes no launch, and restores what
 // choosing the offerings takes out of limits and quota.
 func (s *solver) bill() offering.Price {
-	if s.descriptions.purchased != nil {
-		return Plan{Launches: s.descriptions.purchased}.Price()
+	if s.descriptions.described != nil {
+		return Plan{Launches: s.descriptions.described}.Price()
 	}
 	restore := s.limits.mark()
 	var sum offering.Price
@@ -314,17 +314,17 @@ func (s *solver) placedBy() map[*cluster.PodClass]int {
 }
 
 // somewhere reports whether pods of the shape could run anywhere if there were no other pods.
-func (b *preferenceSearch) somewhere(c *cluster.PodShape) bool {
-	known, ok := b.open[c]
+func (b *preferenceSearch) someNodeOrOffering(c *cluster.PodShape) bool {
+	known, ok := b.runnable[c]
 	if !ok {
-		known = b.onSale(c) || b.welcome(c)
-		b.open[c] = known
+		known = b.someOfferingFits(c) || b.someNodeAccepts(c)
+		b.runnable[c] = known
 	}
 	return known
 }
 
 // welcome reports whether some node accepts the shape.
-func (b *preferenceSearch) welcome(c *cluster.PodShape) bool {
+func (b *preferenceSearch) someNodeAccepts(c *cluster.PodShape) bool {
 	x := b.w.NodeIndex(c.Keys)
 	for _, g := range x.Accepting(c) {
 		if !c.UsesHostname {
@@ -339,7 +339,7 @@ func (b *preferenceSearch) welcome(c *cluster.PodShape) bool {
 	return false
 }
 
-func (b *preferenceSearch) onSale(c *cluster.PodShape) bool {
+func (b *preferenceSearch) someOfferingFits(c *cluster.PodShape) bool {
 	for _, m := range b.w.Catalogs {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue

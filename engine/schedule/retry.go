@@ -64,7 +64,7 @@ func (s *solver) oneByOne(g *podGroup, n int) int {
 	}
 	if len(g.domainKeys) == 0 {
 		s.nodes.fill(g)
-		s.buyAll(g.allot(nil, g.left()))
+		s.placeOnLaunches(g.allot(nil, g.left()))
 		g.allotted = 0
 		return g.placed - before
 	}
@@ -89,7 +89,7 @@ func (s *solver) one(g *podGroup, c *cell) bool {
 		return true
 	}
 	before := g.placed
-	s.buyAll(g.allot(c, 1))
+	s.placeOnLaunches(g.allot(c, 1))
 	g.allotted = 0
 	if g.placed == before {
 		return false

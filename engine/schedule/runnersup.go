@@ -21,13 +21,13 @@ import (
 // mostRunnersUp is how many alternatives an explanation names. mostCheaper is how many of
 // them may be cheaper while there are more expensive ones to name.
 const (
-	mostRunnersUp = 3
-	mostCheaper   = 2
+	maxRunnersUp = 3
+	maxCheaper   = 2
 )
 
 // runnersUpKey is the key by which launches share their runners-up.
 type runnersUpKey struct {
-	of  *described
+	of  *launchDescription
 	row int
 	// held are the cheaper offerings that would hold the pods, in every pool that could
 	// launch the node and, if there is another pool, the shapes of the pods.
@@ -37,35 +37,35 @@ type runnersUpKey struct {
 // runnersUp names other instance types that a launch could have been: cheaper ones that would
 // hold its pods and are unavailable, cheaper ones that the pods or the pools exclude, and the
 // next more expensive ones. Launches for which all of that is the same share the result.
-func (s *descriptions) runnersUp(l *launch, d *described, held bitset.Set) []RunnerUp {
+func (s *descriptions) runnersUp(l *launch, d *launchDescription, held bitset.Set) []RunnerUp {
 	s.key = held.Append(s.key[:0])
 	if len(s.pools.all) > 1 {
-		s.company = s.company[:0]
+		s.groupShapes = s.groupShapes[:0]
 		for _, g := range l.groups {
-			s.company = append(s.company, s.number(g.shape))
+			s.groupShapes = append(s.groupShapes, s.number(g.shape))
 		}
-		slices.Sort(s.company)
-		for _, n := range slices.Compact(s.company) {
+		slices.Sort(s.groupShapes)
+		for _, n := range slices.Compact(s.groupShapes) {
 			s.key = binary.AppendUvarint(s.key, uint64(n))
 		}
 		for _, pool := range s.pools.all {
-			if s.competes(pool, l) {
+			if s.couldLaunch(pool, l) {
 				rows := s.cheaperAt(pool, l, d.launch.Offerings[0].Price)
 				s.key = rows.Append(binary.AppendUvarint(s.key, uint64(rows.Len())))
 			}
 		}
 	}
 	key := runnersUpKey{d, l.row, string(s.key)}
-	out, known := s.rivals[key]
+	out, known := s.runnersUpByKey[key]
 	if !known {
 		out = s.compare(l, d, held)
-		s.rivals[key] = out
+		s.runnersUpByKey[key] = out
 	}
 	return out
 }
 
 // competes reports whether pool m could have launched the node instead.
-func (s *descriptions) competes(pool *poolState, l *launch) bool {
+func (s *descriptions) couldLaunch(pool *poolState, l *launch) bool {
 	return pool != l.pool && len(l.groups) > 0 && pool.Pool.Blocked == "" && !pool.Pool.Static
 }
 
@@ -78,54 +78,54 @@ func (s *descriptions) cheaperAt(pool *poolState, l *launch, price offering.Pric
 
 // number numbers pod shapes in the order in which they are asked for.
 func (s *descriptions) number(shape *cluster.PodShape) int {
-	n, ok := s.numbers[shape]
+	n, ok := s.shapeNumbers[shape]
 	if !ok {
-		n = len(s.numbers)
-		s.numbers[shape] = n
+		n = len(s.shapeNumbers)
+		s.shapeNumbers[shape] = n
 	}
 	return n
 }
 
 // compare computes the runners-up of one launch.
-func (s *descriptions) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
+func (s *descriptions) compare(l *launch, d *launchDescription, held bitset.Set) []RunnerUp {
 	c := comparison{descriptions: s, launch: l, first: d.launch.Offerings[0]}
 	admitted := s.choice.matching(l)
 	for row := range held.And(admitted).All() {
-		if len(c.lost) == mostRunnersUp {
+		if len(c.unlaunchable) == maxRunnersUp {
 			break
 		}
-		if !c.named(c.lost, l.pool, row) {
-			c.lose(row)
+		if !c.listsType(c.unlaunchable, l.pool, row) {
+			c.addUnlaunchable(row)
 		}
 	}
 	for row := range held.Minus(admitted).And(l.pool.available()).All() {
-		if len(c.ruledOut) >= mostCheaper {
+		if len(c.incompatible) >= maxCheaper {
 			break
 		}
-		if !c.named(c.ruledOut, l.pool, row) {
-			c.ruleOut(row)
+		if !c.listsType(c.incompatible, l.pool, row) {
+			c.addIncompatible(row)
 		}
 	}
 	for _, pool := range s.pools.all {
-		if s.competes(pool, l) {
-			c.elsewhere(pool)
+		if s.couldLaunch(pool, l) {
+			c.compareOtherPool(pool)
 		}
 	}
-	slices.SortStableFunc(c.lost, func(a, b RunnerUp) int { return cmp.Compare(a.Price, b.Price) })
+	slices.SortStableFunc(c.unlaunchable, func(a, b RunnerUp) int { return cmp.Compare(a.Price, b.Price) })
 	var out []RunnerUp
-	out = add(out, c.lost, mostCheaper)
-	out = add(out, c.ruledOut, mostCheaper)
-	out = add(out, d.dearer, mostRunnersUp)
-	if len(out) < mostRunnersUp {
-		out = add(out, c.lost, mostRunnersUp)
-		out = add(out, c.ruledOut, mostRunnersUp)
-		out = add(out, c.tooSmall(held), mostRunnersUp)
+	out = appendNewTypes(out, c.unlaunchable, maxCheaper)
+	out = appendNewTypes(out, c.incompatible, maxCheaper)
+	out = appendNewTypes(out, d.moreExpensive, maxRunnersUp)
+	if len(out) < maxRunnersUp {
+		out = appendNewTypes(out, c.unlaunchable, maxRunnersUp)
+		out = appendNewTypes(out, c.incompatible, maxRunnersUp)
+		out = appendNewTypes(out, c.tooSmall(held), maxRunnersUp)
 	}
 	return out
 }
 
 // add appends those of more whose instance type is not named yet, until there are n.
-func add(have, more []RunnerUp, n int) []RunnerUp {
+func appendNewTypes(have, more []RunnerUp, n int) []RunnerUp {
 	for _, r := range more {
 		if len(have) >= n {
 			break
@@ -144,18 +144,18 @@ type comparison struct {
 	first  offering.Ref
 	// lost are cheaper types excluded by stock, quota or limits. ruledOut are cheaper types
 	// excluded by the pods' requirements or the pools' weights.
-	lost, ruledOut []RunnerUp
+	unlaunchable, incompatible []RunnerUp
 }
 
 // named reports whether the offering's type is the launch's own or in the list already.
-func (c *comparison) named(list []RunnerUp, pool *poolState, row int) bool {
+func (c *comparison) listsType(list []RunnerUp, pool *poolState, row int) bool {
 	name := pool.Catalog.Types[pool.Catalog.Offerings[row].Type].Name
 	return name == c.first.Type || slices.ContainsFunc(list, func(r RunnerUp) bool { return r.Type == name })
 }
 
 // note adds an offering of a type that is not in the list yet. It calls why only then.
-func (c *comparison) note(list *[]RunnerUp, pool *poolState, row int, because reason.Reason, why func() (string, map[string]any)) {
-	if c.named(*list, pool, row) {
+func (c *comparison) add(list *[]RunnerUp, pool *poolState, row int, because reason.Reason, why func() (string, map[string]any)) {
+	if c.listsType(*list, pool, row) {
 		return
 	}
 	choice := pool.Catalog.Ref(row)
@@ -166,29 +166,29 @@ func (c *comparison) note(list *[]RunnerUp, pool *poolState, row int, because re
 }
 
 // lose records why an offering that the pods admit could not be launched.
-func (c *comparison) lose(row int) {
+func (c *comparison) addUnlaunchable(row int) {
 	pool := c.launch.pool
 	switch r := &pool.Catalog.Offerings[row]; {
 	case r.Unavailable != "":
-		c.note(&c.lost, pool, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
+		c.add(&c.unlaunchable, pool, row, reason.Availability, func() (string, map[string]any) { return explainUnavailable(r) })
 	case !c.quota.covers(r, pool.Catalog.Offerings[c.launch.row].QuotaUses):
 		kind, why := c.quota.explainScarcity(pool, row)
-		c.note(&c.lost, pool, row, kind, why)
+		c.add(&c.unlaunchable, pool, row, kind, why)
 	case !c.topology.inCountedDomains(pool).Has(row):
-		c.note(&c.ruledOut, pool, row, reason.Topology, func() (string, map[string]any) {
+		c.add(&c.incompatible, pool, row, reason.Topology, func() (string, map[string]any) {
 			return "the pods' spread does not count a node there", map[string]any{"zone": r.Zone}
 		})
 	default:
-		c.note(&c.lost, pool, row, reason.Limits, func() (string, map[string]any) { return c.beyond(row) })
+		c.add(&c.unlaunchable, pool, row, reason.Limits, func() (string, map[string]any) { return c.explainLimit(row) })
 	}
 }
 
-func unavailable(r *offering.CatalogOffering) (string, map[string]any) {
+func explainUnavailable(r *offering.CatalogOffering) (string, map[string]any) {
 	return r.Unavailable, map[string]any{"cause": r.Unavailable, "zone": r.Zone, "capacityType": r.CapacityType}
 }
 
 // beyond names the limit that an offering would exceed in place of the planned one.
-func (c *comparison) beyond(row int) (string, map[string]any) {
+func (c *comparison) explainLimit(row int) (string, map[string]any) {
 	pool := c.launch.pool
 	for _, d := range pool.Limited {
 		left, more := max(0, pool.left[d]), pool.capacity(row)[d]-pool.capacity(c.launch.row)[d]
@@ -206,17 +206,17 @@ func (c *comparison) beyond(row int) (string, map[string]any) {
 
 // ruleOut records the first requirement that keeps the pods off an offering of their pool, or
 // the DaemonSets that use their host ports there.
-func (c *comparison) ruleOut(row int) {
+func (c *comparison) addIncompatible(row int) {
 	pool := c.launch.pool
 	for _, q := range c.launch.requirements.set {
 		if pool.Catalog.HasLabel(q.Key) && !pool.Catalog.Matches(row, q) {
-			c.exclude(pool, row, q)
+			c.addExcludedBy(pool, row, q)
 			return
 		}
 	}
 	for _, g := range c.launch.groups {
 		if ports := pool.PortsTaken(g.shape, bitset.Of(row)); len(ports) > 0 {
-			c.note(&c.ruledOut, pool, row, reason.Ports, func() (string, map[string]any) {
+			c.add(&c.incompatible, pool, row, reason.Ports, func() (string, map[string]any) {
 				return "a DaemonSet takes host port " + strings.Join(ports, ", "), map[string]any{"ports": ports}
 			})
 			return
@@ -224,22 +224,22 @@ func (c *comparison) ruleOut(row int) {
 	}
 }
 
-func (c *comparison) exclude(pool *poolState, row int, q constraint.Requirement) {
+func (c *comparison) addExcludedBy(pool *poolState, row int, q constraint.Requirement) {
 	because, words := reason.Requirements, q.String()
 	switch {
-	case c.topology.shared(q.Key):
+	case c.topology.countsBy(q.Key):
 		because, words = reason.Topology, q.String()+", to be near or apart from others"
-	case c.allows(pool, row):
+	case c.onlyPreferencesExclude(pool, row):
 		because, words = reason.Preference, q.String()+", which pods prefer"
 	}
-	c.note(&c.ruledOut, pool, row, because, func() (string, map[string]any) {
+	c.add(&c.incompatible, pool, row, because, func() (string, map[string]any) {
 		return words, map[string]any{"requirement": q.String(), "key": q.Key.Name}
 	})
 }
 
 // allows reports whether the offering meets what all pods of the launch require, so that only
 // their preferences exclude it.
-func (c *comparison) allows(pool *poolState, row int) bool {
+func (c *comparison) onlyPreferencesExclude(pool *poolState, row int) bool {
 	insists := false
 	for _, g := range c.launch.groups {
 		insists = insists || g.shape != g.class.PodShape
@@ -252,13 +252,13 @@ func (c *comparison) allows(pool *poolState, row int) bool {
 
 // shared reports whether some rule about other pods (spread, affinity or anti-affinity)
 // counts by the label.
-func (s *topology) shared(k *constraint.Key) bool {
+func (s *topology) countsBy(k *constraint.Key) bool {
 	return slices.ContainsFunc(s.order, func(t *domainCount) bool { return t.key == k })
 }
 
 // elsewhere looks for cheaper offerings of another pool that every pod of the launch could
 // use.
-func (c *comparison) elsewhere(pool *poolState) {
+func (c *comparison) compareOtherPool(pool *poolState) {
 	rows := c.cheaperAt(pool, c.launch, c.first.Price)
 	for _, g := range c.launch.groups {
 		if rows.Empty() {
@@ -267,39 +267,39 @@ func (c *comparison) elsewhere(pool *poolState) {
 		rows.Keep(pool.Compatible(g.shape).All)
 	}
 	for row := range rows.All() {
-		if len(c.lost) >= 2*mostRunnersUp || len(c.ruledOut) >= 2*mostRunnersUp {
+		if len(c.unlaunchable) >= 2*maxRunnersUp || len(c.incompatible) >= 2*maxRunnersUp {
 			return
 		}
-		if !(c.named(c.lost, pool, row) && c.named(c.ruledOut, pool, row)) && c.agreeable(pool, row) {
-			c.loseElsewhere(pool, row)
+		if !(c.listsType(c.unlaunchable, pool, row) && c.listsType(c.incompatible, pool, row)) && c.canHoldTogether(pool, row) {
+			c.addFromOtherPool(pool, row)
 		}
 	}
 }
 
-func (c *comparison) loseElsewhere(pool *poolState, row int) {
+func (c *comparison) addFromOtherPool(pool *poolState, row int) {
 	switch r := &pool.Catalog.Offerings[row]; {
 	case r.Unavailable != "":
-		c.note(&c.lost, pool, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
+		c.add(&c.unlaunchable, pool, row, reason.Availability, func() (string, map[string]any) { return explainUnavailable(r) })
 	case !c.quota.covers(r, nil):
 		kind, why := c.quota.explainScarcity(pool, row)
-		c.note(&c.lost, pool, row, kind, why)
+		c.add(&c.unlaunchable, pool, row, kind, why)
 	case !pool.withinLimits(row):
-		c.note(&c.lost, pool, row, reason.Limits, func() (string, map[string]any) { return pool.explainLimits(c.w, bitset.Of(row)) })
+		c.add(&c.unlaunchable, pool, row, reason.Limits, func() (string, map[string]any) { return pool.explainLimits(c.w, bitset.Of(row)) })
 	case pool.Pool.Weight < c.launch.pool.Pool.Weight:
-		c.note(&c.ruledOut, pool, row, reason.Weight, func() (string, map[string]any) { return lighter(pool, c.launch.pool) })
+		c.add(&c.incompatible, pool, row, reason.Weight, func() (string, map[string]any) { return explainWeight(pool, c.launch.pool) })
 	}
 }
 
-func lighter(pool, chosen *poolState) (string, map[string]any) {
+func explainWeight(pool, chosen *poolState) (string, map[string]any) {
 	return fmt.Sprintf("NodePool %s has weight %d, %s has %d", pool.Pool.Name, pool.Pool.Weight, chosen.Pool.Name, chosen.Pool.Weight),
 		map[string]any{"weight": int(pool.Pool.Weight), "chosenWeight": int(chosen.Pool.Weight)}
 }
 
 // agreeable reports whether the pods can be together on a node of that offering, in the
 // domains that other pods leave them.
-func (c *comparison) agreeable(pool *poolState, row int) bool {
+func (c *comparison) canHoldTogether(pool *poolState, row int) bool {
 	for _, q := range c.launch.requirements.set {
-		if c.topology.shared(q.Key) && pool.Catalog.HasLabel(q.Key) && !pool.Catalog.Matches(row, q) {
+		if c.topology.countsBy(q.Key) && pool.Catalog.HasLabel(q.Key) && !pool.Catalog.Matches(row, q) {
 			return false
 		}
 	}
@@ -327,7 +327,7 @@ func (c *comparison) tooSmall(held bitset.Set) []RunnerUp {
 	}
 	var out []RunnerUp
 	if last >= 0 {
-		c.note(&out, l.pool, last, reason.Resources, func() (string, map[string]any) {
+		c.add(&out, l.pool, last, reason.Resources, func() (string, map[string]any) {
 			return "too small for the pods", map[string]any{"room": map[string]int64(c.w.Resources.Amounts(l.pool.Allocatable[last]))}
 		})
 	}
@@ -335,13 +335,13 @@ func (c *comparison) tooSmall(held bitset.Set) []RunnerUp {
 }
 
 // dearer adds c to the types that are next in price, if its type is not named yet.
-func dearer(have []RunnerUp, pool string, first, c offering.Ref) []RunnerUp {
-	if len(have) == mostRunnersUp || c.Type == first.Type {
+func addMoreExpensive(have []RunnerUp, pool string, first, c offering.Ref) []RunnerUp {
+	if len(have) == maxRunnersUp || c.Type == first.Type {
 		return have
 	}
 	why := "dearer"
 	if c.Price == first.Price {
 		why = "same price, later in the order of the catalog"
 	}
-	return add(have, []RunnerUp{{Ref: c, Pool: pool, More: c.Price - first.Price, Because: reason.HigherPrice, Why: why}}, mostRunnersUp)
+	return appendNewTypes(have, []RunnerUp{{Ref: c, Pool: pool, More: c.Price - first.Price, Because: reason.HigherPrice, Why: why}}, maxRunnersUp)
 }

@@ -98,11 +98,11 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 	s.topology = newTopology(&s.counters, &s.pools, &s.launches, l.openedDomains)
 	s.minValues = minValuesChecker{limits: &s.limits, quota: &s.quota, topology: &s.topology, lost: l.minValuesLost, mayRelax: w.Settings.RelaxMinValues}
 	s.choice = offeringChooser{limits: &s.limits, quota: &s.quota, topology: &s.topology, minValues: &s.minValues}
-	s.compatibility = compatibility{topology: &s.topology, cells: map[fitKey]*cluster.Compatible{}, shared: b.fits}
+	s.compatibility = compatibility{topology: &s.topology, byCell: map[compatibleKey]*cluster.Compatible{}, shared: b.compatible}
 	s.launchCells = launchCells{pools: &s.pools, launches: &s.launches, limits: &s.limits, topology: &s.topology, minValues: &s.minValues, minValuesLost: len(l.minValuesLost) > 0,
-		sales: map[saleKey][]cell{}, atFirst: b.sales}
+		byKey: map[launchCellsKey][]cell{}, atStart: b.launchCells}
 	s.descriptions = descriptions{w: w, pools: &s.pools, launches: &s.launches, quota: &s.quota, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues, choice: &s.choice,
-		labels: map[describedKey]*described{}, rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*cluster.PodShape]int{}}
+		byKey: map[descriptionKey]*launchDescription{}, runnersUpByKey: map[runnersUpKey][]RunnerUp{}, shapeNumbers: map[*cluster.PodShape]int{}}
 	for _, c := range w.Classes {
 		var t heldPreferences
 		if honour := d[c]; len(honour) > 0 && !l.withoutPreferences[c] && !l.unplaceable[c] {
@@ -121,7 +121,7 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 // openPools makes the state of each NodePool.
 func (s *solver) openPools() {
 	for _, m := range s.w.Catalogs {
-		pool := &poolState{PoolCatalog: m, availableRows: availableFromMemo(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, crowded: map[int]apartness{}}
+		pool := &poolState{PoolCatalog: m, availableRows: availableFromMemo(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, limitedPods: map[int]limitedPods{}}
 		pool.minValues = s.minValues.newPoolMinValues(pool)
 		s.pools.all = append(s.pools.all, pool)
 	}
@@ -168,9 +168,9 @@ func (s *solver) place(group []*podGroup) []*podGroup {
 		allotments, met := s.assign(group)
 		all = append(all, met...)
 		s.allotments = append(s.allotments, allotments...)
-		s.buyAll(allotments)
+		s.placeOnLaunches(allotments)
 		s.fillLaunches(allotments)
-		s.comeBack(allotments)
+		s.retryNodes(allotments)
 		group = s.unplaced(allotments)
 	}
 	return all
@@ -178,25 +178,25 @@ func (s *solver) place(group []*podGroup) []*podGroup {
 
 // buyAll puts pods of the allotments on planned launches, and launches more nodes for the
 // others.
-func (s *solver) buyAll(allotments []*allotment) {
+func (s *solver) placeOnLaunches(allotments []*allotment) {
 	s.fillLaunches(allotments)
-	tiers := s.pools.tiers()
+	tiers := s.pools.byWeight()
 	for i, tier := range tiers {
-		s.buyFrom(tier, i == len(tiers)-1, allotments)
+		s.launchFromPools(tier, i == len(tiers)-1, allotments)
 	}
 }
 
 // comeBack tries the nodes again for pods that must join other pods there: those may have been
 // placed after the first try.
-func (s *solver) comeBack(allotments []*allotment) {
+func (s *solver) retryNodes(allotments []*allotment) {
 	for _, a := range allotments {
 		n := a.left()
 		if n == 0 || a.cell != nil || len(a.group.nodeRules.needs) == 0 {
 			continue
 		}
-		a.want, a.group.allotted = a.want-n, a.group.allotted-n
+		a.wanted, a.group.allotted = a.wanted-n, a.group.allotted-n
 		s.nodes.fill(a.group)
-		a.want, a.group.allotted = a.want+a.group.left(), a.group.allotted+a.group.left()
+		a.wanted, a.group.allotted = a.wanted+a.group.left(), a.group.allotted+a.group.left()
 	}
 }
 
@@ -218,7 +218,7 @@ func (s *solver) byPriority() [][]*podGroup {
 }
 
 // tiers groups the pools of equal weight, the heaviest first.
-func (s *poolList) tiers() [][]*poolState {
+func (s *poolList) byWeight() [][]*poolState {
 	var out [][]*poolState
 	for _, pool := range s.all {
 		if pool.Pool.Blocked != "" || pool.Pool.Static {

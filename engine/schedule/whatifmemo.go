@@ -16,9 +16,9 @@ type whatIfMemo struct {
 	podCounts  map[domainCountKey]*cluster.PodCounts
 	nodeCounts map[nodeCountKey]*cluster.NodeCounts
 	views      map[nodeCountKey]*cluster.DomainView
-	fits       map[fitKey]*cluster.Compatible      // see fit
-	soft       *[]*cluster.NodeInfo                // see softlyTainted; nil until first needed
-	available  map[*cluster.PoolCatalog]bitset.Set // see onSale
+	compatible map[compatibleKey]*cluster.Compatible // see fit
+	soft       *[]*cluster.NodeInfo                  // see softlyTainted; nil until first needed
+	available  map[*cluster.PoolCatalog]bitset.Set   // see onSale
 	terms      *terms
 }
 
@@ -33,7 +33,7 @@ func memoOf(w *cluster.Snapshot) *whatIfMemo {
 	at := w.Memo()
 	m, ok := (*at).(*whatIfMemo)
 	if !ok {
-		m = &whatIfMemo{podCounts: map[domainCountKey]*cluster.PodCounts{}, nodeCounts: map[nodeCountKey]*cluster.NodeCounts{}, views: map[nodeCountKey]*cluster.DomainView{}, fits: map[fitKey]*cluster.Compatible{}, available: map[*cluster.PoolCatalog]bitset.Set{}}
+		m = &whatIfMemo{podCounts: map[domainCountKey]*cluster.PodCounts{}, nodeCounts: map[nodeCountKey]*cluster.NodeCounts{}, views: map[nodeCountKey]*cluster.DomainView{}, compatible: map[compatibleKey]*cluster.Compatible{}, available: map[*cluster.PoolCatalog]bitset.Set{}}
 		*at = m
 	}
 	return m

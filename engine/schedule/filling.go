@@ -14,12 +14,12 @@ import (
 type filling struct {
 	room           quantity.Vector
 	counts         []int // by counter
-	dirty          []int // counters above zero
+	countersInUse  []int // counters above zero
 	residents      residents
 	mounts         map[cluster.Mount]bool
-	joined         []*shapeGroup
-	order          []*allotment
-	whole          quantity.Vector // capacity before any pod was put there
+	shapeGroups    []*shapeGroup
+	allotments     []*allotment
+	capacity       quantity.Vector // capacity before any pod was put there
 	requiredValues []int           // the variety it needs; see launch.least
 }
 
@@ -27,19 +27,19 @@ type filling struct {
 // limited per node, then each shape group's fair share of the pods left to place, so that no
 // node uses up the small pods that fill the gaps of others. Then it adds all pods that still
 // fit, large pods first.
-func (b *buyer) fill(cand *candidate) {
-	f := &b.scratch
+func (b *launcher) fill(cand *candidate) {
+	f := &b.filling
 	f.reset(cand.room)
-	cand.filled, cand.content, cand.requirements = true, cand.content[:0], cand.pool.base
-	forces := b.forces(cand.group)
-	if forces {
-		b.cap(cand, &f.room)
+	cand.isFilled, cand.content, cand.requirements = true, cand.content[:0], cand.pool.base
+	limited := b.demand.limits(cand.group)
+	if limited {
+		b.demand.capRoom(cand.group, &f.room)
 	}
-	f.whole = f.room
+	f.capacity = f.room
 	share := b.shareOf(cand)
-	if forces {
-		for _, l := range cand.group.apart {
-			b.putApart(cand, l)
+	if limited {
+		for _, l := range cand.group.limitedPerNode {
+			b.putLimited(cand, l)
 		}
 	}
 	for _, l := range cand.group.shapeGroups {
@@ -50,41 +50,41 @@ func (b *buyer) fill(cand *candidate) {
 	for _, l := range cand.group.shapeGroups {
 		b.put(cand, l, math.MaxInt32)
 	}
-	b.putFollowers(cand)
-	for _, a := range f.order {
-		cand.content = append(cand.content, portion{a, a.taken})
+	b.putJoining(cand)
+	for _, a := range f.allotments {
+		cand.content = append(cand.content, portion{a, a.inFilling})
 	}
-	cand.used, cand.requiredValues = f.whole.Sub(f.room), f.requiredValues
+	cand.used, cand.requiredValues = f.capacity.Sub(f.room), f.requiredValues
 	// A filling is never worth zero: placing its pods matters more than any price.
 	cand.value = max(b.prices.Units.Worth(&cand.used), math.SmallestNonzeroFloat64)
-	if slices.ContainsFunc(f.order, func(a *allotment) bool { return a.group.nodeRules.keepsApart() }) {
-		cand.value += b.valueOfPlace(cand)
+	if slices.ContainsFunc(f.allotments, func(a *allotment) bool { return a.group.nodeRules.limitsOwnPods() }) {
+		cand.value += b.valueOfNode(cand)
 	}
 }
 
 func (f *filling) reset(room quantity.Vector) {
 	f.room = room
-	for _, c := range f.dirty {
+	for _, c := range f.countersInUse {
 		f.counts[c] = 0
 	}
-	for _, a := range f.order {
-		a.taken = 0
+	for _, a := range f.allotments {
+		a.inFilling = 0
 	}
-	f.dirty, f.order, f.requiredValues = f.dirty[:0], f.order[:0], nil
+	f.countersInUse, f.allotments, f.requiredValues = f.countersInUse[:0], f.allotments[:0], nil
 	clear(f.mounts)
 	f.residents.clear()
-	for _, l := range f.joined {
-		l.joined = false
+	for _, l := range f.shapeGroups {
+		l.inFilling = false
 	}
-	f.joined = f.joined[:0]
+	f.shapeGroups = f.shapeGroups[:0]
 }
 
 // shareOf is the fraction of everything left to place that one node of c could hold if pods
 // were divisible.
-func (b *buyer) shareOf(cand *candidate) float64 {
+func (b *launcher) shareOf(cand *candidate) float64 {
 	g := cand.group
-	if g.purchases != b.purchases {
-		g.measure(b.purchases)
+	if g.measuredAt != b.launched {
+		g.measureDemand(b.launched)
 	}
 	share := 1.0
 	for d, n := range g.demand {
@@ -92,27 +92,27 @@ func (b *buyer) shareOf(cand *candidate) float64 {
 			share = min(share, float64(max(0, cand.room[d]))/float64(n))
 		}
 	}
-	if b.forces(g) {
-		share = min(share, 1/float64(b.forced))
+	if b.demand.limits(g) {
+		share = min(share, 1/float64(b.demand.minNodes))
 	}
 	return share
 }
 
 // put adds up to n pods of a shape group to the filling, as far as capacity and the pods
 // there let it.
-func (b *buyer) put(cand *candidate, l *shapeGroup, n int) {
+func (b *launcher) put(cand *candidate, l *shapeGroup, n int) {
 	for _, a := range l.allotments {
-		if n <= 0 || !b.holds(l) {
+		if n <= 0 || !b.hasRoom(l) {
 			return
 		}
-		n -= b.putPart(cand, l, a, n)
+		n -= b.putAllotment(cand, l, a, n)
 	}
 }
 
 // holds reports whether the capacity left suffices for one more pod of the shape group.
-func (b *buyer) holds(l *shapeGroup) bool {
+func (b *launcher) hasRoom(l *shapeGroup) bool {
 	for _, d := range l.shape.Dims {
-		if b.scratch.room[d] < l.shape.Requests[d] {
+		if b.filling.room[d] < l.shape.Requests[d] {
 			return false
 		}
 	}
@@ -120,13 +120,13 @@ func (b *buyer) holds(l *shapeGroup) bool {
 }
 
 // putApart adds one of the pods limited per node, unless there is one already.
-func (b *buyer) putApart(cand *candidate, l *shapeGroup) {
+func (b *launcher) putLimited(cand *candidate, l *shapeGroup) {
 	for _, a := range l.allotments {
-		if !b.holds(l) {
+		if !b.hasRoom(l) {
 			return
 		}
 		for _, cap := range a.group.nodeRules.caps {
-			if cap.own && b.scratch.counts[cap.counter] == 0 && a.left() > 0 && b.putPart(cand, l, a, 1) > 0 {
+			if cap.own && b.filling.counts[cap.counter] == 0 && a.left() > 0 && b.putAllotment(cand, l, a, 1) > 0 {
 				return
 			}
 		}
@@ -135,12 +135,12 @@ func (b *buyer) putApart(cand *candidate, l *shapeGroup) {
 
 // putFollowers tries pods again that must join other pods on the node: those may have been
 // added later.
-func (b *buyer) putFollowers(cand *candidate) {
-	for again := len(cand.group.following) > 0; again; {
+func (b *launcher) putJoining(cand *candidate) {
+	for again := len(cand.group.joining) > 0; again; {
 		again = false
-		for _, l := range cand.group.following {
+		for _, l := range cand.group.joining {
 			for _, a := range l.allotments {
-				if len(a.group.nodeRules.needs) > 0 && b.putPart(cand, l, a, math.MaxInt32) > 0 {
+				if len(a.group.nodeRules.needs) > 0 && b.putAllotment(cand, l, a, math.MaxInt32) > 0 {
 					again = true
 				}
 			}
@@ -149,37 +149,37 @@ func (b *buyer) putFollowers(cand *candidate) {
 }
 
 // putPart adds up to n pods of an allotment and returns how many it added.
-func (b *buyer) putPart(cand *candidate, l *shapeGroup, a *allotment, n int) int {
-	f := &b.scratch
+func (b *launcher) putAllotment(cand *candidate, l *shapeGroup, a *allotment, n int) int {
+	f := &b.filling
 	if f.residents.bars(&a.group.nodeRules) {
 		return 0
 	}
-	n = min(n, a.left()-a.taken, a.group.fits(&f.room))
+	n = min(n, a.left()-a.inFilling, a.group.countFitting(&f.room))
 	if n <= 0 {
 		return 0
 	}
 	if a.group.spreads() {
-		for _, o := range f.order {
-			n = min(n, a.group.ahead(o.group, func(i int) int { return f.counts[i] }))
+		for _, o := range f.allotments {
+			n = min(n, a.group.besideEarlier(o.group, func(i int) int { return f.counts[i] }))
 		}
 		if n <= 0 {
 			return 0
 		}
 	}
 	if a.group.nodeRules.restricted() {
-		n = min(n, a.group.nodeRules.room(&b.counters, func(i int) int { return f.counts[i] }))
+		n = min(n, a.group.nodeRules.room(b.counters, func(i int) int { return f.counts[i] }))
 		if n <= 0 {
 			return 0
 		}
 		left, ok := mounted(f.room, a.group.nodeRules.mounts, func(m cluster.Mount) bool { return f.mounts[m] })
-		if n = min(n, a.group.fits(&left)); !ok || n == 0 {
+		if n = min(n, a.group.countFitting(&left)); !ok || n == 0 {
 			return 0
 		}
 	}
 	next := cand.requirements
-	if !l.joined {
+	if !l.inFilling {
 		var ok bool
-		if next, ok = b.requirements.join(cand.requirements, cand.pool, cand.row, l.fits[cand.tier], a); !ok {
+		if next, ok = b.requirements.join(cand.requirements, cand.pool, cand.row, l.compatible[cand.poolIndex], a); !ok {
 			return 0
 		}
 	}
@@ -188,19 +188,19 @@ func (b *buyer) putPart(cand *candidate, l *shapeGroup, a *allotment, n int) int
 			return 0
 		}
 	}
-	if !l.joined {
-		cand.requirements, l.joined = next, true
-		f.joined = append(f.joined, l)
+	if !l.inFilling {
+		cand.requirements, l.inFilling = next, true
+		f.shapeGroups = append(f.shapeGroups, l)
 	}
-	f.take(a, n)
+	f.add(a, n)
 	return n
 }
 
-func (f *filling) take(a *allotment, n int) {
-	if a.taken == 0 {
-		f.order = append(f.order, a)
+func (f *filling) add(a *allotment, n int) {
+	if a.inFilling == 0 {
+		f.allotments = append(f.allotments, a)
 	}
-	a.taken += n
+	a.inFilling += n
 	for _, d := range a.group.shape.Dims {
 		f.room[d] -= int64(n) * a.group.shape.Requests[d]
 	}
@@ -213,7 +213,7 @@ func (f *filling) take(a *allotment, n int) {
 	f.residents.join(&a.group.nodeRules)
 	for _, i := range a.group.nodeRules.increments {
 		if f.counts[i] == 0 {
-			f.dirty = append(f.dirty, i)
+			f.countersInUse = append(f.countersInUse, i)
 		}
 		f.counts[i] += n
 	}

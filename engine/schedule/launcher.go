@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
-	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/schedule/covering"
 )
 
@@ -17,13 +16,13 @@ type shapeGroup struct {
 	shape      *cluster.PodShape
 	cell       *cell
 	allotments []*allotment // the one with the most pods to place first
-	fits       []*cluster.Compatible
+	compatible []*cluster.Compatible
 	left       int
 	// apart is set when the number of some of these pods per node is limited, following when
 	// some must join other pods on their node.
-	apart, following bool
+	limitedPerNode, joining bool
 	// joined is set while fill has pods of this shape group on its node.
-	joined bool
+	inFilling bool
 }
 
 // portion is n pods of one allotment on one node.
@@ -32,61 +31,64 @@ type portion struct {
 	n         int
 }
 
-// buyer launches nodes of one tier for the pods of one priority.
-type buyer struct {
-	*solver
-	tier        []*poolState
+// launcher launches nodes from pools of equal weight for the pods of one priority.
+type launcher struct {
+	limits        *limits
+	counters      *counters
+	topology      *topology
+	requirements  *requirementSets
+	minValues     *minValuesChecker
+	compatibility *compatibility
+	launches      *launchList
+
+	pools       []*poolState
 	shapeGroups []*shapeGroup
 	candidates  []*candidate
 	// prices are in USD/h. That of a node is what one is worth to pods limited per node.
 	prices covering.Prices
-	// forced is how many nodes the pods limited per node need at least, and each is what one
-	// of them would hold if all pods were spread evenly.
-	forced int
-	each   quantity.Vector
-	// brim is the most of each resource that is of use on one node. whole is the same for a
-	// node that none of the pods limited per node can go to.
-	brim, whole quantity.Vector
-	last        bool  // no tier comes after this one
-	asked       []int // resources that pods left to place ask for
-	purchases   int
-	shared      int // value of purchases when share was last called
-	gathered    int // value of purchases when gather was last called
-	crowded     []apartness
-	scratch     filling
+	demand nodeDemand
+	// stopEarly is set when the attempt is of no use once the rest is certain to cost more
+	// than is left of its maximum price.
+	stopEarly bool
+	// launched counts the calls of launchCopies. dividedAt and gatheredAt are what it was when
+	// divide and gatherCandidates were last called.
+	launched, dividedAt, gatheredAt int
+	filling                         filling
 }
 
-// buy launches nodes for as many pods of the allotments as the pools of the tier can. Each
-// round launches the candidate with the lowest price per value, and more of the same while it
-// stays about as good.
-func (s *solver) buy(tier []*poolState, last bool, allotments []*allotment) {
+// launchNodes launches nodes for as many pods of the allotments as the pools can, which are of
+// equal weight. Each step launches the candidate with the lowest price per value, and more of
+// the same while it stays about as good. last is set for the pools that are tried last: later
+// ones might have cheaper offerings for the pods that are left.
+func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotment) {
 	if s.limits.over() {
 		return
 	}
-	b := &buyer{solver: s, tier: tier, last: last}
+	b := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
+		compatibility: &s.compatibility, launches: &s.launches, pools: pools, stopEarly: s.search.sketching && last}
 	b.groupByShape(allotments)
 	if len(b.shapeGroups) == 0 {
 		return
 	}
-	b.scratch = filling{counts: make([]int, len(s.counters.all)), mounts: map[cluster.Mount]bool{}}
-	b.crowded = make([]apartness, len(s.counters.all))
-	b.gather()
+	b.filling = filling{counts: make([]int, len(s.counters.all)), mounts: map[cluster.Mount]bool{}}
+	b.demand.limited = make([]limitedPods, len(s.counters.all))
+	b.gatherCandidates()
 	for !b.limits.over() {
 		best := b.best()
 		if best == nil && !b.mayHaveLostValues() {
 			return
 		}
-		if best == nil || !b.repeat(best) {
+		if best == nil || !b.launchRepeatedly(best) {
 			// Limits or quota ran out for it: offerings that it dominated may still be
 			// available.
-			b.gather()
+			b.gatherCandidates()
 		}
 	}
 }
 
 // shareEvery is the number of purchases after which share computes again what one node should
 // hold.
-const shareEvery = 64
+const divideEvery = 64
 
 // tolerance is the factor by which a node's price per value may exceed that of the first one
 // for the same offering to be launched again without a comparison with others.
@@ -94,14 +96,14 @@ const tolerance = 1.005
 
 // repeat launches the candidate while it stays about as good. It reports false when limits or
 // quota stopped it.
-func (b *buyer) repeat(cand *candidate) bool {
+func (b *launcher) launchRepeatedly(cand *candidate) bool {
 	cost := cand.price / cand.value
 	for {
-		if !b.purchase(cand) {
+		if !b.launchCopies(cand) {
 			return false
 		}
-		if b.purchases-b.shared >= shareEvery {
-			b.share()
+		if b.launched-b.dividedAt >= divideEvery {
+			b.divideAgain()
 		}
 		b.fill(cand)
 		if len(cand.content) == 0 || cand.price/cand.value > cost*tolerance {
@@ -111,7 +113,7 @@ func (b *buyer) repeat(cand *candidate) bool {
 }
 
 // groupByShape sorts the pods left to place into shape groups, the largest pods first.
-func (b *buyer) groupByShape(allotments []*allotment) {
+func (b *launcher) groupByShape(allotments []*allotment) {
 	type key struct {
 		shape *cluster.PodShape
 		cell  string
@@ -129,19 +131,19 @@ func (b *buyer) groupByShape(allotments []*allotment) {
 		if l == nil {
 			l = &shapeGroup{shape: a.group.shape, cell: a.cell}
 			hosted := false
-			for _, pool := range b.tier {
-				l.fits = append(l.fits, b.compatibleWithMinValues(pool, a))
-				hosted = hosted || !l.fits[len(l.fits)-1].All.Empty()
+			for _, pool := range b.pools {
+				l.compatible = append(l.compatible, b.compatibleWithMinValues(pool, a))
+				hosted = hosted || !l.compatible[len(l.compatible)-1].All.Empty()
 			}
 			byKey[at] = l
 			if hosted {
 				b.shapeGroups = append(b.shapeGroups, l)
 			}
 		}
-		a.shapeGroup, a.taken = l, 0
+		a.shapeGroup, a.inFilling = l, 0
 		l.allotments = append(l.allotments, a)
-		l.apart = l.apart || a.group.nodeRules.keepsApart()
-		l.following = l.following || len(a.group.nodeRules.needs) > 0
+		l.limitedPerNode = l.limitedPerNode || a.group.nodeRules.limitsOwnPods()
+		l.joining = l.joining || len(a.group.nodeRules.needs) > 0
 		l.left += a.left()
 	}
 }
@@ -149,14 +151,14 @@ func (b *buyer) groupByShape(allotments []*allotment) {
 // best returns the candidate with the lowest price per value of the pods that would fill it;
 // nil when no pod can be placed any more. If two are equal, it returns the one with the
 // larger value (which means fewer nodes), then the first in the catalog.
-func (b *buyer) best() *candidate {
+func (b *launcher) best() *candidate {
 	var best *candidate
 	var least float64
 	for _, cand := range b.candidates {
-		if best != nil && cand.floor > least {
+		if best != nil && cand.minPricePerValue > least {
 			break // sorted by floor: none of the rest can cost less per value
 		}
-		if !b.current(cand) {
+		if !b.fillingIsCurrent(cand) {
 			b.fill(cand)
 		}
 		if len(cand.content) == 0 {
@@ -171,8 +173,8 @@ func (b *buyer) best() *candidate {
 }
 
 // current reports whether c's filling is the one that fill would find now.
-func (b *buyer) current(cand *candidate) bool {
-	if !cand.filled {
+func (b *launcher) fillingIsCurrent(cand *candidate) bool {
+	if !cand.isFilled {
 		return false
 	}
 	for _, p := range cand.content {
@@ -185,7 +187,7 @@ func (b *buyer) current(cand *candidate) bool {
 
 // purchase launches c as often as its filling repeats. It reports false when limits or quota
 // stopped it before that.
-func (b *buyer) purchase(cand *candidate) bool {
+func (b *launcher) launchCopies(cand *candidate) bool {
 	copies, pods := math.MaxInt32, 0
 	for _, p := range cand.content {
 		pods += p.n
@@ -195,7 +197,7 @@ func (b *buyer) purchase(cand *candidate) bool {
 		}
 	}
 	allowed := b.limits.affordable(cand.pool, cand.row)
-	b.purchases++
+	b.launched++
 	var groups []*podGroup // copies share the slice
 	for n := range min(copies, allowed) {
 		l := &launch{pool: cand.pool, row: cand.row, free: cand.room, requirements: cand.requirements, groups: groups, contents: make([]load, 0, len(cand.content)), requiredValues: cand.requiredValues}
@@ -213,13 +215,13 @@ func (b *buyer) purchase(cand *candidate) bool {
 		b.launches.all = append(b.launches.all, l)
 	}
 	for _, p := range cand.content {
-		p.allotment.shapeGroup.recount()
+		p.allotment.shapeGroup.dropPlaced()
 	}
 	return copies < allowed
 }
 
 // recount drops allotments that have no pods left.
-func (l *shapeGroup) recount() {
+func (l *shapeGroup) dropPlaced() {
 	l.left = 0
 	kept := l.allotments[:0]
 	for _, a := range l.allotments {

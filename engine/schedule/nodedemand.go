@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// limitedPods counts pods that share a counter, and how many of them one node may have.
+type limitedPods struct{ pods, perNode int }
+
+// nodeDemand is what the pods left to place ask for together, and how that divides over nodes.
+type nodeDemand struct {
+	// minNodes is how many nodes the pods limited per node need at least, and perNode is what
+	// one of them would hold if all pods were spread evenly.
+	minNodes int
+	perNode  quantity.Vector
+	// total is what a node would hold with all of the pods. useful is the most of each
+	// resource that is of use on a node for pods limited per node.
+	total, useful quantity.Vector
+	dims          []int         // the resources that the pods ask for
+	limited       []limitedPods // scratch: by counter
+}
+
+// limits reports whether the candidates' pods are spread over nodes because the number of some
+// of them per node is limited.
+func (d *nodeDemand) limits(g *candidateGroup) bool {
+	return d.minNodes > 1 && len(g.limitedPerNode) > 0
+}
+
+// divide computes how many nodes there must be and what each would hold. It returns the
+// requests of all pods left to place, without volumes that several pods mount: how often such
+// a volume is attached depends on how many nodes its pods are on. So these volumes are not
+// divided by the number of nodes either; a node may need a slot for each of them.
+func (d *nodeDemand) divide(shapeGroups []*shapeGroup) quantity.Vector {
+	d.minNodes = d.countMinNodes(shapeGroups)
+	var requests, largest quantity.Vector
+	for _, sg := range shapeGroups {
+		if sg.left == 0 {
+			continue
+		}
+		requests = requests.Add(sg.shape.Requests.Times(sg.left))
+		for dim, n := range sg.shape.Requests {
+			largest[dim] = max(largest[dim], n)
+		}
+	}
+	slots := sharedVolumes(shapeGroups)
+	d.total = requests.Add(slots)
+	d.perNode = d.total
+	d.dims = d.dims[:0]
+	for dim, n := range d.total {
+		if n > 0 {
+			d.dims = append(d.dims, dim)
+		}
+	}
+	if d.minNodes > 1 {
+		for dim := range d.perNode {
+			d.perNode[dim] = max(largest[dim], requests[dim]/int64(d.minNodes)+largest[dim]/2) + slots[dim]
+		}
+	}
+	return requests
+}
+
+// setUseful makes twice the even share the most that is of use on a node.
+func (d *nodeDemand) setUseful() {
+	d.useful = d.total
+	if d.minNodes > 1 {
+		for dim, n := range d.perNode {
+			d.useful[dim] = min(d.useful[dim], 2*n)
+		}
+	}
+}
+
+// outgrown reports whether an even share is more than what was found to be of use on a node.
+func (d *nodeDemand) outgrown() bool {
+	for dim, n := range d.perNode {
+		if n > d.useful[dim] && d.useful[dim] < d.total[dim] {
+			return true
+		}
+	}
+	return false
+}
+
+// countMinNodes is how many nodes the pods limited per node need: the number of those left that
+// share a counter, divided by how many of them one node may have.
+func (d *nodeDemand) countMinNodes(shapeGroups []*shapeGroup) int {
+	clear(d.limited)
+	for _, sg := range shapeGroups {
+		if !sg.limitedPerNode {
+			continue
+		}
+		for _, a := range sg.allotments {
+			n := a.left()
+			for _, c := range a.group.nodeRules.caps {
+				if !c.own || n == 0 {
+					continue
+				}
+				if limited := &d.limited[c.counter]; limited.pods == 0 || c.most < limited.perNode {
+					limited.perNode = c.most
+				}
+				d.limited[c.counter].pods += n
+			}
+		}
+	}
+	nodes := 0
+	for _, limited := range d.limited {
+		nodes = max(nodes, limited.nodes())
+	}
+	return nodes
+}
+
+// nodes is how many nodes the pods need at least.
+func (l limitedPods) nodes() int { return (l.pods + l.perNode - 1) / max(1, l.perNode) }
+
+// sharedVolumes counts the slots that a node needs on which every volume is attached that pods
+// left to place mount and other pods may mount too.
+func sharedVolumes(shapeGroups []*shapeGroup) (slots quantity.Vector) {
+	var seen map[cluster.Mount]bool
+	for _, sg := range shapeGroups {
+		if sg.left == 0 {
+			continue
+		}
+		for _, m := range sg.shape.Mounts {
+			if seen == nil {
+				seen = map[cluster.Mount]bool{}
+			}
+			if !seen[m] {
+				seen[m] = true
+				slots[m.Dim]++
+			}
+		}
+	}
+	return slots
+}
+
+// capRoom limits room to what one node would hold if all pods were spread evenly, when pods
+// limited per node can go to the candidates.
+func (d *nodeDemand) capRoom(g *candidateGroup, room *quantity.Vector) {
+	most := &d.total
+	if d.limits(g) {
+		most = &d.perNode
+	}
+	for dim := range room {
+		room[dim] = min(room[dim], most[dim])
+	}
+}
+
+// coversUseful reports whether a has at least the capacity of b, as far as it is of use to pods
+// of the group.
+func (d *nodeDemand) coversUseful(g *candidateGroup, a, b *quantity.Vector) bool {
+	useful := &d.total
+	if d.limits(g) {
+		useful = &d.useful
+	}
+	for _, dim := range d.dims {
+		if a[dim] < min(b[dim], useful[dim]) {
+			return false
+		}
+	}
+	return true
+}
