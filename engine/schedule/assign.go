@@ -82,7 +82,7 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 		s.nodes.fill(g)
 		return g.allot(nil, g.left())
 	}
-	cells := s.cells(g)
+	cells := s.cells.find(g)
 	g.cells = cells
 	for g.left() > 0 {
 		best := s.bestCell(g, cells)

@@ -14,13 +14,13 @@ import (
 )
 
 // cells lists the cells where pods of the group could go.
-func (s *solver) cells(g *podGroup) []*cell {
-	own := slices.Clone(s.launchCells.find(g))
+func (s *cellFinder) find(g *podGroup) []*cell {
+	own := slices.Clone(s.launchable(g))
 	out := make([]*cell, len(own))
 	for i := range own {
 		out[i] = &own[i]
 	}
-	out = s.addHosts(g, out)
+	out = s.addNodes(g, out)
 	for _, c := range out {
 		if n, ok := s.learned.caps[learnedKey{g.class, g.held.name(), c.name}]; ok && !s.topology.openNoDomain {
 			c.cap = n
@@ -44,19 +44,19 @@ func (c *cell) is(values []int, at partition) bool {
 	return c.partition == at.name && slices.Equal(c.Values, values)
 }
 
-// addHosts adds to each cell the nodes with capacity for the group, and makes cells for nodes
+// addNodes adds to each cell the nodes with capacity for the group, and makes cells for nodes
 // that are in none.
-func (s *solver) addHosts(g *podGroup, cells []*cell) []*cell {
+func (s *cellFinder) addNodes(g *podGroup, cells []*cell) []*cell {
 	values := make([]int, len(g.domainKeys))
 	keys, named := g.toldApartBy()
-	x := s.w.NodeIndex(s.nodes.preferred.keys(keys, g.class))
+	x := s.nodes.w.NodeIndex(s.nodes.preferred.keys(keys, g.class))
 	for _, nodeGroup := range s.nodes.preferred.accepting(g, x) {
 		for _, seek := range nodeRanges(x, int(nodeGroup), named) {
 			i := s.nodes.next(g, &seek)
 			if i < 0 {
 				continue
 			}
-			node := s.w.Nodes[i]
+			node := s.nodes.w.Nodes[i]
 			for a, key := range g.domainKeys {
 				values[a] = -1
 				if v, ok := node.Value(key); ok {
@@ -90,39 +90,40 @@ func (g *podGroup) toldApartBy() ([]*constraint.Key, bool) {
 	return keys, named
 }
 
-// saleKey is the key by which onSale caches its results.
-type launchCellsKey struct {
+// cellsKey is the key by which cellFinder caches cells.
+type cellsKey struct {
 	shape    *cluster.PodShape
 	keys     string // labels
 	launches int    // so far: limits and quota shrink with them
 }
 
-// launchCells finds the cells in which nodes can be launched.
-type launchCells struct {
-	pools         *poolList
-	launches      *launchList
-	limits        *limits
-	topology      *topology
-	minValues     *minValuesChecker
-	minValuesLost bool                      // earlier rounds found pools whose launches lose variety
-	byKey         map[launchCellsKey][]cell // see onSale
-	atStart       map[launchCellsKey][]cell // the same before any launch, for all attempts
-	key           []byte                    // scratch: of labels
+// cellFinder finds the cells in which pods of a group can run.
+type cellFinder struct {
+	pools     *poolList
+	nodes     *nodes
+	launches  *launchList
+	limits    *limits
+	topology  *topology
+	minValues *minValuesChecker
+	learned   *learned
+	byKey     map[cellsKey][]cell // see launchable
+	atStart   map[cellsKey][]cell // the same before any launch, for all attempts
+	key       []byte              // scratch: of labels
 }
 
-// onSale lists the cells in which a node can be launched for the group. It is the same for
+// launchable lists the cells in which a node can be launched for the group. It is the same for
 // all groups of a shape, unless spread filters divide the cells.
-func (s *launchCells) find(g *podGroup) []cell {
+func (s *cellFinder) launchable(g *podGroup) []cell {
 	s.key = s.key[:0]
 	for _, key := range g.domainKeys {
 		s.key = append(append(s.key, key.Name...), 0)
 	}
-	shared, sales := len(g.spreadFilters) == 0 && !s.topology.openNoDomain, s.byKey
-	if len(s.launches.all) == 0 && !s.minValuesLost {
-		sales = s.atStart // the same at the start of every attempt
+	shared, known := len(g.spreadFilters) == 0 && !s.topology.openNoDomain, s.byKey
+	if len(s.launches.all) == 0 && len(s.learned.minValuesLost) == 0 {
+		known = s.atStart // the same at the start of every attempt
 	}
 	if shared {
-		if cells, ok := sales[launchCellsKey{g.shape, string(s.key), len(s.launches.all)}]; ok {
+		if cells, ok := known[cellsKey{g.shape, string(s.key), len(s.launches.all)}]; ok {
 			return cells
 		}
 	}
@@ -134,14 +135,14 @@ func (s *launchCells) find(g *podGroup) []cell {
 		cells = s.findWith(g, true)
 	}
 	if shared {
-		sales[launchCellsKey{g.shape, name, len(s.launches.all)}] = cells
+		known[cellsKey{g.shape, name, len(s.launches.all)}] = cells
 	}
 	return cells
 }
 
 // price lists the cells where a node can be launched for the group, with the lowest price of
 // a node there. Fallbacks are offerings like others, or left out.
-func (s *launchCells) findWith(g *podGroup, fallbacks bool) []cell {
+func (s *cellFinder) findWith(g *podGroup, fallbacks bool) []cell {
 	var out []cell
 	for _, pool := range s.pools.all {
 		if pool.Pool.Blocked != "" || pool.Pool.Static {
@@ -196,7 +197,7 @@ func (g *podGroup) cellName(values []int) string {
 
 // bought is the price of the first of the rows of which a node is being launched: pods may
 // share that node where no other can be launched.
-func (s *launchCells) cheapestLaunched(pool *poolState, rows bitset.Set) (offering.Price, bool) {
+func (s *cellFinder) cheapestLaunched(pool *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.And(pool.launched).All() {
 		return pool.Catalog.Offerings[row].Price, true
 	}
@@ -204,7 +205,7 @@ func (s *launchCells) cheapestLaunched(pool *poolState, rows bitset.Set) (offeri
 }
 
 // cheapest is the price of the first of the offerings that can be launched now.
-func (s *launchCells) cheapestAvailable(pool *poolState, rows bitset.Set) (offering.Price, bool) {
+func (s *cellFinder) cheapestAvailable(pool *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.All() {
 		if pool.Catalog.Offerings[row].Unavailable == "" && s.limits.affordable(pool, row) > 0 {
 			return pool.Catalog.Offerings[row].Price, true

@@ -18,8 +18,18 @@ import (
 // explainer says why pods cannot be placed, by the state at the end of the decision. Classes of
 // one shape share everything but what depends on other pods.
 type explainer struct {
-	*solver
-	trails map[funnelKey]*funnelBuilder
+	w         *cluster.Snapshot
+	pools     *poolList
+	quota     *quota
+	counters  *counters
+	topology  *topology
+	minValues *minValuesChecker
+	learned   *learned
+	cells     *cellFinder
+	// onlyKnownDomains is set when launches were dropped: the capacity that this released is
+	// launched only in domains that every spread counts.
+	onlyKnownDomains bool
+	funnels          map[funnelKey]*funnelBuilder
 }
 
 type funnelKey struct {
@@ -36,7 +46,8 @@ type funnelBuilder struct {
 // leftOut lists the pods without a place, and why.
 func (s *solver) leftOut() []Unplaced {
 	var out []Unplaced
-	e := explainer{s, map[funnelKey]*funnelBuilder{}}
+	e := explainer{w: s.w, pools: &s.pools, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues, learned: s.learned, cells: &s.cells,
+		onlyKnownDomains: s.launches.returned, funnels: map[funnelKey]*funnelBuilder{}}
 	for _, g := range s.podGroups {
 		if g.placed < len(g.pods) {
 			out = append(out, e.unplaced(g))
@@ -90,10 +101,10 @@ func furthest(f reason.Funnel) int {
 // funnel follows one pool's offerings through the filters.
 func (e *explainer) funnel(pool *poolState, g *podGroup) reason.Funnel {
 	key := funnelKey{pool.PoolCatalog, g.class.PodShape}
-	if e.trails[key] == nil {
-		e.trails[key] = e.funnelBuilder(pool, g.class.PodShape)
+	if e.funnels[key] == nil {
+		e.funnels[key] = e.funnelBuilder(pool, g.class.PodShape)
 	}
-	v := *e.trails[key]
+	v := *e.funnels[key]
 	v.funnel.Cuts = slices.Clip(v.funnel.Cuts)
 	if v.funnel.Blocked == "" {
 		e.explainMinValues(&v, pool, g)

@@ -89,7 +89,7 @@ func (e *explainer) explainMinValues(v *funnelBuilder, pool *poolState, g *podGr
 	if !pool.hasMinValues() || e.w.Settings.RelaxMinValues {
 		return
 	}
-	e.topology.openNoDomain = e.launches.returned // capacity that was given back is launched only there
+	e.topology.openNoDomain = e.onlyKnownDomains
 	defer func() { e.topology.openNoDomain = false }()
 	var good bitset.Set
 	worst := missingValues{required: -1}

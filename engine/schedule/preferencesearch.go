@@ -32,8 +32,8 @@ type preferenceSearch struct {
 	minds    map[*cluster.PodClass]bool
 	runnable map[*cluster.PodShape]bool // see somewhere
 	// These are the same in all attempts: see fit and onSale.
-	compatible  map[compatibleKey]*cluster.Compatible
-	launchCells map[launchCellsKey][]cell
+	compatible map[compatibleKey]*cluster.Compatible
+	cells      map[cellsKey][]cell
 
 	placed          map[*cluster.PodClass]int // by the plan that honours no preference
 	limit, maxPrice offering.Price            // upper bounds of bill and of spent
@@ -69,7 +69,7 @@ func newPreferenceSearch(w *cluster.Snapshot) *preferenceSearch {
 // withoutPreferences makes a search that knows no preferences.
 func withoutPreferences(w *cluster.Snapshot) *preferenceSearch {
 	b := &preferenceSearch{w: w, wanted: map[*cluster.PodClass][]preference{}, minds: map[*cluster.PodClass]bool{}, runnable: map[*cluster.PodShape]bool{},
-		launchCells: map[launchCellsKey][]cell{}, most: noMaxPrice, patience: mostAttempts, steps: mostSteps}
+		cells: map[cellsKey][]cell{}, most: noMaxPrice, patience: mostAttempts, steps: mostSteps}
 	if w.InWhatIf() {
 		b.compatible = memoOf(w).compatible
 	} else {

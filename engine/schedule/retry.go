@@ -68,7 +68,7 @@ func (s *solver) oneByOne(g *podGroup, n int) int {
 		g.allotted = 0
 		return g.placed - before
 	}
-	cells := s.cells(g)
+	cells := s.cells.find(g)
 	for g.left() > 0 && g.placed-before < n {
 		best := s.bestCell(g, cells)
 		if best == nil {

@@ -49,8 +49,8 @@ func (s *descriptions) runnersUp(l *launch, d *launchDescription, held bitset.Se
 			s.key = binary.AppendUvarint(s.key, uint64(n))
 		}
 		for _, pool := range s.pools.all {
-			if s.couldLaunch(pool, l) {
-				rows := s.cheaperAt(pool, l, d.launch.Offerings[0].Price)
+			if couldLaunch(pool, l) {
+				rows := cheaperAt(pool, l, d.launch.Offerings[0].Price)
 				s.key = rows.Append(binary.AppendUvarint(s.key, uint64(rows.Len())))
 			}
 		}
@@ -65,12 +65,12 @@ func (s *descriptions) runnersUp(l *launch, d *launchDescription, held bitset.Se
 }
 
 // competes reports whether pool m could have launched the node instead.
-func (s *descriptions) couldLaunch(pool *poolState, l *launch) bool {
+func couldLaunch(pool *poolState, l *launch) bool {
 	return pool != l.pool && len(l.groups) > 0 && pool.Pool.Blocked == "" && !pool.Pool.Static
 }
 
 // cheaperAt returns the offerings of a pool below a price that would hold the launch's pods.
-func (s *descriptions) cheaperAt(pool *poolState, l *launch, price offering.Price) bitset.Set {
+func cheaperAt(pool *poolState, l *launch, price offering.Price) bitset.Set {
 	rows := bitset.Upto(sort.Search(len(pool.Catalog.Offerings), func(i int) bool { return pool.Catalog.Offerings[i].Price >= price }))
 	pool.DropWithoutRoom(rows, &l.used)
 	return rows
@@ -88,7 +88,7 @@ func (s *descriptions) number(shape *cluster.PodShape) int {
 
 // compare computes the runners-up of one launch.
 func (s *descriptions) compare(l *launch, d *launchDescription, held bitset.Set) []RunnerUp {
-	c := comparison{descriptions: s, launch: l, first: d.launch.Offerings[0]}
+	c := comparison{w: s.w, quota: s.quota, topology: s.topology, requirements: s.requirements, choice: s.choice, launch: l, first: d.launch.Offerings[0]}
 	admitted := s.choice.matching(l)
 	for row := range held.And(admitted).All() {
 		if len(c.unlaunchable) == maxRunnersUp {
@@ -107,7 +107,7 @@ func (s *descriptions) compare(l *launch, d *launchDescription, held bitset.Set)
 		}
 	}
 	for _, pool := range s.pools.all {
-		if s.couldLaunch(pool, l) {
+		if couldLaunch(pool, l) {
 			c.compareOtherPool(pool)
 		}
 	}
@@ -139,7 +139,12 @@ func appendNewTypes(have, more []RunnerUp, n int) []RunnerUp {
 
 // comparison looks for runners-up of one launch.
 type comparison struct {
-	*descriptions
+	w            *cluster.Snapshot
+	quota        *quota
+	topology     *topology
+	requirements *requirementSets
+	choice       *offeringChooser
+
 	launch *launch
 	first  offering.Ref
 	// lost are cheaper types excluded by stock, quota or limits. ruledOut are cheaper types
@@ -259,7 +264,7 @@ func (s *topology) countsBy(k *constraint.Key) bool {
 // elsewhere looks for cheaper offerings of another pool that every pod of the launch could
 // use.
 func (c *comparison) compareOtherPool(pool *poolState) {
-	rows := c.cheaperAt(pool, c.launch, c.first.Price)
+	rows := cheaperAt(pool, c.launch, c.first.Price)
 	for _, g := range c.launch.groups {
 		if rows.Empty() {
 			return

@@ -48,7 +48,7 @@ type solver struct {
 	topology      topology
 	minValues     minValuesChecker
 	compatibility compatibility
-	launchCells   launchCells
+	cells         cellFinder
 	choice        offeringChooser
 	descriptions  descriptions
 	requirements  requirementSets
@@ -99,8 +99,8 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 	s.minValues = minValuesChecker{limits: &s.limits, quota: &s.quota, topology: &s.topology, lost: l.minValuesLost, mayRelax: w.Settings.RelaxMinValues}
 	s.choice = offeringChooser{limits: &s.limits, quota: &s.quota, topology: &s.topology, minValues: &s.minValues}
 	s.compatibility = compatibility{topology: &s.topology, byCell: map[compatibleKey]*cluster.Compatible{}, shared: b.compatible}
-	s.launchCells = launchCells{pools: &s.pools, launches: &s.launches, limits: &s.limits, topology: &s.topology, minValues: &s.minValues, minValuesLost: len(l.minValuesLost) > 0,
-		byKey: map[launchCellsKey][]cell{}, atStart: b.launchCells}
+	s.cells = cellFinder{pools: &s.pools, nodes: &s.nodes, launches: &s.launches, limits: &s.limits, topology: &s.topology, minValues: &s.minValues, learned: l,
+		byKey: map[cellsKey][]cell{}, atStart: b.cells}
 	s.descriptions = descriptions{w: w, pools: &s.pools, launches: &s.launches, quota: &s.quota, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues, choice: &s.choice,
 		byKey: map[descriptionKey]*launchDescription{}, runnersUpByKey: map[runnersUpKey][]RunnerUp{}, shapeNumbers: map[*cluster.PodShape]int{}}
 	for _, c := range w.Classes {

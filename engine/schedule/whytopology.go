@@ -22,7 +22,7 @@ func (g *podGroup) apart() bool { return len(g.domainKeys) > 0 || g.nodeRules.re
 func (e *explainer) explainTopology(v *funnelBuilder, pool *poolState, g *podGroup) {
 	cells := g.cells
 	if cells == nil && len(g.domainKeys) > 0 {
-		cells = e.cells(g)
+		cells = e.cells.find(g)
 	}
 	for i := range g.domainRules {
 		r := &g.domainRules[i]
