@@ -18,7 +18,7 @@ func TestCheckSeesWhatTheSchedulerSees(t *testing.T) {
 	refused := 0
 	for seed := *first; seed < *first+uint64(*clusters)/4; seed++ {
 		s := enginetest.RandomFull(seed, 1+int(seed%32))
-		p := spoil(schedule.Solve(s.World()), rand.New(rand.NewPCG(seed, 3)))
+		p := spoil(schedule.Solve(s.Snapshot()), rand.New(rand.NewPCG(seed, 3)))
 		found := Replay(s, p)
 		if len(found) == 0 {
 			continue

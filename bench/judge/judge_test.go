@@ -130,7 +130,7 @@ func byHand(t *testing.T, p *schedule.Plan, line string) {
 // TestReplayAny: a launch whose second offering is in the wrong zone is right only as
 // long as the first can be launched.
 func TestReplayAny(t *testing.T) {
-	s, err := enginetest.Parse("type D4 cpu=4 mem=16Gi price=0.2 zones=1,2\npool web\npods web x1 need:zone=In:1")
+	s, err := enginetest.Parse("type D4 cpu=4 mem=16Gi price=0.2 zones=1,2\npool web\npods web x1 require:zone=In:1")
 	if err != nil {
 		t.Fatal(err)
 	}

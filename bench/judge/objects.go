@@ -78,7 +78,7 @@ func nodeName(n cluster.Node) string {
 	return n.Name
 }
 
-// node writes a node that exists or is on its way. One that leaves or is stuck
+// node writes a node that exists or is on its way. One that leaves or is unschedulable
 // matchesSelector the taint that keeps pods off it meanwhile.
 func (o *objects) node(n cluster.Node) *corev1.Node {
 	name := nodeName(n)

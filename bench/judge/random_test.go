@@ -36,7 +36,7 @@ func judgeRandom(t *testing.T, random func(seed uint64, pods int) *enginetest.Sc
 				t.Parallel()
 				for seed := *first + shard; seed < *first+uint64(*clusters); seed += shards {
 					script := random(seed, 1+int(seed%32))
-					placed.Add(int64(count(schedule.Solve(script.World()))))
+					placed.Add(int64(count(schedule.Solve(script.Snapshot()))))
 					if len(rejections(script, seed)) == 0 {
 						continue
 					}
@@ -67,7 +67,7 @@ func count(p schedule.Plan) int {
 
 // rejections solves the script and has the plan judged twice.
 func rejections(s *enginetest.Script, seed uint64) []Rejection {
-	plan := schedule.Solve(s.World())
+	plan := schedule.Solve(s.Snapshot())
 	return append(Replay(s, plan), ReplayAny(s, plan, seed)...)
 }
 
@@ -84,7 +84,7 @@ func transcript(s *enginetest.Script, seed uint64) string {
 	for _, r := range rejections(small, seed) {
 		fmt.Fprintf(&w, "# %s\n", r)
 	}
-	fmt.Fprintf(&w, "%s----\n%s", enginetest.Format(small), printed(schedule.Solve(small.World())))
+	fmt.Fprintf(&w, "%s----\n%s", enginetest.Format(small), printed(schedule.Solve(small.Snapshot())))
 	return w.String()
 }
 
@@ -104,7 +104,7 @@ func TestMissedNodes(t *testing.T) {
 	missed, unplaced := 0, 0
 	for seed := *first; seed < *first+uint64(*clusters)/4; seed++ {
 		script := enginetest.RandomFull(seed, 1+int(seed%32))
-		plan := schedule.Solve(script.World())
+		plan := schedule.Solve(script.Snapshot())
 		for _, u := range plan.Unplaced {
 			unplaced += len(u.Pods)
 		}

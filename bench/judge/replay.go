@@ -166,7 +166,7 @@ type order struct {
 // search for longer. It is looked for when all others were tried.
 func (h *replay) found() []order {
 	turn := map[string]int{}
-	for i, ref := range enginetest.Order(h.script, h.plan) {
+	for i, ref := range enginetest.BindingOrder(h.script, h.plan) {
 		turn[ref.UID] = i
 	}
 	if len(turn) == 0 {

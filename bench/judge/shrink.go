@@ -87,8 +87,8 @@ func (k *shrinker) maps() bool {
 	for name := range k.best.Namespaces {
 		changed = k.try(func(s *enginetest.Script) { s.Namespaces = lacking(s.Namespaces, name) }) || changed
 	}
-	for name := range k.best.Budgets {
-		changed = k.try(func(s *enginetest.Script) { s.Budgets = lacking(s.Budgets, name) }) || changed
+	for name := range k.best.Quotas {
+		changed = k.try(func(s *enginetest.Script) { s.Quotas = lacking(s.Quotas, name) }) || changed
 	}
 	if k.best.Settings != (cluster.Settings{}) {
 		changed = k.try(func(s *enginetest.Script) { s.Settings = cluster.Settings{} }) || changed

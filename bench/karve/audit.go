@@ -19,7 +19,7 @@ import (
 // Script is the scenario as the engine's own checker reads it.
 func Script(s *scenario.Scenario) *enginetest.Script {
 	out := &enginetest.Script{
-		Types: s.Types, Budgets: map[string]int64{}, Settings: s.Settings,
+		Types: s.Types, Quotas: map[string]int64{}, Settings: s.Settings,
 		Namespaces: map[string]map[string]string{"default": namespaceLabels()},
 	}
 	catalog := kube.NewCatalog(s.Types)

@@ -142,15 +142,15 @@ func TestExplainWhatTheEngineSays(t *testing.T) {
 	script, err := enginetest.Parse(`
 type D4 cpu=4 mem=16Gi price=0.2 zones=1,2
 type P4 cpu=4 mem=16Gi price=0.1 label:kubernetes.io/arch=arm64
-pool web need:kubernetes.io/arch=In:amd64
-pod mistyped cpu=1 need:topology.kubernetes.io/zne=In:1
-pods apart x3 cpu=3 label:app=apart apart=zone
-pod alone cpu=1 near=zone:app=nobody`)
+pool web require:kubernetes.io/arch=In:amd64
+pod mistyped cpu=1 require:topology.kubernetes.io/zne=In:1
+pods apart x3 cpu=3 label:app=apart anti-affinity=zone
+pod alone cpu=1 affinity=zone:app=nobody`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, u := range schedule.Solve(script.World()).Unplaced {
+	for _, u := range schedule.Solve(script.Snapshot()).Unplaced {
 		got = append(got, u.Pods[0].Name+": "+provision.Explain(u))
 	}
 	const start = `: 0/1 nodepools can host it: pool "web": 3 offerings → 2 after its own Requirements → 0 after `

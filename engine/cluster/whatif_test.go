@@ -88,7 +88,7 @@ func (x *supposition) shut(n *cluster.Node) {
 // the pods of a removed node even if it was leaving already.
 func (x *supposition) bringBack(node string) {
 	for i := range x.script.Pods {
-		if p, was := &x.script.Pods[i], x.origin[i]; enginetest.Homeless(*p) && node != "" && was.Node == node {
+		if p, was := &x.script.Pods[i], x.origin[i]; enginetest.OnNoNode(*p) && node != "" && was.Node == node {
 			p.Node, p.Movable = was.Node, was.Movable
 		}
 	}
@@ -103,7 +103,7 @@ func (x *supposition) add(like *cluster.Node) {
 	n.Labels[cluster.LabelHostname] = n.Key
 	n.Labels["new"] = "yes"
 	n.QuotaUses = slices.Clone(like.QuotaUses)
-	for _, budget := range slices.Sorted(maps.Keys(x.script.Budgets)) {
+	for _, budget := range slices.Sorted(maps.Keys(x.script.Quotas)) {
 		if x.IntN(4) == 0 {
 			n.QuotaUses = append(n.QuotaUses, offering.QuotaUse{Quota: budget, Amount: 1})
 		}
@@ -126,7 +126,7 @@ func (x *supposition) settle(n *cluster.Node) {
 	var refs []cluster.PodRef
 	for i := range x.script.Pods {
 		p := &x.script.Pods[i]
-		if x.IntN(3) > 0 || p.DaemonSet != "" || !(leaving[p.Node] || enginetest.Homeless(*p)) || p.Virtual {
+		if x.IntN(3) > 0 || p.DaemonSet != "" || !(leaving[p.Node] || enginetest.OnNoNode(*p)) || p.Virtual {
 			continue
 		}
 		p.Node, p.Movable, p.Terminating = n.Name, true, false
@@ -148,7 +148,7 @@ func TestTrialIsTrue(t *testing.T) {
 		schedule.Solve(w) // creates the indexes
 		before = b.Dump(w)
 		indexes := b.Indexes()
-		x := &supposition{Rand: rand.New(rand.NewPCG(seed, 3)), trial: w.WhatIf(), script: enginetest.Bare(script), origin: script.Pods, added: map[string]*cluster.NodeInfo{}, closed: map[string]bool{}}
+		x := &supposition{Rand: rand.New(rand.NewPCG(seed, 3)), trial: w.WhatIf(), script: enginetest.WithoutPending(script), origin: script.Pods, added: map[string]*cluster.NodeInfo{}, closed: map[string]bool{}}
 		for _, n := range x.script.Nodes {
 			x.closed[n.Key] = n.Unschedulable
 		}
@@ -167,11 +167,11 @@ func TestTrialIsTrue(t *testing.T) {
 				t.Fatalf("seed %d: the world is not what it was:\n%s\nafter %v", seed, diff, x.log)
 			}
 		}
-		if diff := cmp.Diff(enginetest.Print(schedule.Solve(script.World())), enginetest.Print(schedule.Solve(w))); diff != "" {
+		if diff := cmp.Diff(enginetest.Print(schedule.Solve(script.Snapshot())), enginetest.Print(schedule.Solve(w))); diff != "" {
 			t.Fatalf("seed %d: the world does not give the plan that it gave:\n%s\nafter %v", seed, diff, x.log)
 		}
 		schedule.Solve(b.Snapshot())
-		if diff := cmp.Diff(fmt.Sprintf("%+v", schedule.Solve(script.World())), fmt.Sprintf("%+v", schedule.Solve(b.Snapshot()))); diff != "" {
+		if diff := cmp.Diff(fmt.Sprintf("%+v", schedule.Solve(script.Snapshot())), fmt.Sprintf("%+v", schedule.Solve(b.Snapshot()))); diff != "" {
 			t.Fatalf("seed %d: the Builder has changed:\n%s", seed, diff)
 		}
 	}
@@ -187,7 +187,7 @@ func (x *supposition) steps(t *testing.T, seed uint64) {
 
 func (x *supposition) compare(t *testing.T, seed uint64) {
 	t.Helper()
-	want, got := schedule.Solve(enginetest.Vacated(x.script).World()), schedule.Solve(x.trial.Snapshot())
+	want, got := schedule.Solve(enginetest.WithNodesRemoved(x.script).Snapshot()), schedule.Solve(x.trial.Snapshot())
 	if diff := cmp.Diff(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got)); diff != "" {
 		t.Fatalf("seed %d: from scratch (-) and supposed (+):\n%s\nafter %v\n%s", seed, cmp.Diff(enginetest.Print(want), enginetest.Print(got)), x.log, enginetest.Format(x.script))
 	}

@@ -72,7 +72,7 @@ func TestRandomWorldsConverge(t *testing.T) {
 	}
 	moves, launches := 0, 0
 	for seed := range uint64(seeds) {
-		s := enginetest.Bare(enginetest.Populated(seed, 25))
+		s := enginetest.WithoutPending(enginetest.Populated(seed, 25))
 		f := disrupttest.Of(s)
 		pools := poolsOf(s)
 		settings := disrupt.Settings{SpotToSpot: seed%2 == 0}
@@ -107,9 +107,9 @@ func TestRandomWorldsConverge(t *testing.T) {
 // Rule CONSOLIDATION-7: the order of nodes, pools and pods does not matter.
 func TestOrderDoesNotMatter(t *testing.T) {
 	for seed := range uint64(60) {
-		s := enginetest.Bare(enginetest.Populated(seed, 25))
+		s := enginetest.WithoutPending(enginetest.Populated(seed, 25))
 		search := func(c disrupt.Cluster) string {
-			return fmt.Sprintf("%+v", disrupt.Search(s.World(), c, disrupt.Cursor{}))
+			return fmt.Sprintf("%+v", disrupt.Search(s.Snapshot(), c, disrupt.Cursor{}))
 		}
 		c := disrupttest.Of(s).Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
 		want := search(c)

@@ -19,7 +19,7 @@ func TestWhatWasDecidedStaysRight(t *testing.T) {
 	asked, refused := 0, 0
 	for seed := range uint64(3) {
 		f := disrupttest.Sprawl(seed, 12)
-		script := f.Script(&enginetest.Script{Types: f.Types[enginetest.Class], Pools: poolSpecs(f)})
+		script := f.Script(&enginetest.Script{Types: f.Types[enginetest.NodeClass], Pools: poolSpecs(f)})
 		for pass := range 4 {
 			c := f.Cluster(disrupttest.Now(), disrupttest.SprawlPools(), disrupt.Settings{SpotToSpot: true})
 			w := f.Builder.Snapshot()
@@ -55,7 +55,7 @@ func TestWhatWasDecidedStaysRight(t *testing.T) {
 func TestSomethingComesTrue(t *testing.T) {
 	asked, refused := 0, 0
 	for seed := range uint64(300) {
-		s := enginetest.Bare(enginetest.Populated(seed, 25))
+		s := enginetest.WithoutPending(enginetest.Populated(seed, 25))
 		f := disrupttest.Of(s)
 		for pass := 0; ; pass++ {
 			w, c := f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})

@@ -80,8 +80,8 @@ func scene(seed uint64) *disrupttest.Fleet {
 				Capacity: amounts(cores*1000, cores*memory<<10, 110)})
 		}
 	}
-	f.SetCatalog(enginetest.Class, types)
-	f.SetPool(cluster.NodePool{Name: "p", Class: enginetest.Class})
+	f.SetCatalog(enginetest.NodeClass, types)
+	f.SetPool(cluster.NodePool{Name: "p", Class: enginetest.NodeClass})
 	for i := range 3 + r.IntN(8) {
 		like := &types[r.IntN(len(types))]
 		name := fmt.Sprintf("a%02d", i)
@@ -175,7 +175,7 @@ func emptiest(f *disrupttest.Fleet, asked quantity.Amounts) string {
 func forOne(t *testing.T, f *disrupttest.Fleet, asked quantity.Amounts) string {
 	t.Helper()
 	var best offering.Ref
-	for _, of := range f.Types[enginetest.Class] {
+	for _, of := range f.Types[enginetest.NodeClass] {
 		free := of.Capacity.Sub(asked)
 		o := of.Offerings[0]
 		if free[quantity.NameCPU] >= 0 && free[quantity.NameMemory] >= 0 && (best.Type == "" || o.Price < best.Price) {

@@ -118,7 +118,7 @@ func TestSearch(t *testing.T) {
 		{"delete", d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\npod a2 cpu=1 mem=1Gi on=a\n" + d("b", 4) + "pod b1 cpu=1 mem=1Gi on=b\n",
 			nil, "Underutilized b ->a:1 0.2000\na stays: ReceivesPods\n"},
 		// Rule CONSOLIDATION-10: uninitialized nodes and nodes that are not quiet receive no pods.
-		{"no homes", d("a", 4) + "pod a1 cpu=3500m mem=1Gi on=a\n" + d("b", 8, "coming") + d("c", 8) + "pod c1 cpu=7 mem=1Gi on=c\n", func(_ *disrupttest.Fleet, c *disrupt.Cluster) {
+		{"no homes", d("a", 4) + "pod a1 cpu=3500m mem=1Gi on=a\n" + d("b", 8, "uninitialized") + d("c", 8) + "pod c1 cpu=7 mem=1Gi on=c\n", func(_ *disrupttest.Fleet, c *disrupt.Cluster) {
 			c.Nodes[2].QuietSince = now
 			c.Pools[0].ConsolidateAfter = time.Minute
 		}, "a stays: NotCheaper\nb stays: NotInitialized\nc stays: NotYetConsolidatable\n"},
@@ -144,7 +144,7 @@ func TestSearch(t *testing.T) {
 			}, "Underutilized x ->y:1 ->z:1 0.1000\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
 		// Rule CONSOLIDATION-21: where pods have anti-affinity, no pod moves to a node where
 		// kube-scheduler would not put it.
-		{"scattered, but apart", d("x", 4, "price=0.10") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi label:app=w apart:kubernetes.io/hostname=app:w on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi label:app=w on=z\n",
+		{"scattered, but apart", d("x", 4, "price=0.10") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi label:app=w anti-affinity=host:app=w on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi label:app=w on=z\n",
 			keep("y", "z"), "Underutilized x ->y:1 ->z:1 0.1000\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
 		// Rule CONSOLIDATION-12: two nodes are replaced together, when neither alone saves enough.
 		{"two by one", "type T16 cpu=16 mem=64Gi price=0.60\n" + d("a", 8) + d("b", 8) + "pods a x3 cpu=2500m mem=1Gi on=a\npods b x3 cpu=2500m mem=1Gi on=b\n",
@@ -155,7 +155,7 @@ func TestSearch(t *testing.T) {
 			strings.ReplaceAll(d("k", 4, "price=0.04")+d("x", 2, "price=0.02"), "on-demand", "spot") + "pods k x2 cpu=1 mem=1Gi on=k\npod x1 cpu=1 mem=1Gi on=x\n",
 			nil, "Underutilized x ->k:1 0.0200\nUnderutilized w ->k:1 buys S4/s|S8/s:4 buys S2/s|S4/s|S8/s:1 0.3400\nk stays: ReceivesPods\n"},
 		// Rule CONSOLIDATION-11: a node without any replacement receives pods after all.
-		{"machines that are not sold any more", d("a", 4, "label:fpga=yes") + d("b", 8, "label:fpga=yes") + "pod a1 cpu=1 mem=1Gi need:fpga=In:yes on=a\npod b1 cpu=1 mem=1Gi need:fpga=In:yes on=b\n",
+		{"machines that are not sold any more", d("a", 4, "label:fpga=yes") + d("b", 8, "label:fpga=yes") + "pod a1 cpu=1 mem=1Gi require:fpga=In:yes on=a\npod b1 cpu=1 mem=1Gi require:fpga=In:yes on=b\n",
 			nil, "Underutilized b ->a:1 0.4000\na stays: PodsDoNotFit\n"},
 		// Rule CONSOLIDATION-13: spot is replaced by spot only with SpotToSpot, and with enough
 		// instance types.
@@ -175,9 +175,9 @@ func TestSearch(t *testing.T) {
 		}, "a stays: NotCheaper\n"},
 		// Rule CONSOLIDATION-14: a replacement must fit its pool's limits beside the node that
 		// it replaces.
-		{"limits", "pool q limit:cpu=9\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:q on=a\n", nil, "a stays: PodsDoNotFit\n"},
+		{"limits", "pool q limit:cpu=9\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi require:karpenter.sh/nodepool=In:q on=a\n", nil, "a stays: PodsDoNotFit\n"},
 		// Rule MOVE-4: no node is launched in a pool where moves failed.
-		{"supplier rests", "pool q\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:p on=a\n" + strings.ReplaceAll(d("b", 8), "pool=p", "pool=q") + "pod b1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:p on=b\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
+		{"supplier rests", "pool q\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi require:karpenter.sh/nodepool=In:p on=a\n" + strings.ReplaceAll(d("b", 8), "pool=p", "pool=q") + "pod b1 cpu=1500m mem=1Gi require:karpenter.sh/nodepool=In:p on=b\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
 			due(f, c, "a", time.Hour)
 			c.Pools[0].Resting = now.Add(time.Minute)
 		}, "a stays: BackingOff\nb stays: BackingOff\n"},

@@ -50,12 +50,12 @@ pods even x3 on=c
 		// on another one.
 		{"who is wanted nearby stays near", `
 type T
-offer T zone=2
+offering T zone=2
 pool p
 node arm label:arch=arm64
 node a pool=p price=320000000n label:arch=arm64
 node b pool=p
-pod follower on=b near=arch:app=b
+pod follower on=b affinity=arch:app=b
 pod leader on=a label:app=b volume=vol0:disk.csi.example.com:shared volume-in:zone=In:2
 `, "Underutilized b ->arm:1 0.0000\na stays: NeededByOtherMove\n"},
 		// Rule CONSOLIDATION-6: b's pod has affinity to c's, and c's must not follow b's at the
@@ -66,16 +66,16 @@ node a label:arch=arm64
 node b pool=p price=320000000n label:arch=arm64
 node c pool=p price=320000000n label:arch=arm64
 node d label:arch=amd64
-pod like-b on=b label:app=c need:arch=In:arm64 near=arch:app=c
-pod like-c on=c label:app=c need:arch=In:arm64 near=arch:app=c
+pod like-b on=b label:app=c require:arch=In:arm64 affinity=arch:app=c
+pod like-c on=c label:app=c require:arch=In:arm64 affinity=arch:app=c
 pod like-d on=d label:app=c
 `, "Underutilized b ->a:1 0.3200\nc stays: NeededByOtherMove\n"},
 		// Rule CONSOLIDATION-6: the launch of the first move has the team and the version that
 		// the pods ask for: pods on it count.
 		{"pods on machines to be bought count", `
 type T0 cpu=8 label:version=2
-offer T0
-pool free limit:cpu=27 need:team=Exists>=1
+offering T0
+pool free limit:cpu=27 require:team=Exists>=1
 pool red label:team=red
 node a pool=free price=148000000n
 node b pool=free price=148000000n
@@ -84,20 +84,20 @@ node d pool=red price=148000000n
 pod other priority=10 on=a
 pod even-1 namespace=team-b on=b label:app=c spread=team:2:app=c
 pod even-2 namespace=team-b on=c label:app=c spread=team:2:app=c
-pod even-3 namespace=team-b on=d label:app=c need:version=Gt:1 spread=team:2:app=c
+pod even-3 namespace=team-b on=d label:app=c require:version=Gt:1 spread=team:2:app=c
 `, "Underutilized a+b buys T0/o:1 buys T0/o:1 0.2960\nUnderutilized c+d buys T0/o:1 buys T0/o:1 0.2960\n"},
 		// Rule CONSOLIDATION-14: the first offering is that of a removed node; there is no
 		// quota for the next one.
 		{"quota for what is bought in the end", `
-budget family1 left=20
+quota family1 left=20
 type T3 cpu=6 overhead-cpu=116m
-offer T3 price=150000000n draw:family1=6
-offer T3 zone=1 price=138000000n spot
+offering T3 price=150000000n quota:family1=6
+offering T3 zone=1 price=138000000n spot
 pool p
 daemon agent cpu=112m
 node a pool=p price=138000000n
 node b pool=p price=88000000n
-node c pool=p price=88000000n draw:family1=4
+node c pool=p price=88000000n quota:family1=4
 node d pool=p price=138000000n label:capacity-type=spot label:type=T3 label:zone=1
 pod b-0 cpu=2990m on=b
 pod c-0 cpu=2990m on=c

@@ -18,7 +18,7 @@ import (
 
 // TestTwin compares the cost after the search ends, with every move carried out until there is
 // none, with the cheapest cluster that results from removing any set of nodes and placing their
-// pods by enginetest.Best. Any saving pays here. The oracle can reach everything that the
+// pods by enginetest.BestScore. Any saving pays here. The oracle can reach everything that the
 // search reaches, so a cheaper end of the search is a bug in either.
 func TestTwin(t *testing.T) {
 	const snapshots, least = 1500, 0.97
@@ -70,11 +70,11 @@ func TestTwin(t *testing.T) {
 // where there are several types.
 func sparse(seed uint64) *enginetest.Script {
 	s := enginetest.RandomSmall(seed, false)
-	s.Budgets = nil
+	s.Quotas = nil
 	for i := range s.Pools {
 		s.Pools[i].Limits = nil
 	}
-	s = enginetest.After(s, schedule.Solve(s.World()))
+	s = enginetest.AfterPlan(s, schedule.Solve(s.Snapshot()))
 	r := rand.New(rand.NewPCG(seed, 0x7e1))
 	s.Pods = slices.DeleteFunc(s.Pods, func(p cluster.Pod) bool { return p.DaemonSet == "" && r.IntN(100) < 40 })
 	for i := range s.Pods {
@@ -89,7 +89,7 @@ func sparse(seed uint64) *enginetest.Script {
 			n.Price = offering.Price(n.Capacity[quantity.NameCPU] * 40_000)
 		}
 	}
-	return enginetest.Bare(s)
+	return enginetest.WithoutPending(s)
 }
 
 // converged is the price of the script's cluster once the search finds no further move.
@@ -148,7 +148,7 @@ func without(s *enginetest.Script, free []int, set int) (price offering.Price, h
 			moving++
 		}
 	}
-	score, ok := enginetest.Best(&out)
+	score, ok := enginetest.BestScore(&out)
 	for _, n := range score.Placed {
 		moving -= n
 	}

@@ -80,8 +80,8 @@ func zonedScene(seed uint64) *disrupttest.Fleet {
 			types = append(types, offering.InstanceType{Name: fmt.Sprint("FD"[j:j+1], cores), Offerings: offers, Capacity: amounts(cores*1000, cores*memory<<10, 110)})
 		}
 	}
-	f.SetCatalog(enginetest.Class, types)
-	f.SetPool(cluster.NodePool{Name: "p", Class: enginetest.Class})
+	f.SetCatalog(enginetest.NodeClass, types)
+	f.SetPool(cluster.NodePool{Name: "p", Class: enginetest.NodeClass})
 	for i := range 3 + r.IntN(7) {
 		like, offered := &types[r.IntN(len(types))], r.IntN(len(zones))
 		name := fmt.Sprintf("a%02d", i)
@@ -231,7 +231,7 @@ func even(f *disrupttest.Fleet, p *cluster.Pod, zone string) bool {
 func forOneOf(t *testing.T, f *disrupttest.Fleet, p *cluster.Pod) string {
 	t.Helper()
 	var best offering.Ref
-	for _, of := range f.Types[enginetest.Class] {
+	for _, of := range f.Types[enginetest.NodeClass] {
 		for _, o := range of.Offerings {
 			if !short(of.Capacity.Sub(p.Requests)) && even(f, p, o.Zone) && (best.Type == "" || o.Price < best.Price) {
 				best = offering.Ref{Type: of.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}

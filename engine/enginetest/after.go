@@ -12,10 +12,10 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// After is the script after its plan was carried out: launches are nodes of their first
+// AfterPlan is the script after its plan was carried out: launches are nodes of their first
 // offerings, pods are bound where the plan put them, leaving nodes are removed. Unplaced pods
 // are still pending.
-func After(s *Script, p schedule.Plan) *Script {
+func AfterPlan(s *Script, p schedule.Plan) *Script {
 	out := *s
 	home := map[string]string{}
 	leaving := map[string]bool{}

@@ -42,7 +42,7 @@ func Check(s *Script, p schedule.Plan) error {
 	}
 	c.preferences()
 	c.limits()
-	c.budgets()
+	c.quotas()
 	if slices.ContainsFunc(p.Launches, func(l schedule.Launch) bool { return len(l.Offerings) == 0 }) {
 		return errors.Join(c.errs...) // such a plan has no price
 	}
@@ -173,7 +173,7 @@ func attachable(a quantity.Amounts) map[string]int64 {
 func (c *checker) nomination(n schedule.Nomination) {
 	at, ok := c.byKey[n.Node]
 	if !ok || c.cluster.places[at].closed {
-		c.fail("pods nominated to %s, which takes none", n.Node)
+		c.fail("pods nominated to %s, which takes no pods", n.Node)
 		return
 	}
 	c.admits(at, n.Pods)
@@ -194,7 +194,7 @@ func (c *checker) launch(i int, l schedule.Launch) {
 	}
 	pool := c.Pools[p]
 	if pool.Static || pool.Blocked != "" {
-		c.fail("launch %d buys for pool %s, which is static or blocked", i, pool.Name)
+		c.fail("launch %d is for pool %s, which is static or blocked", i, pool.Name)
 	}
 	had := variety{}
 	at := len(c.cluster.places)
@@ -397,7 +397,7 @@ func (c *checker) couldBuy(i int) {
 		}
 		c.onFresh(i, pool, func(at int) {
 			if why, _ := c.cluster.refused(i, at); why == "" && !c.cluster.places[at].open() {
-				c.fail("pod %s is left out although pool %s could buy it a machine: %v", c.cluster.pods[i].Name, pool.Name, c.cluster.places[at].labels)
+				c.fail("pod %s is left out although pool %s could launch a node for it: %v", c.cluster.pods[i].Name, pool.Name, c.cluster.places[at].labels)
 			}
 		})
 	}
@@ -535,9 +535,9 @@ func (c *checker) limits() {
 	}
 }
 
-// budgets adds up the quota use of the first offerings and of nodes that are starting.
-func (c *checker) budgets() {
-	before, drawn := map[string]int64{}, map[string]int64{}
+// quotas adds up the quota use of the first offerings and of nodes that are starting.
+func (c *checker) quotas() {
+	before, used := map[string]int64{}, map[string]int64{}
 	for _, n := range c.Nodes {
 		for _, d := range n.QuotaUses {
 			before[d.Quota] += d.Amount
@@ -549,13 +549,13 @@ func (c *checker) budgets() {
 		}
 		if _, o := c.onSale(l.Offerings[0]); o != nil {
 			for _, d := range o.QuotaUses {
-				drawn[d.Quota] += d.Amount
+				used[d.Quota] += d.Amount
 			}
 		}
 	}
-	for name, n := range drawn {
-		if left, ok := c.Budgets[name]; ok && n > max(0, left-before[name]) {
-			c.fail("budget %s: %d drawn, %d left", name, n, left-before[name])
+	for name, n := range used {
+		if left, ok := c.Quotas[name]; ok && n > max(0, left-before[name]) {
+			c.fail("quota %s: %d used, %d left", name, n, left-before[name])
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 // their plans need not satisfy Check.
 func Decode(data []byte) (s *Script, wild bool) {
 	src := &choices{data}
-	r := &random{Rand: rand.New(src), s: &Script{Budgets: map[string]int64{}}}
+	r := &random{Rand: rand.New(src), s: &Script{Quotas: map[string]int64{}}}
 	r.types(1 + r.IntN(3))
 	r.pools(1 + r.IntN(3))
 	r.daemons(r.IntN(3))

@@ -28,8 +28,8 @@ func Format(s *Script) string {
 	for _, name := range slices.Sorted(maps.Keys(s.Namespaces)) {
 		f.line("namespace", name, f.labels(s.Namespaces[name]))
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Budgets)) {
-		f.line("budget", escape(name), []string{fmt.Sprint("left=", s.Budgets[name])})
+	for _, name := range slices.Sorted(maps.Keys(s.Quotas)) {
+		f.line("quota", escape(name), []string{fmt.Sprint("left=", s.Quotas[name])})
 	}
 	for _, t := range s.Types {
 		f.typ(t)
@@ -166,10 +166,10 @@ func bytes(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func draws(ds []offering.QuotaUse) []string {
+func quotaUses(ds []offering.QuotaUse) []string {
 	var out []string
 	for _, d := range ds {
-		out = append(out, fmt.Sprintf("draw:%s=%d", escape(d.Quota), d.Amount))
+		out = append(out, fmt.Sprintf("quota:%s=%d", escape(d.Quota), d.Amount))
 	}
 	return out
 }
@@ -185,11 +185,11 @@ func (f *formatter) typ(t offering.InstanceType) {
 	}
 	f.line("type", t.Name, words)
 	for _, o := range t.Offerings {
-		f.offer(t.Name, o)
+		f.offering(t.Name, o)
 	}
 }
 
-func (f *formatter) offer(name string, o offering.Offering) {
+func (f *formatter) offering(name string, o offering.Offering) {
 	words := []string{"zone=" + escape(o.Zone), fmt.Sprintf("price=%dn", int64(o.Price))}
 	rest, labels := o.QuotaUses, maps.Clone(o.Labels)
 	switch o.CapacityType {
@@ -201,7 +201,7 @@ func (f *formatter) offer(name string, o offering.Offering) {
 			delete(labels, LabelReservation)
 		}
 	}
-	words = append(words, draws(rest)...)
+	words = append(words, quotaUses(rest)...)
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		words = append(words, "label:"+key(k)+"="+values(labels[k]))
 	}
@@ -209,9 +209,9 @@ func (f *formatter) offer(name string, o offering.Offering) {
 		words = append(words, "fallback")
 	}
 	if o.Unavailable != "" {
-		words = append(words, "gone="+escape(o.Unavailable))
+		words = append(words, "unavailable="+escape(o.Unavailable))
 	}
-	f.line("offer", name, words)
+	f.line("offering", name, words)
 }
 
 func taints(ts []cluster.Taint) []string {
@@ -252,7 +252,7 @@ func ruleWord(r constraint.Rule) string {
 func requirements(required cluster.Term, anyOf []cluster.Term) []string {
 	var out []string
 	for _, r := range required {
-		out = append(out, "need:"+ruleWord(r))
+		out = append(out, "require:"+ruleWord(r))
 	}
 	return append(out, alternatives("or", anyOf)...)
 }
@@ -295,7 +295,7 @@ func (f *formatter) node(n cluster.Node) {
 	for _, w := range []struct {
 		on   bool
 		word string
-	}{{n.Pool != "", "pool=" + n.Pool}, {n.Name == "", "unregistered"}, {n.Name != "" && !n.Initialized, "coming"}, {n.Leaving, "leaving"}, {n.Unschedulable, "stuck"}, {n.Price != 0, fmt.Sprintf("price=%dn", int64(n.Price))}} {
+	}{{n.Pool != "", "pool=" + n.Pool}, {n.Name == "", "unregistered"}, {n.Name != "" && !n.Initialized, "uninitialized"}, {n.Leaving, "leaving"}, {n.Unschedulable, "unschedulable"}, {n.Price != 0, fmt.Sprintf("price=%dn", int64(n.Price))}} {
 		if w.on {
 			words = append(words, w.word)
 		}
@@ -308,7 +308,7 @@ func (f *formatter) node(n cluster.Node) {
 		delete(labels, cluster.LabelHostname)
 	}
 	words = append(append(words, f.labels(labels)...), taints(n.Taints)...)
-	f.line("node", n.Key, append(words, draws(n.QuotaUses)...))
+	f.line("node", n.Key, append(words, quotaUses(n.QuotaUses)...))
 }
 
 // pods writes runs of pods that differ only in their number as one line.
@@ -339,7 +339,7 @@ func (f *formatter) podWords(p cluster.Pod, index int) []string {
 		{p.Namespace != "default", "namespace=" + p.Namespace}, {p.UID != p.Name, "uid=" + p.UID},
 		{!p.Created.Equal(time.Unix(int64(index), 0)), fmt.Sprint("created=", p.Created.Unix())},
 		{p.Priority != 0, fmt.Sprint("priority=", p.Priority)},
-		{p.Node != "", "on=" + p.Node}, {p.DaemonSet != "", "daemon-of=" + p.DaemonSet}, {p.Node != "" && !p.Movable && p.DaemonSet == "", "fixed"},
+		{p.Node != "", "on=" + p.Node}, {p.DaemonSet != "", "daemon-of=" + p.DaemonSet}, {p.Node != "" && !p.Movable && p.DaemonSet == "", "not-movable"},
 		{p.Terminating, "terminating"}, {p.Virtual, "virtual"}, {p.Refused != "", "refused=" + escape(p.RefusedDetail)},
 	} {
 		if w.on {
@@ -361,10 +361,10 @@ func (f *formatter) podWords(p cluster.Pod, index int) []string {
 		words = append(words, spreadWord(sp))
 	}
 	for _, t := range p.Affinity {
-		words = append(words, f.termWord("near", t, p.Namespace))
+		words = append(words, f.termWord("affinity", t, p.Namespace))
 	}
 	for _, t := range p.AntiAffinity {
-		words = append(words, f.termWord("apart", t, p.Namespace))
+		words = append(words, f.termWord("anti-affinity", t, p.Namespace))
 	}
 	words = append(words, portWords(p.Ports)...)
 	return append(words, volumeWords(p.Volumes)...)

@@ -45,9 +45,9 @@ func (r *random) fullTypes() {
 		}
 		if r.often(25) && len(t.Offerings) > 0 {
 			id := fmt.Sprint("r", i)
-			r.s.Budgets[reservation(id)] = int64(r.IntN(4))
+			r.s.Quotas[reservation(id)] = int64(r.IntN(4))
 			o := offering.Offering{Zone: t.Offerings[0].Zone, CapacityType: offering.Reserved, Price: t.Offerings[0].Price / 100, QuotaUses: []offering.QuotaUse{{Quota: reservation(id), Amount: 1}}}
-			labelOffer(&o, LabelReservation, id)
+			labelOffering(&o, LabelReservation, id)
 			t.Offerings = append(t.Offerings, o)
 		}
 	}

@@ -91,18 +91,18 @@ func (k ranks) priority(p *cluster.Pod) int {
 // decides between these pools and existing nodes.
 func (k ranks) weight(w int32) int { return slices.Index(k.weights, w) }
 
-// Steps bounds the oracle's search; scripts that need more are too large for it.
-const Steps = 200_000
+// MaxSteps bounds the oracle's search; scripts that need more are too large for it.
+const MaxSteps = 200_000
 
-// Best tries every way to place a script's pending pods, by the rules of Check, and returns the
-// best score. It reports false when that takes more than Steps.
+// BestScore tries every way to place a script's pending pods, by the rules of Check, and returns the
+// best score. It reports false when that takes more than MaxSteps.
 //
 // For pods that spread it counts domains as a launch must: domains that some offering could open
 // for the pod exist with no pods yet, and one more node can always be launched.
-func Best(s *Script) (Score, bool) {
+func BestScore(s *Script) (Score, bool) {
 	o := newOracle(s)
 	o.search(o.cluster.bound)
-	return o.best, o.steps < Steps
+	return o.best, o.steps < MaxSteps
 }
 
 type oracle struct {
@@ -116,7 +116,7 @@ type oracle struct {
 	found   bool
 	steps   int
 	left    []quantity.Amounts // of limits, by pool
-	budgets map[string]int64
+	quotas  map[string]int64
 	topo    bool
 	later   [][]int // later[i]: pods from i on that fit somewhere, by priority rank
 	cpu     []int64 // cpu[i]: what those request
@@ -127,10 +127,10 @@ type oracle struct {
 // row is one offering of one pool that can be launched, with one value for every label.
 type row struct {
 	place
-	pool  int
-	price offering.Price
-	size  quantity.Amounts
-	draws []offering.QuotaUse
+	pool      int
+	price     offering.Price
+	size      quantity.Amounts
+	quotaUses []offering.QuotaUse
 }
 
 func newOracle(s *Script) *oracle {
@@ -139,7 +139,7 @@ func newOracle(s *Script) *oracle {
 		leaving[n.Name] = n.Leaving
 	}
 	pods, bound := s.inOrder(func(p cluster.Pod) bool { return p.Node == "" || leaving[p.Node] && p.Movable })
-	o := &oracle{Script: s, ranks: newRanks(s), budgets: maps.Clone(s.Budgets)}
+	o := &oracle{Script: s, ranks: newRanks(s), quotas: maps.Clone(s.Quotas)}
 	slices.SortStableFunc(pods[bound:], func(a, b *cluster.Pod) int {
 		return cmp.Or(cmp.Compare(o.priority(a), o.priority(b)), -cmp.Compare(a.Requests[quantity.NameCPU], b.Requests[quantity.NameCPU]))
 	})
@@ -232,7 +232,7 @@ func (o *oracle) worthTrying() []row {
 	topology := slices.Sorted(maps.Keys(keys))
 	seen := map[string]bool{}
 	return slices.DeleteFunc(o.rows, func(r row) bool {
-		id := fmt.Sprint(r.pool, r.room, r.size, r.draws, r.attach, domains(r.place, topology))
+		id := fmt.Sprint(r.pool, r.room, r.size, r.quotaUses, r.attach, domains(r.place, topology))
 		for i := o.cluster.bound; i < len(o.cluster.pods); i++ {
 			p := o.cluster.pods[i]
 			id += fmt.Sprint(meets(p.Required, p.AnyOf, r.labels))
@@ -266,8 +266,8 @@ func (o *oracle) account() {
 	}
 	for _, n := range o.Nodes {
 		for _, d := range n.QuotaUses {
-			if _, ok := o.budgets[d.Quota]; ok {
-				o.budgets[d.Quota] -= d.Amount
+			if _, ok := o.quotas[d.Quota]; ok {
+				o.quotas[d.Quota] -= d.Amount
 			}
 		}
 	}
@@ -293,7 +293,7 @@ func (o *oracle) rowsOf(pool int) {
 						return
 					}
 				}
-				o.rows = append(o.rows, row{place: o.asPlace(t, p, settled), pool: pool, price: of.Price, size: t.Capacity, draws: of.QuotaUses})
+				o.rows = append(o.rows, row{place: o.asPlace(t, p, settled), pool: pool, price: of.Price, size: t.Capacity, quotaUses: of.QuotaUses})
 			})
 		}
 	}
@@ -408,7 +408,7 @@ func (o *oracle) suits(pod int, r *place) bool {
 
 // search places pod i in every way, then the pods after it.
 func (o *oracle) search(i int) {
-	if o.steps++; o.steps >= Steps || o.hopeless(i) {
+	if o.steps++; o.steps >= MaxSteps || o.hopeless(i) {
 		return
 	}
 	c := o.cluster
@@ -492,8 +492,8 @@ func (o *oracle) afford(r *row) bool {
 			return false
 		}
 	}
-	for _, d := range r.draws {
-		if left, ok := o.budgets[d.Quota]; ok && d.Amount > left {
+	for _, d := range r.quotaUses {
+		if left, ok := o.quotas[d.Quota]; ok && d.Amount > left {
 			return false
 		}
 	}
@@ -508,9 +508,9 @@ func (o *oracle) take(r *row, n int64) {
 			o.left[r.pool][name] -= n * r.size[name]
 		}
 	}
-	for _, d := range r.draws {
-		if _, ok := o.budgets[d.Quota]; ok {
-			o.budgets[d.Quota] -= n * d.Amount
+	for _, d := range r.quotaUses {
+		if _, ok := o.quotas[d.Quota]; ok {
+			o.quotas[d.Quota] -= n * d.Amount
 		}
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Order is a sequence in which kube-scheduler could bind all planned pods to their places, with
+// BindingOrder is a sequence in which kube-scheduler could bind all planned pods to their places, with
 // every launch as its first offering, as far as Check finds one. It is empty when there is
 // none, or when the plan is wrong in other ways.
-func Order(s *Script, p schedule.Plan) []cluster.PodRef {
+func BindingOrder(s *Script, p schedule.Plan) []cluster.PodRef {
 	c := &checker{Script: s, plan: p, pods: map[string]int{}, seen: map[string]int{}}
 	c.build()
 	for _, n := range p.Nominations {

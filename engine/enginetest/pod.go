@@ -18,9 +18,9 @@ import (
 )
 
 // pod: pod web cpu=500m mem=1Gi [namespace=team-a] [label:key=value] [priority=5]
-// [created=seconds] [on=node] [fixed] [daemon-of=uid] [terminating] [virtual] [refused=words]
-// [need:key=Op:a|b] [or:1:key=Op:a|b] [prefer~50:key=Op:a|b] [prefer~50:1:key=Op:a|b]
-// [tolerate:key=value:Effect] [spread=…] [near=…] [apart=…] [port=…] [volume=…]
+// [created=seconds] [on=node] [not-movable] [daemon-of=uid] [terminating] [virtual] [refused=words]
+// [require:key=Op:a|b] [or:1:key=Op:a|b] [prefer~50:key=Op:a|b] [prefer~50:1:key=Op:a|b]
+// [tolerate:key=value:Effect] [spread=…] [affinity=…] [anti-affinity=…] [port=…] [volume=…]
 // [volume-in:key=Op:a|b] [any other resource=amount]
 //
 // Rules of one or, prefer or volume-in with the same number are one term. The five
@@ -48,7 +48,7 @@ type podReader struct {
 	terms     grouped
 	preferred map[string]int
 	places    grouped
-	// late are spread, near and apart: by default they select the pod's own labels,
+	// late are spread, affinity and anti-affinity: by default they select the pod's own labels,
 	// which may come after.
 	late []string
 }
@@ -59,7 +59,7 @@ func (r *podReader) word(arg string) error {
 	base, weight, _ := strings.Cut(kind, "~")
 	var err error
 	switch {
-	case kind == "need":
+	case kind == "require":
 		r.Required = append(r.Required, rule(rest, value))
 	case kind == "or":
 		r.AnyOf = r.terms.add(r.AnyOf, rest, value)
@@ -72,7 +72,7 @@ func (r *podReader) word(arg string) error {
 			r.Labels = map[string]string{}
 		}
 		r.Labels[label(rest)] = plain(value)
-	case key == "spread" || base == "near" || base == "apart":
+	case key == "spread" || kind == key && (base == "affinity" || base == "anti-affinity"):
 		r.late = append(r.late, arg)
 	case key == "port":
 		var p cluster.Port
@@ -98,7 +98,7 @@ func (r *podReader) word(arg string) error {
 		r.Node, r.Movable = value, true
 	case key == "daemon-of":
 		r.DaemonSet, r.Movable = value, false
-	case arg == "fixed":
+	case arg == "not-movable":
 		r.Movable = false
 	case arg == "terminating":
 		r.Terminating = true
@@ -185,7 +185,7 @@ func (r *podReader) neighbours() error {
 		if err != nil {
 			return err
 		}
-		if kind == "near" {
+		if kind == "affinity" {
 			r.Affinity = append(r.Affinity, t)
 		} else {
 			r.AntiAffinity = append(r.AntiAffinity, t)
@@ -229,8 +229,8 @@ func (r *podReader) spread(text string) error {
 	return nil
 }
 
-// podTerm: near=KEY[:selector][:in=ns|ns][:where=selector], apart=…, and near~50=… for
-// a preference. Namespaces are the pod's own when there is no in and no where.
+// podTerm: affinity=KEY[:selector][:in=ns|ns][:where=selector], anti-affinity=…, and
+// affinity~50=… for a preference. Namespaces are the pod's own when there is no in and no where.
 func (r *podReader) podTerm(text, weight string) (cluster.PodAffinityTerm, error) {
 	f := strings.Split(text, ":")
 	t := cluster.PodAffinityTerm{Key: label(f[0]), Select: cluster.Selector{Labels: r.own()}}

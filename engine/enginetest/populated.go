@@ -16,7 +16,7 @@ import (
 // every kind, and can move. Some nodes are leaving or unschedulable.
 func Populated(seed uint64, pods int) *Script {
 	s := RandomFull(seed, pods)
-	s = After(s, schedule.Solve(s.World()))
+	s = AfterPlan(s, schedule.Solve(s.Snapshot()))
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Virtual {
@@ -41,17 +41,17 @@ func Populated(seed uint64, pods int) *Script {
 // nowhere is the name of a node that does not exist.
 const nowhere = "nowhere"
 
-// Bare is the script as a WhatIf of its snapshot sees it: pods that are pending or on leaving
+// WithoutPending is the script as a WhatIf of its snapshot sees it: pods that are pending or on leaving
 // nodes are not to be placed. They remain in the script, as selectors may distinguish pods by
 // their labels.
-func Bare(s *Script) *Script {
+func WithoutPending(s *Script) *Script {
 	out := *s
 	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)
 	leaving := map[string]bool{"": true}
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
 		leaving[n.Name] = leaving[n.Name] || n.Leaving
-		n.Unschedulable = n.Unschedulable && !n.Leaving // see Vacated
+		n.Unschedulable = n.Unschedulable && !n.Leaving // see WithNodesRemoved
 	}
 	for i := range out.Pods {
 		if p := &out.Pods[i]; leaving[p.Node] {
@@ -61,10 +61,10 @@ func Bare(s *Script) *Script {
 	return &out
 }
 
-// Vacated is a Bare script in which the nodes that are both leaving and unschedulable stand for
+// WithNodesRemoved is a WithoutPending script in which the nodes that are both leaving and unschedulable stand for
 // those that a WhatIf removed: they take no pods, their movable pods are pending and their other
 // pods count nowhere, yet the nodes' labels still count.
-func Vacated(s *Script) *Script {
+func WithNodesRemoved(s *Script) *Script {
 	out := *s
 	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)
 	gone := map[string]bool{}
@@ -85,5 +85,5 @@ func Vacated(s *Script) *Script {
 	return &out
 }
 
-// Homeless reports whether the pod of a Bare script runs nowhere.
-func Homeless(p cluster.Pod) bool { return p.Node == nowhere }
+// OnNoNode reports whether the pod of a WithoutPending script runs nowhere.
+func OnNoNode(p cluster.Pod) bool { return p.Node == nowhere }

@@ -96,9 +96,9 @@ func workload(r cluster.PodRef) string {
 	return r.Name
 }
 
-// PrintWhy writes the reasons of a plan: every fact of every cut, and the runners-up of every
+// PrintReasons writes the reasons of a plan: every fact of every cut, and the runners-up of every
 // launch.
-func PrintWhy(p schedule.Plan) string {
+func PrintReasons(p schedule.Plan) string {
 	var w strings.Builder
 	for _, l := range p.Launches {
 		c := l.Offerings[0]

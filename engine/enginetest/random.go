@@ -18,7 +18,7 @@ import (
 // in zones, nodes with pods on them, and pods with all kinds of requirements, some impossible.
 // The same seed always makes the same script.
 func Random(seed uint64, pods int) *Script {
-	r := &random{Rand: rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)), s: &Script{Budgets: map[string]int64{}}}
+	r := &random{Rand: rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)), s: &Script{Quotas: map[string]int64{}}}
 	r.types(1 + r.IntN(8))
 	r.pools(1 + r.IntN(4))
 	r.daemons(r.IntN(4))
@@ -81,7 +81,7 @@ func (r *random) types(n int) {
 	}
 	for i := range 6 {
 		if r.often(30) {
-			r.s.Budgets[fmt.Sprint("family", i+1)] = int64(r.IntN(60))
+			r.s.Quotas[fmt.Sprint("family", i+1)] = int64(r.IntN(60))
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (r *random) toleration() cluster.Toleration {
 
 func (r *random) pools(n int) {
 	for i := range n {
-		p := cluster.NodePool{Name: fmt.Sprintf("pool%d", i), Class: Class, Weight: int32(r.IntN(3) * 10), Labels: map[string]string{}}
+		p := cluster.NodePool{Name: fmt.Sprintf("pool%d", i), Class: NodeClass, Weight: int32(r.IntN(3) * 10), Labels: map[string]string{}}
 		for r.often(40) {
 			p.Requirements = append(p.Requirements, r.rule())
 		}

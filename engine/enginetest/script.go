@@ -25,13 +25,13 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Class is the node class of every scripted pool.
-const Class = "default"
+// NodeClass is the node class of every scripted pool.
+const NodeClass = "default"
 
 // Script collects the lines that describe a snapshot.
 type Script struct {
 	Types      []offering.InstanceType
-	Budgets    map[string]int64
+	Quotas     map[string]int64 // what is left of each quota
 	Pools      []cluster.NodePool
 	Nodes      []cluster.Node
 	Pods       []cluster.Pod
@@ -42,7 +42,7 @@ type Script struct {
 
 // Parse reads a script. Empty lines and lines that begin with # are skipped.
 func Parse(text string) (*Script, error) {
-	s := &Script{Budgets: map[string]int64{}, Namespaces: map[string]map[string]string{}}
+	s := &Script{Quotas: map[string]int64{}, Namespaces: map[string]map[string]string{}}
 	for i, line := range strings.Split(text, "\n") {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
@@ -55,8 +55,8 @@ func Parse(text string) (*Script, error) {
 	return s, nil
 }
 
-// World builds a new snapshot of the script.
-func (s *Script) World() *cluster.Snapshot { return s.Builder().Snapshot() }
+// Snapshot builds a new snapshot of the script.
+func (s *Script) Snapshot() *cluster.Snapshot { return s.Builder().Snapshot() }
 
 // Builder returns a Builder with everything in the script.
 func (s *Script) Builder() *cluster.Builder {
@@ -65,7 +65,7 @@ func (s *Script) Builder() *cluster.Builder {
 	for name, labels := range s.Namespaces {
 		b.SetNamespace(name, labels)
 	}
-	b.SetCatalog(Class, s.Types, s.Budgets)
+	b.SetCatalog(NodeClass, s.Types, s.Quotas)
 	for _, p := range s.Pools {
 		b.SetPool(p)
 	}
@@ -83,7 +83,7 @@ func (s *Script) Builder() *cluster.Builder {
 
 func (s *Script) line(f []string) error {
 	words := map[string]func(string, []string) error{
-		"type": s.typ, "offer": s.offer, "budget": s.budget, "pool": s.pool, "node": s.node, "pods": s.pods, "pod": s.pod,
+		"type": s.typ, "offering": s.offering, "quota": s.quota, "pool": s.pool, "node": s.node, "pods": s.pods, "pod": s.pod,
 		"daemon": s.daemon, "namespace": s.namespace, "settings": s.settings,
 	}
 	read, ok := words[f[0]]
@@ -136,11 +136,11 @@ func (s *Script) namespace(name string, args []string) error {
 }
 
 // typ: type D4 cpu=4 mem=16Gi [price=0.20] [spot=0.04] [reserved=0.01/id/3] [zones=1,2]
-// [overhead-cpu=100m] [attach:driver=4] [label:key=a|b] [draw:family=4] [gone=words]
+// [overhead-cpu=100m] [attach:driver=4] [label:key=a|b] [quota:family=4] [unavailable=words]
 // [any other resource=amount]
 //
-// A reservation of three instances is a budget of three. A type without any price gets its
-// offerings from the offer lines that follow it; an empty label removes one.
+// A reservation of three instances is a quota of three. A type without any price gets its
+// offerings from the offering lines that follow it; an empty label removes one.
 func (s *Script) typ(name string, args []string) error {
 	t := offering.InstanceType{Name: name, Labels: map[string][]string{"kubernetes.io/arch": {"amd64"}}, Capacity: quantity.Amounts{quantity.NamePods: 110}, Overhead: quantity.Amounts{}}
 	zones := []string{"1"}
@@ -157,7 +157,7 @@ func (s *Script) typ(name string, args []string) error {
 			prices[key] = value
 		case key == "zones":
 			zones = strings.Split(value, ",")
-		case key == "gone" || kind == "draw":
+		case key == "unavailable" || kind == "quota":
 			rest = append(rest, arg)
 		case kind == "label":
 			t.Labels[label(after)] = list(value)
@@ -193,7 +193,7 @@ func (s *Script) offers(name string, zones []string, prices map[string]string, r
 				if len(f) != 3 {
 					return fmt.Errorf("reserved takes price/id/count, not %q", price)
 				}
-				if err := s.budget(reservation(f[1]), []string{"left=" + f[2]}); err != nil {
+				if err := s.quota(reservation(f[1]), []string{"left=" + f[2]}); err != nil {
 					return err
 				}
 				args[1] = "price=" + f[0]
@@ -202,7 +202,7 @@ func (s *Script) offers(name string, zones []string, prices map[string]string, r
 			if ct == offering.Spot {
 				args = append(args, ct)
 			}
-			if err := s.offer(name, args); err != nil {
+			if err := s.offering(name, args); err != nil {
 				return err
 			}
 		}
@@ -216,9 +216,9 @@ const LabelReservation = "karve.dev/reservation"
 // reservation is the name of the quota that counts the instances left in a reservation.
 func reservation(id string) string { return "reservation/" + id }
 
-// offer: offer D4 zone=1 price=0.20 [spot] [reservation=id] [fallback] [draw:family=4]
-// [label:key=a|b] [gone=words]
-func (s *Script) offer(name string, args []string) error {
+// offering: offering D4 zone=1 price=0.20 [spot] [reservation=id] [fallback] [quota:family=4]
+// [label:key=a|b] [unavailable=words]
+func (s *Script) offering(name string, args []string) error {
 	i := slices.IndexFunc(s.Types, func(t offering.InstanceType) bool { return t.Name == name })
 	if i < 0 {
 		return fmt.Errorf("no type %s goes before", name)
@@ -238,19 +238,19 @@ func (s *Script) offer(name string, args []string) error {
 		case key == "reservation":
 			o.CapacityType = offering.Reserved
 			o.QuotaUses = append(o.QuotaUses, offering.QuotaUse{Quota: reservation(value), Amount: 1})
-			labelOffer(&o, LabelReservation, value)
+			labelOffering(&o, LabelReservation, value)
 		case arg == "fallback":
 			o.Fallback = true
-		case kind == "draw":
+		case kind == "quota":
 			var n int64
 			n, err = strconv.ParseInt(value, 10, 64)
 			o.QuotaUses = append(o.QuotaUses, offering.QuotaUse{Quota: plain(rest), Amount: n})
 		case kind == "label":
-			labelOffer(&o, label(rest), list(value)...)
-		case key == "gone":
+			labelOffering(&o, label(rest), list(value)...)
+		case key == "unavailable":
 			o.Unavailable = plain(value)
 		default:
-			err = fmt.Errorf("offer does not take %q", arg)
+			err = fmt.Errorf("offering does not take %q", arg)
 		}
 		if err != nil {
 			return err
@@ -260,7 +260,7 @@ func (s *Script) offer(name string, args []string) error {
 	return nil
 }
 
-func labelOffer(o *offering.Offering, key string, values ...string) {
+func labelOffering(o *offering.Offering, key string, values ...string) {
 	if o.Labels == nil {
 		o.Labels = map[string][]string{}
 	}
@@ -279,26 +279,26 @@ func price(text string) (offering.Price, error) {
 	return offering.USDPerHour(usd)
 }
 
-// budget: budget family left=10
-func (s *Script) budget(name string, args []string) error {
+// quota: quota family left=10
+func (s *Script) quota(name string, args []string) error {
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		if key != "left" {
-			return fmt.Errorf("budget takes left=N, not %q", arg)
+			return fmt.Errorf("quota takes left=N, not %q", arg)
 		}
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
 			return err
 		}
-		s.Budgets[name] = n
+		s.Quotas[name] = n
 	}
 	return nil
 }
 
 // pool: pool web [weight=10] [limit:cpu=8] [taint:key=value:Effect] [label:key=value]
-// [need:key=Op:a|b] [need:key=Op>=2:a|b] [variety:key=minValues] [static] [blocked=words]
+// [require:key=Op:a|b] [require:key=Op>=2:a|b] [min-values:key=minValues] [static] [blocked=words]
 func (s *Script) pool(name string, args []string) error {
-	p := cluster.NodePool{Name: name, Class: Class, Labels: map[string]string{}}
+	p := cluster.NodePool{Name: name, Class: NodeClass, Labels: map[string]string{}}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		kind, rest, _ := strings.Cut(key, ":")
@@ -315,9 +315,9 @@ func (s *Script) pool(name string, args []string) error {
 			p.Taints = append(p.Taints, taint(rest, value))
 		case kind == "label":
 			p.Labels[label(rest)] = plain(value)
-		case kind == "need":
+		case kind == "require":
 			p.Requirements = append(p.Requirements, rule(rest, value))
-		case kind == "variety":
+		case kind == "min-values":
 			var n int
 			n, err = strconv.Atoi(value)
 			p.Requirements = append(p.Requirements, constraint.Rule{Key: label(rest), Operator: constraint.Exists, MinValues: n})
@@ -337,8 +337,8 @@ func (s *Script) pool(name string, args []string) error {
 }
 
 // node: node n1 cpu=4 mem=16Gi [pool=web] [zone=1] [label:key=value] [taint:key=value:Effect]
-// [attach:driver=4] [price=0.20] [draw:family=4] [capacity:resource=amount] [coming]
-// [leaving] [stuck] [unregistered] [any other resource=amount]
+// [attach:driver=4] [price=0.20] [quota:family=4] [capacity:resource=amount]
+// [uninitialized] [leaving] [unschedulable] [unregistered] [any other resource=amount]
 func (s *Script) node(name string, args []string) error {
 	n := cluster.Node{Key: name, Name: name, Initialized: true, Labels: map[string]string{cluster.LabelHostname: name}, Allocatable: quantity.Amounts{quantity.NamePods: 110}}
 	capacity := quantity.Amounts{}
@@ -360,17 +360,17 @@ func (s *Script) node(name string, args []string) error {
 			err = amount(n.Allocatable, quantity.Attachable+plain(rest), value)
 		case kind == "capacity":
 			err = amount(capacity, rest, value)
-		case kind == "draw":
+		case kind == "quota":
 			var count int64
 			count, err = strconv.ParseInt(value, 10, 64)
 			n.QuotaUses = append(n.QuotaUses, offering.QuotaUse{Quota: plain(rest), Amount: count})
 		case key == "price":
 			n.Price, err = price(value)
-		case arg == "coming":
+		case arg == "uninitialized":
 			n.Initialized = false
 		case arg == "leaving":
 			n.Leaving = true
-		case arg == "stuck":
+		case arg == "unschedulable":
 			n.Unschedulable = true
 		case arg == "unregistered":
 			n.Name, n.Initialized = "", false
@@ -416,7 +416,7 @@ func (s *Script) pods(name string, args []string) error {
 	return nil
 }
 
-// daemon: daemon agent cpu=100m mem=128Mi [need:key=Op:a|b] [or:1:key=Op:a|b]
+// daemon: daemon agent cpu=100m mem=128Mi [require:key=Op:a|b] [or:1:key=Op:a|b]
 // [tolerate:key=value:Effect] [port=TCP/8080]
 func (s *Script) daemon(name string, args []string) error {
 	d := cluster.DaemonSet{PodRef: cluster.PodRef{Name: name, UID: name}, Requests: quantity.Amounts{quantity.NamePods: 1}}
@@ -425,7 +425,7 @@ func (s *Script) daemon(name string, args []string) error {
 		key, value, _ := strings.Cut(arg, "=")
 		kind, rest, _ := strings.Cut(key, ":")
 		switch kind {
-		case "need":
+		case "require":
 			d.Required = append(d.Required, rule(rest, value))
 		case "or":
 			d.AnyOf = terms.add(d.AnyOf, rest, value)

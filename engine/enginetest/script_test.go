@@ -31,8 +31,8 @@ func TestFormat(t *testing.T) {
 func TestTypos(t *testing.T) {
 	for _, line := range []string{
 		"pods web cpu=1 sprad=zone:1", "pods web x2 cpu=one", "pod web spread=zone", "pod web port=8080", "pod web port=TCP/70000000000",
-		"pod web near=zone:", "pod web prefer:zone=In:1", "pod web volume-in:zone=In:1", "pod web volume=a:b:c", "settings surplus=NaN%", "settings hurry",
-		"offer D4 price=1", "type D4 cpu=4 price=NaN", "type D4 cpu=4 price=-1", "type D4 cpu=NaN", "type D4 reserved=0.01", "namespace a env=prod", "node n cpu=1 limbo", "cluster c",
+		"pod web affinity=zone:", "pod web affinity:zone=app:web", "pod web prefer:zone=In:1", "pod web volume-in:zone=In:1", "pod web volume=a:b:c", "settings surplus=NaN%", "settings hurry",
+		"offering D4 price=1", "type D4 cpu=4 price=NaN", "type D4 cpu=4 price=-1", "type D4 cpu=NaN", "type D4 reserved=0.01", "namespace a env=prod", "node n cpu=1 limbo", "cluster c",
 	} {
 		_, err := enginetest.Parse(line)
 		if err == nil || !strings.Contains(err.Error(), line) {

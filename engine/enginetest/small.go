@@ -8,10 +8,10 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// RandomSmall is a script small enough for Best: at most eight pods, few offerings and nodes.
+// RandomSmall is a script small enough for BestScore: at most eight pods, few offerings and nodes.
 // With full it mixes in every kind of rule, else it is like Random.
 func RandomSmall(seed uint64, full bool) *Script {
-	r := &random{Rand: rand.New(rand.NewPCG(seed, 0x5a11)), s: &Script{Budgets: map[string]int64{}}}
+	r := &random{Rand: rand.New(rand.NewPCG(seed, 0x5a11)), s: &Script{Quotas: map[string]int64{}}}
 	r.types(1 + r.IntN(3))
 	for i := range r.s.Types {
 		t := &r.s.Types[i]

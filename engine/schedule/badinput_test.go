@@ -118,7 +118,7 @@ func TestBadInput(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.spoil(script)
-			plan := schedule.Solve(script.World())
+			plan := schedule.Solve(script.Snapshot())
 			accountedFor(t, script, plan)
 			if got := len(plan.Launches) > 0; got != tc.want {
 				t.Errorf("served: %v, want %v\n%s", got, tc.want, enginetest.Print(plan))

@@ -19,7 +19,7 @@ import (
 // the same nodes leaving.
 func vacated(seed uint64) (*cluster.WhatIf, *enginetest.Script) {
 	script := enginetest.Populated(seed, 1+int(seed%40))
-	trial, bare := script.World().WhatIf(), enginetest.Bare(script)
+	trial, bare := script.Snapshot().WhatIf(), enginetest.WithoutPending(script)
 	r := rand.New(rand.NewPCG(seed, 5))
 	for i := range bare.Nodes {
 		if n := &bare.Nodes[i]; !n.Leaving && r.IntN(3) == 0 {
@@ -27,7 +27,7 @@ func vacated(seed uint64) (*cluster.WhatIf, *enginetest.Script) {
 			n.Leaving, n.Unschedulable = true, true
 		}
 	}
-	return trial, enginetest.Vacated(bare)
+	return trial, enginetest.WithNodesRemoved(bare)
 }
 
 // TestSketchIsSolve: the plan written out of a draft without a maximum price is the plan of
@@ -35,7 +35,7 @@ func vacated(seed uint64) (*cluster.WhatIf, *enginetest.Script) {
 func TestSketchIsSolve(t *testing.T) {
 	for seed := range uint64(300) {
 		trial, script := vacated(seed)
-		want := schedule.Solve(script.World())
+		want := schedule.Solve(script.Snapshot())
 		d := schedule.NewDraft(trial.Snapshot(), math.MaxInt64)
 		if diff := cmp.Diff(enginetest.Print(want), enginetest.Print(d.Plan())); diff != "" {
 			t.Fatalf("seed %d: solved (-) and sketched (+):\n%s", seed, diff)
@@ -52,7 +52,7 @@ func TestSketchHolds(t *testing.T) {
 	placed, bought, broke := 0, 0, 0
 	for seed := range uint64(600) {
 		trial, script := vacated(seed)
-		full := schedule.Solve(script.World()).Price()
+		full := schedule.Solve(script.Snapshot()).Price()
 		for _, maxPrice := range []offering.Price{0, full / 2, full, full * 2} {
 			d := schedule.NewDraft(trial.Snapshot(), maxPrice)
 			if d.OverMaxPrice() {

@@ -23,7 +23,7 @@ func FuzzWorld(f *testing.F) {
 			return
 		}
 		script, wild := enginetest.Decode(data)
-		plan := schedule.Solve(script.World())
+		plan := schedule.Solve(script.Snapshot())
 		if wild {
 			accountedFor(t, script, plan)
 			return

@@ -19,7 +19,7 @@ import (
 func BenchmarkAllRepelEachOther(b *testing.B) {
 	for _, n := range []int{125, 250, 500, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			w := repellers(b, n).World()
+			w := repellers(b, n).Snapshot()
 			for b.Loop() {
 				schedule.Solve(w)
 			}
@@ -54,7 +54,7 @@ func TestImproveIsBounded(t *testing.T) {
 	taken := map[int]int{}
 	for _, n := range []int{250, 500, 1000} {
 		script := repellers(t, n)
-		plan, steps := schedule.SolveWithin(script.World(), schedule.MostSteps)
+		plan, steps := schedule.SolveWithin(script.Snapshot(), schedule.MostSteps)
 		if len(plan.Launches) != n || len(plan.Unplaced) > 0 {
 			t.Errorf("%d pods: %d machines, %d groups left out", n, len(plan.Launches), len(plan.Unplaced))
 		}
@@ -77,9 +77,9 @@ func TestImproveStopsWhereStepsEnd(t *testing.T) {
 	for seed := range uint64(60) {
 		script := enginetest.RandomFull(seed, 30)
 		script.Settings.Preferences = cluster.Ignore
-		all, needed := schedule.SolveWithin(script.World(), schedule.MostSteps)
+		all, needed := schedule.SolveWithin(script.Snapshot(), schedule.MostSteps)
 		for _, steps := range []int{0, 1, needed / 2, needed - 1} {
-			plan, taken := schedule.SolveWithin(script.World(), max(0, steps))
+			plan, taken := schedule.SolveWithin(script.Snapshot(), max(0, steps))
 			if err := enginetest.Check(script, plan); err != nil {
 				t.Errorf("seed %d, %d steps: %v\n%s\n%s", seed, steps, err, enginetest.Format(script), enginetest.Print(plan))
 			}
@@ -89,7 +89,7 @@ func TestImproveStopsWhereStepsEnd(t *testing.T) {
 			if plan.Unimproved == 0 && plan.Price() > all.Price() {
 				t.Errorf("seed %d, %d steps: costs %s instead of %s and does not say why", seed, steps, plan.Price(), all.Price())
 			}
-			again, _ := schedule.SolveWithin(shuffle(script, seed).World(), max(0, steps))
+			again, _ := schedule.SolveWithin(shuffle(script, seed).Snapshot(), max(0, steps))
 			if diff := cmp.Diff(enginetest.Print(plan), enginetest.Print(again)); diff != "" || plan.Unimproved != again.Unimproved {
 				t.Errorf("seed %d, %d steps: not the same plan again:\n%s", seed, steps, diff)
 			}

@@ -38,8 +38,8 @@ func lawWorlds(n uint64, pods int) func(yield func(string, *enginetest.Script) b
 // TestOrderDoesNotMatter: pods, nodes, pools and types in another order give the same plan.
 func TestOrderDoesNotMatter(t *testing.T) {
 	for name, script := range lawWorlds(150, 25) {
-		want := enginetest.Print(schedule.Solve(script.World()))
-		if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(shuffle(script, 7).World()))); diff != "" {
+		want := enginetest.Print(schedule.Solve(script.Snapshot()))
+		if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(shuffle(script, 7).Snapshot()))); diff != "" {
 			t.Errorf("%s: another order changes the plan:\n%s", name, diff)
 		}
 	}
@@ -49,13 +49,13 @@ func TestOrderDoesNotMatter(t *testing.T) {
 // price.
 func TestPricesScale(t *testing.T) {
 	for name, script := range lawWorlds(200, 20) {
-		before := schedule.Solve(script.World())
+		before := schedule.Solve(script.Snapshot())
 		for i := range script.Types {
 			for j := range script.Types[i].Offerings {
 				script.Types[i].Offerings[j].Price *= 4
 			}
 		}
-		after := schedule.Solve(script.World())
+		after := schedule.Solve(script.Snapshot())
 		if got, want := after.Price(), 4*before.Price(); got != want {
 			t.Errorf("%s: prices times 4 cost %s, want %s", name, got, want)
 		}
@@ -80,8 +80,8 @@ func TestSolvedWorldsStaySolved(t *testing.T) {
 				typ.Labels[key] = values[:min(1, len(values))]
 			}
 		}
-		plan := schedule.Solve(script.World())
-		again := schedule.Solve(enginetest.After(script, plan).World())
+		plan := schedule.Solve(script.Snapshot())
+		again := schedule.Solve(enginetest.AfterPlan(script, plan).Snapshot())
 		if asksForVariety(script) {
 			// Registered nodes need no variety: they may take pods that it kept away.
 			again.Nominations = nil
@@ -102,17 +102,17 @@ func asksForVariety(s *enginetest.Script) bool {
 // blocked pool change no launch.
 func TestUselessOffersChangeNothing(t *testing.T) {
 	for name, script := range lawWorlds(150, 20) {
-		before := schedule.Solve(script.World())
+		before := schedule.Solve(script.Snapshot())
 		more := *script
 		more.Types = append([]offering.InstanceType{{
 			Name: "A-sold-out", Capacity: quantity.Amounts{quantity.NameCPU: 1e6, quantity.NameMemory: 1 << 50, quantity.NamePods: 1000},
 			Offerings: []offering.Offering{{Zone: "1", CapacityType: offering.OnDemand, Price: 1, Unavailable: "sold out"}},
 		}}, script.Types...)
 		more.Pools = append([]cluster.NodePool{
-			{Name: "a-empty", Class: enginetest.Class, Weight: 100, Requirements: cluster.Term{{Key: cluster.LabelInstanceType, Operator: constraint.In, Values: []string{"none"}}}},
-			{Name: "a-blocked", Class: enginetest.Class, Weight: 100, Blocked: reason.NodePoolNotReady, BlockedDetail: "not ready"},
+			{Name: "a-empty", Class: enginetest.NodeClass, Weight: 100, Requirements: cluster.Term{{Key: cluster.LabelInstanceType, Operator: constraint.In, Values: []string{"none"}}}},
+			{Name: "a-blocked", Class: enginetest.NodeClass, Weight: 100, Blocked: reason.NodePoolNotReady, BlockedDetail: "not ready"},
 		}, script.Pools...)
-		after := schedule.Solve(more.World())
+		after := schedule.Solve(more.Snapshot())
 		if diff := cmp.Diff(enginetest.Print(placed(before)), enginetest.Print(placed(after))); diff != "" {
 			t.Errorf("%s: useless offers change the plan:\n%s", name, diff)
 		}
@@ -134,7 +134,7 @@ func TestSameBytesOnAnyMachine(t *testing.T) {
 		runtime.GOMAXPROCS(n)
 		h := sha256.New()
 		for _, script := range lawWorlds(100, 30) {
-			fmt.Fprintf(h, "%+v", schedule.Solve(script.World()))
+			fmt.Fprintf(h, "%+v", schedule.Solve(script.Snapshot()))
 		}
 		hashes[fmt.Sprintf("%x", h.Sum(nil))] = n
 	}
@@ -155,7 +155,7 @@ func TestAnyHistory(t *testing.T) {
 		}
 		forget(b, enginetest.RandomFull(seed+5000, 10))
 		tell(b, script)
-		want := enginetest.Print(schedule.Solve(script.World()))
+		want := enginetest.Print(schedule.Solve(script.Snapshot()))
 		if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(b.Snapshot()))); diff != "" {
 			t.Fatalf("seed %d: history changes the plan:\n%s\n%s", seed, diff, enginetest.Format(script))
 		}
@@ -204,7 +204,7 @@ func stir(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 		for i := range types {
 			types[i].Capacity = devices(types[i].Capacity, r)
 		}
-		b.SetCatalog(enginetest.Class, types, s.Budgets)
+		b.SetCatalog(enginetest.NodeClass, types, s.Quotas)
 	}
 }
 
@@ -245,7 +245,7 @@ func forget(b *cluster.Builder, s *enginetest.Script) {
 
 func tell(b *cluster.Builder, s *enginetest.Script) {
 	b.SetSettings(s.Settings)
-	b.SetCatalog(enginetest.Class, s.Types, s.Budgets)
+	b.SetCatalog(enginetest.NodeClass, s.Types, s.Quotas)
 	for name, labels := range s.Namespaces {
 		b.SetNamespace(name, labels)
 	}

@@ -15,7 +15,7 @@ import (
 // depends on are among them however expensive they are.
 func TestVarietyAmongManyTypes(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("pool all variety:family=3 variety:type=50\npod web cpu=1\n")
+	b.WriteString("pool all min-values:family=3 min-values:type=50\npod web cpu=1\n")
 	for i := range 700 {
 		fmt.Fprintf(&b, "type A%03d cpu=4 mem=16Gi price=0.2%03d label:family=A\n", i, i)
 	}
@@ -24,7 +24,7 @@ func TestVarietyAmongManyTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := schedule.Solve(script.World())
+	plan := schedule.Solve(script.Snapshot())
 	if err := enginetest.Check(script, plan); err != nil {
 		t.Error(err)
 	}

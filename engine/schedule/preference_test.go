@@ -20,11 +20,11 @@ func TestRespectLosesNobody(t *testing.T) {
 	for seed := range uint64(400) {
 		script := enginetest.RandomFull(seed, 1+int(seed%30))
 		script.Settings.Preferences = cluster.Ignore
-		ignored := schedule.Solve(script.World())
+		ignored := schedule.Solve(script.Snapshot())
 		script.Settings.Preferences = cluster.Respect
 		for _, surplus := range []int{0, 100, 1000, cluster.UnlimitedSurplus} {
 			script.Settings.Surplus = surplus
-			plan := schedule.Solve(script.World())
+			plan := schedule.Solve(script.Snapshot())
 			if err := enginetest.Check(script, plan); err != nil {
 				t.Errorf("seed %d, surplus %d: %v\n%s\n%s", seed, surplus, err, enginetest.Format(script), enginetest.Print(plan))
 			}
@@ -79,14 +79,14 @@ func TestUpstreamsPreferencePods(t *testing.T) {
 			fmt.Fprintf(&text, "type T%d cpu=%d mem=%dGi price=%d.00 zones=1,2,3\n", cores, cores, 2*cores, cores)
 		}
 		fmt.Fprintln(&text, "pool all")
-		fmt.Fprintf(&text, "pods web x%d cpu=500m mem=1Gi label:app=web prefer~1:zone=In:1 apart~10=zone apart~1=host\n", pods)
+		fmt.Fprintf(&text, "pods web x%d cpu=500m mem=1Gi label:app=web prefer~1:zone=In:1 anti-affinity~10=zone anti-affinity~1=host\n", pods)
 		s, err := enginetest.Parse(text.String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	together := len(schedule.Solve(script("preferences=Ignore").World()).Launches)
+	together := len(schedule.Solve(script("preferences=Ignore").Snapshot()).Launches)
 	for _, tc := range []struct {
 		settings string
 		nodes    int
@@ -97,7 +97,7 @@ func TestUpstreamsPreferencePods(t *testing.T) {
 		{"preferences=Ignore", together, 0},
 	} {
 		s := script(tc.settings)
-		plan := schedule.Solve(s.World())
+		plan := schedule.Solve(s.Snapshot())
 		if err := enginetest.Check(s, plan); err != nil {
 			t.Errorf("%s: %v", tc.settings, err)
 		}

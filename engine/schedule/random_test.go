@@ -31,7 +31,7 @@ func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script
 	placed := uint64(0)
 	for seed := range snapshots {
 		script := random(seed, 1+int(seed%40))
-		plan := schedule.Solve(script.World())
+		plan := schedule.Solve(script.Snapshot())
 		if err := enginetest.Check(script, plan); err != nil {
 			t.Errorf("seed %d: %v\n%s\n%s", seed, err, enginetest.Format(script), enginetest.Print(plan))
 		}
@@ -53,10 +53,10 @@ func TestSolveIsDeterministic(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for seed := range uint64(200) {
 		script := enginetest.Random(seed, 30)
-		want := enginetest.Print(schedule.Solve(script.World()))
+		want := enginetest.Print(schedule.Solve(script.Snapshot()))
 		runtime.GOMAXPROCS(1 + int(seed%4))
 		shuffled := shuffle(script, seed)
-		if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(shuffled.World()))); diff != "" {
+		if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(shuffled.Snapshot()))); diff != "" {
 			t.Fatalf("seed %d: order of events changes the plan:\n%s", seed, diff)
 		}
 	}
@@ -104,7 +104,7 @@ func history(t *testing.T, seed uint64, script, other *enginetest.Script) {
 		b.RemovePod("other-" + p.UID)
 	}
 	setAll(b, script)
-	want := enginetest.Print(schedule.Solve(script.World()))
+	want := enginetest.Print(schedule.Solve(script.Snapshot()))
 	if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(b.Snapshot()))); diff != "" {
 		t.Fatalf("seed %d: history changes the plan:\n%s\n%s", seed, diff, enginetest.Format(script))
 	}
@@ -222,7 +222,7 @@ func TestFormerSelectorsChangeNothing(t *testing.T) {
 		for _, p := range script.Pods {
 			b.SetPod(p)
 		}
-		want := enginetest.Print(schedule.Solve(script.World()))
+		want := enginetest.Print(schedule.Solve(script.Snapshot()))
 		if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(b.Snapshot()))); diff != "" {
 			t.Fatalf("seed %d: a selector that is gone changes the plan:\n%s\n%s", seed, diff, enginetest.Format(script))
 		}

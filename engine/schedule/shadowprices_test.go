@@ -16,7 +16,7 @@ import (
 func TestRatesBound(t *testing.T) {
 	tight, bought := 0.0, 0
 	for seed := range uint64(400) {
-		w := enginetest.Populated(seed, 1+int(seed%40)).World()
+		w := enginetest.Populated(seed, 1+int(seed%40)).Snapshot()
 		trial := w.WhatIf()
 		var hosts []*cluster.NodeInfo
 		for _, node := range w.Nodes {

@@ -21,7 +21,7 @@ func static(t *testing.T, script, pool string, n int) []schedule.Launch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return schedule.Static(s.World(), pool, n)
+	return schedule.Static(s.Snapshot(), pool, n)
 }
 
 // types lists the first offerings' types and, in parentheses, how many offerings there are.
@@ -37,11 +37,11 @@ func types(launches []schedule.Launch) []string {
 // as quota and limits last.
 func TestStaticPlans(t *testing.T) {
 	const catalog = `
-type D8 cpu=8 mem=32Gi price=0.4 zones=1,2 draw:cores=8
-type D4 cpu=4 mem=16Gi price=0.2 zones=1,2 draw:cores=4
+type D8 cpu=8 mem=32Gi price=0.4 zones=1,2 quota:cores=8
+type D4 cpu=4 mem=16Gi price=0.2 zones=1,2 quota:cores=4
 type tiny cpu=1 mem=2Gi price=0.1
-type gone cpu=4 mem=16Gi price=0.05 gone=sold-out
-type spotty cpu=4 mem=16Gi spot=0.02 draw:cores=4
+type gone cpu=4 mem=16Gi price=0.05 unavailable=sold-out
+type spotty cpu=4 mem=16Gi spot=0.02 quota:cores=4
 daemon agent cpu=1500m
 pods web x3 cpu=1
 `
@@ -51,20 +51,20 @@ pods web x3 cpu=1
 		want []string
 	}{
 		"the cheapest":            {"pool fixed static", 3, []string{"spotty (5)", "spotty (5)", "spotty (5)"}},
-		"requirements":            {"pool fixed static need:capacity-type=In:on-demand need:zone=In:2", 2, []string{"D4 (2)", "D4 (2)"}},
-		"limits":                  {"pool fixed static need:capacity-type=In:on-demand limit:nodes=2", 5, []string{"D4 (4)", "D4 (4)"}},
-		"limits of cores":         {"pool fixed static need:capacity-type=In:on-demand limit:cpu=9", 5, []string{"D4 (2)", "D4 (2)"}},
-		"quota":                   {"budget cores left=13\npool fixed static need:capacity-type=In:on-demand", 5, []string{"D4 (2)", "D4 (2)", "D4 (2)"}},
-		"quota, then dearer":      {"budget cores left=3\npool fixed static\ntype Z cpu=2 mem=8Gi price=9", 1, []string{"Z (1)"}},
-		"variety":                 {"pool fixed static variety:type=3", 9, []string{"spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)"}},
-		"too little variety":      {"pool fixed static variety:type=4", 2, nil},
-		"variety in zones":        {"pool fixed static variety:zone=3", 2, nil},
-		"variety that quota ends": {"budget cores left=13\npool fixed static need:capacity-type=In:on-demand variety:type=2", 5, []string{"D4 (4)", "D4 (4)"}},
+		"requirements":            {"pool fixed static require:capacity-type=In:on-demand require:zone=In:2", 2, []string{"D4 (2)", "D4 (2)"}},
+		"limits":                  {"pool fixed static require:capacity-type=In:on-demand limit:nodes=2", 5, []string{"D4 (4)", "D4 (4)"}},
+		"limits of cores":         {"pool fixed static require:capacity-type=In:on-demand limit:cpu=9", 5, []string{"D4 (2)", "D4 (2)"}},
+		"quota":                   {"quota cores left=13\npool fixed static require:capacity-type=In:on-demand", 5, []string{"D4 (2)", "D4 (2)", "D4 (2)"}},
+		"quota, then dearer":      {"quota cores left=3\npool fixed static\ntype Z cpu=2 mem=8Gi price=9", 1, []string{"Z (1)"}},
+		"variety":                 {"pool fixed static min-values:type=3", 9, []string{"spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)"}},
+		"too little variety":      {"pool fixed static min-values:type=4", 2, nil},
+		"variety in zones":        {"pool fixed static min-values:zone=3", 2, nil},
+		"variety that quota ends": {"quota cores left=13\npool fixed static require:capacity-type=In:on-demand min-values:type=2", 5, []string{"D4 (4)", "D4 (4)"}},
 		"none":                    {"pool fixed static", 0, nil},
 		"negative":                {"pool fixed static", -3, nil},
 		"blocked":                 {"pool fixed static blocked=not-ready", 2, nil},
 		"unknown":                 {"pool other static", 2, nil},
-		"nothing fits":            {"pool fixed static need:type=In:tiny|gone", 2, nil},
+		"nothing fits":            {"pool fixed static require:type=In:tiny|gone", 2, nil},
 	} {
 		if diff := cmp.Diff(c.want, types(static(t, catalog+c.pool, "fixed", c.n))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -79,7 +79,7 @@ func TestStaticRelaxesVariety(t *testing.T) {
 settings relax-min-values
 type D4 cpu=4 mem=16Gi price=0.2 zones=1,2
 type D8 cpu=8 mem=32Gi price=0.4 zones=1
-pool fixed static variety:type=3 variety:zone=2 variety:capacity-type=2`, "fixed", 1)
+pool fixed static min-values:type=3 min-values:zone=2 min-values:capacity-type=2`, "fixed", 1)
 	if len(launches) != 1 {
 		t.Fatalf("%d launches", len(launches))
 	}
@@ -93,7 +93,7 @@ func TestStaticLaunchesAreComplete(t *testing.T) {
 	launches := static(t, `
 type D4 cpu=4 mem=16Gi price=0.2
 daemon agent cpu=1500m tolerate:dedicated=web:NoSchedule
-pool fixed static need:team=In:red|blue label:tier=web taint:dedicated=web:NoSchedule
+pool fixed static require:team=In:red|blue label:tier=web taint:dedicated=web:NoSchedule
 pods web x3 cpu=1`, "fixed", 1)
 	if len(launches) != 1 {
 		t.Fatalf("%d launches", len(launches))
@@ -114,7 +114,7 @@ pods web x3 cpu=1`, "fixed", 1)
 func TestStaticOverRandomWorlds(t *testing.T) {
 	for seed := range uint64(100) {
 		script := enginetest.RandomFull(seed, 10)
-		w := script.World()
+		w := script.Snapshot()
 		for _, p := range script.Pools {
 			had := fmt.Sprintf("%v", w.QuotaLeft)
 			launches := schedule.Static(w, p.Name, 4)
@@ -132,7 +132,7 @@ func TestStaticOverRandomWorlds(t *testing.T) {
 					t.Errorf("seed %d: launch %d is cheaper than the one before", seed, i)
 				}
 			}
-			if diff := cmp.Diff(launches, schedule.Static(script.World(), p.Name, 4)); diff != "" {
+			if diff := cmp.Diff(launches, schedule.Static(script.Snapshot(), p.Name, 4)); diff != "" {
 				t.Errorf("seed %d: another answer for the same World:\n%s", seed, diff)
 			}
 		}

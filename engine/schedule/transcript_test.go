@@ -24,7 +24,7 @@ func TestTranscripts(t *testing.T) {
 
 // TestReasons replays testdata/why, where the answer is what a plan says about its reasons,
 // with every parameter.
-func TestReasons(t *testing.T) { replay(t, "testdata/why/*.txt", enginetest.PrintWhy) }
+func TestReasons(t *testing.T) { replay(t, "testdata/why/*.txt", enginetest.PrintReasons) }
 
 func replay(t *testing.T, pattern string, print func(schedule.Plan) string) {
 	t.Helper()
@@ -43,7 +43,7 @@ func replay(t *testing.T, pattern string, print func(schedule.Plan) string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := script.World()
+			w := script.Snapshot()
 			plan := schedule.Solve(w)
 			if err := enginetest.Check(script, plan); err != nil {
 				t.Errorf("the plan breaks a rule: %v", err)

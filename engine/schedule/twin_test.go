@@ -30,7 +30,7 @@ func twin(t *testing.T, snapshots int, full bool, least float64) {
 	worst, worstSeed := 0.0, uint64(0)
 	for seed := uint64(0); compared < snapshots && over < snapshots; seed++ {
 		script := enginetest.RandomSmall(seed, full)
-		plan := schedule.Solve(script.World())
+		plan := schedule.Solve(script.Snapshot())
 		if err := enginetest.Check(script, plan); err != nil {
 			t.Errorf("seed %d: %v\n%s----\n%s", seed, err, enginetest.Format(script), enginetest.Print(plan))
 			if invalid++; invalid > 20 {
@@ -38,7 +38,7 @@ func twin(t *testing.T, snapshots int, full bool, least float64) {
 			}
 			continue
 		}
-		best, ok := enginetest.Best(script)
+		best, ok := enginetest.BestScore(script)
 		if !ok {
 			over++
 			continue

@@ -91,7 +91,7 @@ func (r recorder) recorded(folder string) error {
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", file, err)
 		}
-		r.write(name, plan(schedule.Solve(script.World())))
+		r.write(name, plan(schedule.Solve(script.Snapshot())))
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (r recorder) seeded(seed uint64) {
 		{"small", func() *enginetest.Script { return enginetest.RandomSmall(seed, seed%2 == 0) }},
 	} {
 		if name := fmt.Sprintf("%s/%d", kind.name, seed); r.wants(name) {
-			r.write(name, plan(schedule.Solve(kind.draw().World())))
+			r.write(name, plan(schedule.Solve(kind.draw().Snapshot())))
 		}
 	}
 	if name := fmt.Sprintf("disrupt/%d", seed); r.wants(name) {
@@ -118,7 +118,7 @@ func (r recorder) seeded(seed uint64) {
 
 // disruption returns the decision of a search on a cluster that runs pods.
 func disruption(seed uint64) string {
-	script := enginetest.Bare(enginetest.Populated(seed, 25))
+	script := enginetest.WithoutPending(enginetest.Populated(seed, 25))
 	fleet := disrupttest.Of(script)
 	var pools []disrupt.Pool
 	for _, p := range script.Pools {

@@ -50,7 +50,7 @@ func New() *Fleet {
 func Of(s *enginetest.Script) *Fleet {
 	f := New()
 	f.Builder = s.Builder()
-	f.Types[enginetest.Class] = s.Types
+	f.Types[enginetest.NodeClass] = s.Types
 	for _, p := range s.Pools {
 		f.Pools[p.Name] = p
 	}

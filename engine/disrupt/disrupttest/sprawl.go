@@ -23,7 +23,7 @@ import (
 // remain. The same seed always makes the same cluster.
 func Sprawl(seed uint64, nodes int) *Fleet {
 	s := &sprawl{Rand: rand.New(rand.NewPCG(seed, 0x59a1)), Fleet: New()}
-	s.SetCatalog(enginetest.Class, s.types())
+	s.SetCatalog(enginetest.NodeClass, s.types())
 	for _, p := range s.pools() {
 		s.SetPool(p)
 	}
@@ -86,7 +86,7 @@ func (s *sprawl) types() []offering.InstanceType {
 func (s *sprawl) pools() []cluster.NodePool {
 	taint := []cluster.Taint{{Key: "batch", Effect: cluster.NoSchedule}}
 	onDemand := cluster.Term{{Key: cluster.LabelCapacityType, Operator: constraint.In, Values: []string{offering.OnDemand}}}
-	return []cluster.NodePool{{Name: "any", Class: enginetest.Class}, {Name: "steady", Class: enginetest.Class, Requirements: onDemand}, {Name: "batch", Class: enginetest.Class, Taints: taint}}
+	return []cluster.NodePool{{Name: "any", Class: enginetest.NodeClass}, {Name: "steady", Class: enginetest.NodeClass, Requirements: onDemand}, {Name: "batch", Class: enginetest.NodeClass, Taints: taint}}
 }
 
 func (s *sprawl) workloads(n int) {
@@ -124,7 +124,7 @@ func (s *sprawl) node(i int) {
 	pool := []string{"any", "any", "steady", "batch"}[s.IntN(4)]
 	f := s.IntN(3)
 	name := fmt.Sprintf("node-%05d", i)
-	t := s.Types[enginetest.Class][5*f+1+s.IntN(3)]
+	t := s.Types[enginetest.NodeClass][5*f+1+s.IntN(3)]
 	o := t.Offerings[2*s.IntN(3)]
 	if pool != "steady" && s.IntN(2) == 0 {
 		o = t.Offerings[2*(i%3)+1]
