@@ -22,10 +22,10 @@ type ManagedNode struct {
 	// several, Node is the youngest.
 	Nodes int
 	Pods  []*corev1.Pod
-	// Snapshot is the node as the engine sees it.
-	Snapshot cluster.Node
-	// Promised counts the pods that were promised capacity here and are not bound yet.
-	Promised int
+	// InSnapshot is the node as decisions see it; the zero Node when the snapshot lacks it.
+	InSnapshot cluster.Node
+	// Nominated counts the pods that are nominated to the node and not bound yet.
+	Nominated int
 	// KnownType is set when the node's instance type is in the catalog of its node class.
 	KnownType bool
 	// Activity is when a pod last arrived or left, as far as this process saw; zero when it saw
@@ -39,18 +39,18 @@ type ManagedNode struct {
 func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time) disrupt.Node {
 	n := disrupt.Node{
 		Key:         m.Claim.Name,
-		Pool:        m.Snapshot.Pool,
+		Pool:        m.InSnapshot.Pool,
 		Created:     m.Claim.CreationTimestamp.Time,
-		Leaving:     m.Snapshot.Leaving,
+		Leaving:     m.InSnapshot.Leaving,
 		Terminating: ConditionTrue(m.Claim, karpv1.ConditionTypeInstanceTerminating),
 		Initialized: initializedAt(m),
 		QuietSince:  quietSince(m),
 		Grace:       m.Claim.Spec.TerminationGracePeriod != nil,
 		Unpriced:    unpriced(m),
 	}
-	n.Promised = m.Promised > 0
-	if now.Before(m.Snapshot.NominatedUntil) {
-		n.Promised, n.PromisedUntil = true, m.Snapshot.NominatedUntil
+	n.Nominated = m.Nominated > 0
+	if now.Before(m.InSnapshot.NominatedUntil) {
+		n.Nominated, n.NominatedUntil = true, m.InSnapshot.NominatedUntil
 	}
 	if life := m.Claim.Spec.ExpireAfter.Duration; life != nil {
 		n.ExpireAfter = *life
@@ -69,7 +69,7 @@ func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time
 // initializedAt is when the node became ready for pods, zero while it is not. If the node is
 // initialized and its claim lacks the condition, it is the Node's creation time.
 func initializedAt(m ManagedNode) time.Time {
-	if !m.Snapshot.Initialized {
+	if !m.InSnapshot.Initialized {
 		return time.Time{}
 	}
 	if at := since(m.Claim, karpv1.ConditionTypeInitialized); !at.IsZero() {
@@ -106,19 +106,19 @@ func quietSince(m ManagedNode) time.Time {
 
 // unpriced says why the price of a node is not known.
 func unpriced(m ManagedNode) string {
-	if m.Snapshot.Price > 0 || m.Node == nil {
+	if m.InSnapshot.Price > 0 || m.Node == nil {
 		return ""
 	}
 	for _, key := range []string{cluster.LabelInstanceType, cluster.LabelCapacityType, cluster.LabelZone} {
-		if m.Snapshot.Labels[key] == "" {
+		if m.InSnapshot.Labels[key] == "" {
 			return fmt.Sprintf("Node does not have label %q", key)
 		}
 	}
 	if !m.KnownType {
-		return fmt.Sprintf("Instance Type %q not found", m.Snapshot.Labels[cluster.LabelInstanceType])
+		return fmt.Sprintf("Instance Type %q not found", m.InSnapshot.Labels[cluster.LabelInstanceType])
 	}
-	return fmt.Sprintf("Instance Type %q has no price in zone %q as %s", m.Snapshot.Labels[cluster.LabelInstanceType],
-		m.Snapshot.Labels[cluster.LabelZone], m.Snapshot.Labels[cluster.LabelCapacityType])
+	return fmt.Sprintf("Instance Type %q has no price in zone %q as %s", m.InSnapshot.Labels[cluster.LabelInstanceType],
+		m.InSnapshot.Labels[cluster.LabelZone], m.InSnapshot.Labels[cluster.LabelCapacityType])
 }
 
 // severalNodes blocks disruption of a NodeClaim whose provider ID several Nodes have: it is not

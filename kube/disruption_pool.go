@@ -20,15 +20,15 @@ import (
 const (
 	// AnnotationMinSavings is what replacing nodes must save: a share of their cost (5%), or an
 	// amount per hour ($0.02/h or 0.02).
-	AnnotationMinSavings = "karve.dev/min-savings"
+	MinSavingsAnnotation = "karve.dev/min-savings"
 	// AnnotationMinNodeAge is how old a node with pods must be before it is consolidated.
-	AnnotationMinNodeAge = "karve.dev/min-node-age"
+	MinNodeAgeAnnotation = "karve.dev/min-node-age"
 	// AnnotationSoftExpiry, when it is "true", makes expired nodes be replaced within budgets,
 	// like drifted ones.
-	AnnotationSoftExpiry = "karve.dev/soft-expiry"
+	SoftExpiryAnnotation = "karve.dev/soft-expiry"
 	// AnnotationRepair, when it is "graceful", makes unhealthy nodes whose kubelet still works be
 	// replaced in the same way; "forceful" is the default.
-	AnnotationRepair = "karve.dev/repair"
+	RepairAnnotation = "karve.dev/repair"
 )
 
 // mostWindows bounds how many overlapping windows of a schedule are followed.
@@ -37,7 +37,7 @@ const mostWindows = 64
 // SoftExpiry reports whether the pool's expired nodes are replaced within budgets instead of
 // merely deleted. The pool may be nil.
 func SoftExpiry(p *karpv1.NodePool) bool {
-	return p != nil && p.Annotations[AnnotationSoftExpiry] == "true"
+	return p != nil && p.Annotations[SoftExpiryAnnotation] == "true"
 }
 
 // DisruptionPool converts what a NodePool says about disruption, as of now. Problems lists what
@@ -67,27 +67,27 @@ func DisruptionPool(p *karpv1.NodePool, now time.Time) (_ disrupt.Pool, problems
 
 // byAnnotations fills in the fields that annotations set.
 func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems []error) {
-	if text, ok := annotations[AnnotationMinSavings]; ok {
+	if text, ok := annotations[MinSavingsAnnotation]; ok {
 		minimum, err := MinSavings(text)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %w", AnnotationMinSavings, err))
+			problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %w", MinSavingsAnnotation, err))
 		} else {
 			out.MinSavings = &minimum
 		}
 	}
-	if text, ok := annotations[AnnotationMinNodeAge]; ok {
+	if text, ok := annotations[MinNodeAgeAnnotation]; ok {
 		age, err := time.ParseDuration(text)
 		if err != nil || age < 0 {
-			problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %q is not a duration such as 10m", AnnotationMinNodeAge, text))
+			problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %q is not a duration such as 10m", MinNodeAgeAnnotation, text))
 		} else {
 			out.MinAge = age
 		}
 	}
-	if text, ok := annotations[AnnotationSoftExpiry]; ok && text != "true" && text != "false" {
-		problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %q is neither true nor false", AnnotationSoftExpiry, text))
+	if text, ok := annotations[SoftExpiryAnnotation]; ok && text != "true" && text != "false" {
+		problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %q is neither true nor false", SoftExpiryAnnotation, text))
 	}
-	if text, ok := annotations[AnnotationRepair]; ok && text != "graceful" && text != "forceful" {
-		problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %q is neither graceful nor forceful", AnnotationRepair, text))
+	if text, ok := annotations[RepairAnnotation]; ok && text != "graceful" && text != "forceful" {
+		problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %q is neither graceful nor forceful", RepairAnnotation, text))
 	}
 	return problems
 }

@@ -55,5 +55,5 @@ func ExpiresAt(c *karpv1.NodeClaim) (time.Time, bool) {
 // GracefulRepair reports whether unhealthy nodes of the pool are replaced gracefully while that
 // is possible.
 func GracefulRepair(pool *karpv1.NodePool) bool {
-	return pool != nil && pool.Annotations[AnnotationRepair] == "graceful"
+	return pool != nil && pool.Annotations[RepairAnnotation] == "graceful"
 }

@@ -8,5 +8,5 @@ const (
 	ConditionInstancesClaimed = "karve.dev/InstancesClaimed"
 	// AnnotationCollectOrphans on a NodePool confirms that such instances may be terminated. Its
 	// value is the one in the condition's message.
-	AnnotationCollectOrphans = "karve.dev/collect-orphans"
+	CollectOrphansAnnotation = "karve.dev/collect-orphans"
 )

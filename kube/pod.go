@@ -56,7 +56,7 @@ func Provisionable(p *corev1.Pod) bool {
 		unschedulable(p) &&
 		p.Status.NominatedNodeName == "" && // a preemption is under way
 		p.DeletionTimestamp == nil && !Terminal(p) &&
-		!OwnedByDaemonSet(p) && !Static(p)
+		!OwnedByDaemonSet(p) && !OwnedByNode(p)
 }
 
 func unschedulable(p *corev1.Pod) bool {
@@ -83,16 +83,16 @@ func Movable(p *corev1.Pod, now time.Time) bool {
 // NeedsNode reports whether a pod needs a new node when its node is removed, whatever its
 // annotations ask for.
 func NeedsNode(p *corev1.Pod) bool {
-	if Terminal(p) || OwnedByDaemonSet(p) || Static(p) {
+	if Terminal(p) || OwnedByDaemonSet(p) || OwnedByNode(p) {
 		return false
 	}
 	return p.DeletionTimestamp == nil || ownedBy(p, "apps/v1", "StatefulSet")
 }
 
-// Evictable reports whether draining the pod's node evicts the pod: it runs, is not a static pod,
+// Evictable reports whether draining the pod's node evicts the pod: it runs, is not a mirror pod,
 // and does not tolerate the disruption taint.
 func Evictable(p *corev1.Pod) bool {
-	return !Terminal(p) && p.DeletionTimestamp == nil && !Static(p) && !ToleratesDisruption(p)
+	return !Terminal(p) && p.DeletionTimestamp == nil && !OwnedByNode(p) && !ToleratesDisruption(p)
 }
 
 // ToleratesDisruption reports whether the pod tolerates the taint of a node that is drained.
@@ -136,8 +136,8 @@ func DaemonSetOf(p *corev1.Pod) string { return ownerUID(p, "apps/v1", "DaemonSe
 // OwnedByDaemonSet reports whether a DaemonSet put the pod on its node.
 func OwnedByDaemonSet(p *corev1.Pod) bool { return DaemonSetOf(p) != "" }
 
-// Static reports whether the pod belongs to the kubelet (mirror pods).
-func Static(p *corev1.Pod) bool { return ownedBy(p, "v1", "Node") }
+// OwnedByNode reports whether the kubelet runs the pod from a file (a mirror pod).
+func OwnedByNode(p *corev1.Pod) bool { return ownedBy(p, "v1", "Node") }
 
 func ownedBy(p *corev1.Pod, apiVersion, kind string) bool {
 	return ownerUID(p, apiVersion, kind) != ""

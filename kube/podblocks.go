@@ -18,8 +18,9 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Refusal is why the eviction API would not evict a pod now. The zero Refusal says that it would.
-type Refusal struct {
+// EvictionRefusal is why the eviction API would not evict a pod now. The zero value says that it
+// would.
+type EvictionRefusal struct {
 	// Budgets are the names of the PodDisruptionBudgets that select the pod, sorted: the one that
 	// forbids the eviction, or several, which the API does not support.
 	Budgets []types.NamespacedName
@@ -36,7 +37,7 @@ type Refusal struct {
 
 // Evictions answers whether the eviction API would evict a pod now.
 type Evictions interface {
-	Refused(p *corev1.Pod) Refusal
+	Refused(p *corev1.Pod) EvictionRefusal
 }
 
 // podSummary sums up the pods of a node for decisions about its disruption.
@@ -81,7 +82,7 @@ func summarize(pods []*corev1.Pod, evictions Evictions, now time.Time) (all podS
 }
 
 // allow records that a PodDisruptionBudget allows the pod to be evicted.
-func (s *podSummary) allow(p *corev1.Pod, r Refusal) {
+func (s *podSummary) allow(p *corev1.Pod, r EvictionRefusal) {
 	name := r.Guard.String()
 	at := slices.IndexFunc(s.pdbs, func(b disrupt.PDB) bool { return b.Name == name })
 	if at < 0 {
@@ -119,7 +120,7 @@ func annotationBlock(p *corev1.Pod) disrupt.Block {
 	return b
 }
 
-func refusalBlock(p *corev1.Pod, r Refusal) disrupt.Block {
+func refusalBlock(p *corev1.Pod, r EvictionRefusal) disrupt.Block {
 	if len(r.Budgets) > 1 {
 		return disrupt.Block{Because: disrupt.MultiplePodDisruptionBudgets, Pod: true,
 			Detail: fmt.Sprintf("Eviction does not support multiple PDBs (PodDisruptionBudget(s)=%v)", r.Budgets),

@@ -210,7 +210,7 @@ func (e *Env) Restart() {
 	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class,
 		Recognizer: memory.New(e.Cloud)}
 	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, Class: class}
-	e.Mirror.Fed()
+	e.Mirror.AssumeSynced()
 }
 
 // Step runs every controller once over everything, then lets Pace pass. A

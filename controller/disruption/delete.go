@@ -87,7 +87,7 @@ func (d *deleter) discard(ctx context.Context, name, id string) error {
 	if claim.DeletionTimestamp != nil || claim.Annotations[kube.ReplacesAnnotation] != id {
 		return nil
 	}
-	if seen, ok := d.mirror.ManagedNode(name); ok && seen.Promised > 0 {
+	if seen, ok := d.mirror.ManagedNode(name); ok && seen.Nominated > 0 {
 		return nil
 	}
 	used, err := d.used(ctx, claim)

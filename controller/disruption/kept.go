@@ -35,7 +35,7 @@ func (r *reporter) searched(s search, v *view, in disrupt.Cluster, moves []*move
 		if !ok {
 			continue
 		}
-		pool := claim.Snapshot.Pool
+		pool := claim.InSnapshot.Pool
 		if k.Costs > 0 {
 			pinned[[2]string{pool, string(k.Because)}] += monthly(k.Costs)
 		}
@@ -73,7 +73,7 @@ func (r *reporter) invalidAnnotations() {
 // kept publishes on a node why it is kept and what that costs.
 func (r *reporter) kept(claim kube.ManagedNode, k disrupt.Kept, now time.Time) {
 	name := disrupt.Event(k.Because)
-	if name == "" || leaving(claim) || claim.Snapshot.Leaving || lapsesSoon(k, now) {
+	if name == "" || leaving(claim) || claim.InSnapshot.Leaving || lapsesSoon(k, now) {
 		return
 	}
 	text := k.Detail

@@ -69,7 +69,7 @@ func (o *outcomes) displacedBy(m *move, v *view) *displacement {
 	d := &displacement{id: m.id, nodes: m.Nodes, pools: map[string]bool{}, since: v.now}
 	for _, key := range m.Nodes {
 		claim := v.claims[key]
-		d.pools[claim.Snapshot.Pool] = true
+		d.pools[claim.InSnapshot.Pool] = true
 		for _, p := range claim.Pods {
 			if owner := kube.OwnerOf(p); owner != "" && boundToNode(p) {
 				owners[owner] = true
@@ -154,7 +154,7 @@ func (o *outcomes) suspects(v *view) []suspect {
 		if claim.Claim.Annotations[kube.ReplacesAnnotation] != "" || !o.sinceAny(claim.Claim.CreationTimestamp.Time) {
 			continue
 		}
-		judged[key] = o.judged[key] || claim.Promised > 0
+		judged[key] = o.judged[key] || claim.Nominated > 0
 		if !judged[key] || o.judged[key] {
 			continue // not known yet for which pods it was launched, or looked at before
 		}
@@ -176,7 +176,7 @@ func (o *outcomes) sinceAny(created time.Time) bool {
 
 func (o *outcomes) suspectsOf(claim kube.ManagedNode, v *view) []suspect {
 	var found []suspect
-	for _, p := range o.mirror.PromisedTo(claim.Claim.Name) {
+	for _, p := range o.mirror.NominatedTo(claim.Claim.Name) {
 		for _, d := range o.open {
 			if !d.before(claim.Claim.CreationTimestamp.Time) || !d.displaced(p, v) {
 				continue
@@ -203,7 +203,7 @@ func (d *displacement) displaced(p *corev1.Pod, v *view) bool {
 		return false
 	}
 	return p.Spec.NodeName == "" || slices.ContainsFunc(d.nodes, func(key string) bool {
-		return v.claims[key].Snapshot.Name == p.Spec.NodeName
+		return v.claims[key].InSnapshot.Name == p.Spec.NodeName
 	})
 }
 
@@ -254,5 +254,5 @@ func (o *outcomes) restorePause(pool string, written kube.ConsolidationPause, no
 // boundToNode reports whether the pod would need another node if this one is deleted: it has not
 // finished, and it is not a pod that every node has.
 func boundToNode(p *corev1.Pod) bool {
-	return !kube.Terminal(p) && !kube.OwnedByDaemonSet(p) && !kube.Static(p)
+	return !kube.Terminal(p) && !kube.OwnedByDaemonSet(p) && !kube.OwnedByNode(p)
 }

@@ -109,7 +109,7 @@ func (r *recovery) deleteOrphans(ctx context.Context, replacing map[string][]kub
 		}
 		for _, claim := range claims {
 			name := claim.Claim.Name
-			if claim.Promised > 0 || kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeInitialized) {
+			if claim.Nominated > 0 || kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeInitialized) {
 				continue // it serves pods like any other node
 			}
 			if orphans[name] = r.orphans[name]; orphans[name].IsZero() {

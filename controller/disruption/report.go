@@ -107,7 +107,7 @@ func (r *reporter) starting(m *move) {
 	pools := map[string]bool{}
 	for _, key := range m.Nodes {
 		claim, _ := r.mirror.ManagedNode(key)
-		pools[claim.Snapshot.Pool] = true
+		pools[claim.InSnapshot.Pool] = true
 	}
 	for pool := range pools {
 		r.metrics.DisruptionByPool.WithLabelValues(pool, m.decision(), m.reason(), m.kind()).Inc()
@@ -143,7 +143,7 @@ func (r *reporter) score(m *move, pool string, score float64) {
 		r.events.Publish(events.Event{About: p, Reason: "ConsolidationApproved", Key: m.id, Message: text})
 	}
 	for _, key := range m.Nodes {
-		if claim, ok := r.mirror.ManagedNode(key); ok && claim.Snapshot.Pool == pool {
+		if claim, ok := r.mirror.ManagedNode(key); ok && claim.InSnapshot.Pool == pool {
 			r.about(claim, events.Event{Reason: "ConsolidationApproved", Key: m.id, Message: text})
 		}
 	}
@@ -162,13 +162,13 @@ func (r *reporter) deleted(m *move, claim kube.ManagedNode) {
 	r.about(claim, events.Event{Reason: "DisruptionTerminating", Message: "Disrupting Node: " + string(m.Cause)})
 	r.metrics.Disrupted(claim.Claim, m.reason())
 	r.countDeleted(m, claim)
-	r.log.Info("deleted nodeclaim", "nodeclaim", claim.Claim.Name, "node", claim.Snapshot.Name, "move", m.id, "reason", m.reason())
+	r.log.Info("deleted nodeclaim", "nodeclaim", claim.Claim.Name, "node", claim.InSnapshot.Name, "move", m.id, "reason", m.reason())
 }
 
 // countDeleted counts the pods that the deletion of a node evicts and what it saves. A move of an
 // earlier process saves as well, but its savings are unknown.
 func (r *reporter) countDeleted(m *move, claim kube.ManagedNode) {
-	pool, labels := claim.Snapshot.Pool, claim.Claim.Labels
+	pool, labels := claim.InSnapshot.Pool, claim.Claim.Labels
 	policy := ""
 	if m.consolidates() {
 		policy = r.policyOf(pool)
@@ -182,7 +182,7 @@ func (r *reporter) countDeleted(m *move, claim kube.ManagedNode) {
 	r.metrics.PodsDisrupted.WithLabelValues(m.reason(), pool, labels[karpv1.CapacityTypeLabelKey], policy, terminationMode(claim.Claim)).Add(pods)
 	if m.consolidates() && m.Before > 0 {
 		share := 1 - m.After.USD()/m.Before.USD()
-		r.metrics.ConsolidationSaved.WithLabelValues(pool).Add(max(0, share*claim.Snapshot.Price.USD()))
+		r.metrics.ConsolidationSaved.WithLabelValues(pool).Add(max(0, share*claim.InSnapshot.Price.USD()))
 	}
 }
 
@@ -253,8 +253,8 @@ func (r *reporter) describe(keys []string) []string {
 			return append(out, fmt.Sprintf("and %d more", len(keys)-maxNamed))
 		}
 		claim, _ := r.mirror.ManagedNode(key)
-		labels := claim.Snapshot.Labels
-		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s/%s/%s", cmp.Or(claim.Snapshot.Name, key),
+		labels := claim.InSnapshot.Labels
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s/%s/%s", cmp.Or(claim.InSnapshot.Name, key),
 			labels["node.kubernetes.io/instance-type"], labels["topology.kubernetes.io/zone"], labels[karpv1.CapacityTypeLabelKey])))
 	}
 	return out
@@ -283,7 +283,7 @@ func (r *reporter) destinations(m *move) []string {
 		out = append(out, first+" to "+to)
 	}
 	for _, n := range m.Receivers {
-		add(r.mirror.Describe(n.Node), n)
+		add(r.mirror.DescribeNode(n.Node), n)
 	}
 	for _, x := range m.replacements {
 		add("nodeclaim/"+x.claim.Name, schedule.Nomination{Pods: x.launch.Pods})

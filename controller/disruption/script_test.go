@@ -83,7 +83,7 @@ func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor
 
 func (s *script) recheck(_ *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
 	for _, n := range c.Nodes {
-		if slices.Contains(m.Nodes, n.Key) && (n.Leaving || n.Promised || len(n.Blocks) > 0) {
+		if slices.Contains(m.Nodes, n.Key) && (n.Leaving || n.Nominated || len(n.Blocks) > 0) {
 			return m, disrupt.Kept{Key: n.Key, Because: disrupt.Nominated, Detail: "Node is nominated for a pending pod"}
 		}
 	}

@@ -74,7 +74,7 @@ func (s *surgingPods) refresh(ctx context.Context, v *view) bool {
 		}
 	}
 	s.answers, s.on = answers, on
-	return s.mirror.Surging(surging)
+	return s.mirror.SetSurging(surging)
 }
 
 func heldByBudget(n *disrupt.Node) bool {

@@ -39,7 +39,7 @@ func (o *observer) observe(now time.Time, round int) *view {
 	v := &view{now: now, round: round, claims: map[string]kube.ManagedNode{}, pools: map[string]disrupt.Pool{}, revision: o.mirror.Revision()}
 	for _, claim := range o.mirror.ManagedNodes() {
 		v.claims[claim.Claim.Name] = claim
-		if claim.Node == nil || claim.Snapshot.Pool == "" {
+		if claim.Node == nil || claim.InSnapshot.Pool == "" {
 			continue // there is no node to delete yet, or no NodePool whose rules hold for it
 		}
 		v.nodes = append(v.nodes, o.node(claim, now))
@@ -51,7 +51,7 @@ func (o *observer) observe(now time.Time, round int) *view {
 }
 
 func (o *observer) node(claim kube.ManagedNode, now time.Time) disrupt.Node {
-	n := kube.DisruptionNode(claim, o.mirror.PDBs(), kube.SoftExpiry(o.mirror.Pool(claim.Snapshot.Pool)), now)
+	n := kube.DisruptionNode(claim, o.mirror.PDBs(), kube.SoftExpiry(o.mirror.Pool(claim.InSnapshot.Pool)), now)
 	n.Spare = o.buffers.Holds(n.Key)
 	return n
 }

@@ -54,7 +54,7 @@ func TestSoftExpiryDeletesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
 		pool := controllertest.Pool("web", "Never")
-		pool.Annotations = map[string]string{kube.AnnotationSoftExpiry: "true"}
+		pool.Annotations = map[string]string{kube.SoftExpiryAnnotation: "true"}
 		e.Create(pool)
 		e.Create(controllertest.Pod("a", "1", "1Gi"))
 		e.Until(10, "a claim", func() bool { return len(e.Claims()) == 1 })
@@ -75,7 +75,7 @@ func TestSoftExpiryDeletesNothing(t *testing.T) {
 			t.Errorf("due for %v", dues)
 		}
 		pool = controllertest.Get(e, &karpv1.NodePool{}, "web")
-		pool.Annotations[kube.AnnotationSoftExpiry] = "maybe"
+		pool.Annotations[kube.SoftExpiryAnnotation] = "maybe"
 		if err := e.API.Update(t.Context(), pool); err != nil {
 			t.Fatal(err)
 		}

@@ -98,12 +98,12 @@ func (c *Collector) confirmation(ctx context.Context, mark string) (yes bool, er
 	}
 	var errs []error
 	for _, pool := range pools {
-		value, has := pool.Annotations[kube.AnnotationCollectOrphans]
+		value, has := pool.Annotations[kube.CollectOrphansAnnotation]
 		if !has {
 			continue
 		}
 		stored := pool.DeepCopy()
-		delete(pool.Annotations, kube.AnnotationCollectOrphans)
+		delete(pool.Annotations, kube.CollectOrphansAnnotation)
 		if err := c.Client.Patch(ctx, pool, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
 			errs = append(errs, fmt.Errorf("taking the confirmation off nodepool %s: %w", stored.Name, err))
 			continue
@@ -120,7 +120,7 @@ func (c *Collector) tellConfirmation(pool *karpv1.NodePool, value string, right 
 	if !right {
 		e.Warning, e.Reason = true, "ConfirmationIgnored"
 		e.Message = fmt.Sprintf("The annotation %s=%s confirms nothing that is held back now. What the condition %s says, if it is there, has the value to use",
-			kube.AnnotationCollectOrphans, value, kube.ConditionInstancesClaimed)
+			kube.CollectOrphansAnnotation, value, kube.ConditionInstancesClaimed)
 	}
 	c.Events.Publish(e)
 }
@@ -145,7 +145,7 @@ func (h *halted) text(pool string) string {
 	}
 	return fmt.Sprintf("%d of %d instances have no NodeClaim, and the Nodes of %d of them are ready (%s, …): NodeClaims may be lost, or another cluster has the same name. "+
 		"These instances are kept. Restore the NodeClaims, or terminate all these instances with: kubectl annotate nodepool %s %s=%s",
-		len(h.orphans), h.machines, working, strings.Join(names, ", "), pool, kube.AnnotationCollectOrphans, h.mark)
+		len(h.orphans), h.machines, working, strings.Join(names, ", "), pool, kube.CollectOrphansAnnotation, h.mark)
 }
 
 // tellPools sets the condition on all NodePools that instances are kept, and why; nil clears it.

@@ -143,7 +143,7 @@ func (c *Collector) runsPods(ctx context.Context, node *corev1.Node) (bool, erro
 		return false, err
 	}
 	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
-		return !kube.Terminal(p) && !kube.Static(p) && !kube.OwnedByDaemonSet(p)
+		return !kube.Terminal(p) && !kube.OwnedByNode(p) && !kube.OwnedByDaemonSet(p)
 	}), nil
 }
 

@@ -200,11 +200,11 @@ func TestConfirmationIsForTheseMachinesOnly(t *testing.T) {
 		e := busy(t, 10)
 		annotate := func(value string) {
 			pool := controllertest.Get(e, &karpv1.NodePool{}, "web")
-			metav1.SetMetaDataAnnotation(&pool.ObjectMeta, kube.AnnotationCollectOrphans, value)
+			metav1.SetMetaDataAnnotation(&pool.ObjectMeta, kube.CollectOrphansAnnotation, value)
 			write(e, pool)
 		}
 		annotated := func() string {
-			return controllertest.Get(e, &karpv1.NodePool{}, "web").Annotations[kube.AnnotationCollectOrphans]
+			return controllertest.Get(e, &karpv1.NodePool{}, "web").Annotations[kube.CollectOrphansAnnotation]
 		}
 		mark := func() string {
 			text, _ := orphaned(e)

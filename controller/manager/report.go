@@ -33,8 +33,8 @@ func (r *reporter) Start(ctx context.Context) error {
 			r.metrics.Synced.Set(0)
 		}
 		r.metrics.Unsynced.Set(time.Since(since).Seconds())
-		r.metrics.Nodes.Set(float64(r.mirror.Nodes()))
-		r.metrics.QueueDepth.WithLabelValues("provisioner").Set(float64(r.mirror.Waiting()))
+		r.metrics.Nodes.Set(float64(r.mirror.CountNodes()))
+		r.metrics.QueueDepth.WithLabelValues("provisioner").Set(float64(r.mirror.CountWaiting()))
 		select {
 		case <-ctx.Done():
 			return nil

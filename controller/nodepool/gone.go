@@ -61,7 +61,7 @@ func (r *Reconciler) forget(ctx context.Context, pool string) (reconcile.Result,
 	if err := r.forgetOutcomes(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	if slices.ContainsFunc(r.Mirror.ManagedNodes(), func(x kube.ManagedNode) bool { return x.Snapshot.Pool == pool }) {
+	if slices.ContainsFunc(r.Mirror.ManagedNodes(), func(x kube.ManagedNode) bool { return x.InSnapshot.Pool == pool }) {
 		r.gone.back(pool)
 		return reconcile.Result{RequeueAfter: countsStay}, nil
 	}

@@ -91,7 +91,7 @@ func (p *Provisioner) read(ctx context.Context) error {
 		}
 	}
 	p.Mirror.Expire()
-	n := p.Mirror.Waiting()
+	n := p.Mirror.CountWaiting()
 	if n > 0 && n != p.waiting {
 		p.Log.Info("found provisionable pod(s)", "pods", n)
 	}
@@ -174,7 +174,7 @@ func (p *Provisioner) create(ctx context.Context, l schedule.Launch) error {
 	if pool == nil {
 		return fmt.Errorf("creating a nodeclaim: nodepool %q was deleted meanwhile", l.Pool)
 	}
-	urgent := p.Mirror.Interrupts(l.Pods)
+	urgent := p.Mirror.AnyInterrupted(l.Pods)
 	claim, err := Create(ctx, p.Client, func() *karpv1.NodeClaim {
 		claim := Draft(p.Catalog, l, pool)
 		if urgent {
@@ -255,7 +255,7 @@ func offeringValues(l schedule.Launch) []any {
 
 // publishNominated publishes on each pod the node where it should be scheduled.
 func (p *Provisioner) publishNominated(pods []cluster.PodRef, node string) {
-	landing := p.Mirror.Describe(node)
+	landing := p.Mirror.DescribeNode(node)
 	for _, ref := range pods {
 		if pod := p.Mirror.Pod(ref.UID); pod != nil {
 			p.Events.Publish(events.Event{About: pod, Reason: "Nominated", Message: "Pod should schedule on: " + landing})

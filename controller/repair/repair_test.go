@@ -210,7 +210,7 @@ func TestClaimsWithoutAPool(t *testing.T) {
 func TestGracefulRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := controllertest.Pool("web", "Never")
-		pool.Annotations = map[string]string{kube.AnnotationRepair: "graceful"}
+		pool.Annotations = map[string]string{kube.RepairAnnotation: "graceful"}
 		w := admit(t, pool, 3)
 		dues := func() (all []disrupt.Due) {
 			for _, c := range w.Claims() {

@@ -103,7 +103,7 @@ func sort(pods []*corev1.Pod, now time.Time) (groups [4][]*corev1.Pod, waiting [
 // drainable reports whether the drain waits for the pod. It does not wait for pods that tolerate
 // the taint, nor for pods that should have ended long ago: their kubelet does not answer.
 func drainable(p *corev1.Pod, now time.Time) bool {
-	if kube.Terminal(p) || kube.Static(p) || toleratesDisruption(p) {
+	if kube.Terminal(p) || kube.OwnedByNode(p) || toleratesDisruption(p) {
 		return false
 	}
 	return p.DeletionTimestamp == nil || now.Before(p.DeletionTimestamp.Add(stuck))

@@ -60,10 +60,10 @@ type Node struct {
 	// with negative ones counted as 0.
 	Pods int
 	Cost float64
-	// Promised is set while pods are nominated to the node; PromisedUntil is when that lapses by
+	// Nominated is set while pods are nominated to the node; NominatedUntil is when that lapses by
 	// itself, zero when it does not.
-	Promised      bool
-	PromisedUntil time.Time
+	Nominated      bool
+	NominatedUntil time.Time
 	// Spare is set while the node keeps free capacity for capacity buffers: it is then neither
 	// removed as empty nor consolidated, but still replaced when due.
 	Spare bool

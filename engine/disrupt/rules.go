@@ -41,8 +41,8 @@ func unfit(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 		return Kept{Because: NotInitialized, Detail: "Node isn't initialized"}
 	case n.Leaving || n.Terminating:
 		return Kept{Because: MarkedForDeletion, Detail: "Node is deleting or marked for deletion"}
-	case n.Promised:
-		return Kept{Because: Nominated, Detail: "Node is nominated for a pending pod", Until: n.PromisedUntil}
+	case n.Nominated:
+		return Kept{Because: Nominated, Detail: "Node is nominated for a pending pod", Until: n.NominatedUntil}
 	}
 	if b := n.block(false); b != nil {
 		return b.left()

@@ -52,7 +52,7 @@ func TestEligible(t *testing.T) {
 		{"terminating", func(n *Node, _ *Pool, _ *Cluster) { n.Terminating = true }, nil, Expired, MarkedForDeletion, "Node is deleting or marked for deletion", time.Time{}},
 		{"chosen before", func(_ *Node, _ *Pool, c *Cluster) { c.Underway = []Move{{Nodes: []string{"a", "claim-1"}}} }, nil,
 			Drifted, MoveInProgress, "A move of the node is under way", time.Time{}},
-		{"nominated", func(n *Node, _ *Pool, _ *Cluster) { n.Promised = true }, nil, Drifted, Nominated, "Node is nominated for a pending pod", time.Time{}},
+		{"nominated", func(n *Node, _ *Pool, _ *Cluster) { n.Nominated = true }, nil, Drifted, Nominated, "Node is nominated for a pending pod", time.Time{}},
 		{"annotated", func(n *Node, _ *Pool, _ *Cluster) { n.Grace, n.Blocks = true, []Block{protectedPod, protectedOne} }, nil, Drifted, DoNotDisrupt, "node", time.Time{}},
 		{"of no pool", func(n *Node, _ *Pool, _ *Cluster) { n.Pool = "" }, nil, Drifted, NoNodePool,
 			"Node doesn't have required label (label=karpenter.sh/nodepool)", time.Time{}},

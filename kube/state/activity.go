@@ -22,7 +22,7 @@ func (a activity) record(old, now *corev1.Pod) {
 	if either == nil {
 		either = old
 	}
-	if either.Spec.NodeName == "" || kube.OwnedByDaemonSet(either) || kube.Static(either) {
+	if either.Spec.NodeName == "" || kube.OwnedByDaemonSet(either) || kube.OwnedByNode(either) {
 		return
 	}
 	if phaseOfStay(old) != phaseOfStay(now) {

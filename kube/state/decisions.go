@@ -62,10 +62,10 @@ func (m *Mirror) Supersede(p *corev1.Pod) {
 	m.change(func() news { m.parts.reservations.supersede(string(p.UID)); return news{} })
 }
 
-// Surging sets which pods leave their drained node by a rolling restart and not by an eviction;
+// SetSurging sets which pods leave their drained node by a rolling restart and not by an eviction;
 // pods is the complete set. No PodDisruptionBudget keeps these pods on their nodes, and
 // capacity for them is sought in time. It reports whether the set changed.
-func (m *Mirror) Surging(pods map[types.UID]bool) bool {
+func (m *Mirror) SetSurging(pods map[types.UID]bool) bool {
 	others := m.pdbs.surge(pods)
 	if len(others) == 0 {
 		return false

@@ -28,7 +28,7 @@ func readyMachine(pods ...*corev1.Pod) kube.ManagedNode {
 	c.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour))
 	c.Status.Conditions = append(c.Status.Conditions, conditionOf(karpv1.ConditionTypeInitialized, "Initialized", noon.Add(-time.Hour)))
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return kube.ManagedNode{Claim: c, Node: n, Pods: pods, Snapshot: cluster.Node{Pool: "web", Initialized: true, Price: 1}}
+	return kube.ManagedNode{Claim: c, Node: n, Pods: pods, InSnapshot: cluster.Node{Pool: "web", Initialized: true, Price: 1}}
 }
 
 func conditionOf(kind, why string, at time.Time) (c status.Condition) {
@@ -152,7 +152,9 @@ func TestDisruptionNode(t *testing.T) {
 		want   func(*disrupt.Node)
 	}{
 		"plain": {func(*kube.ManagedNode) {}, func(*disrupt.Node) {}},
-		"on its way": {func(m *kube.ManagedNode) { m.Node, m.Snapshot.Initialized, m.Claim.Status.Conditions = nil, false, nil },
+		"on its way": {func(m *kube.ManagedNode) {
+			m.Node, m.InSnapshot.Initialized, m.Claim.Status.Conditions = nil, false, nil
+		},
 			func(n *disrupt.Node) {
 				n.Name, n.Ready, n.Initialized, n.QuietSince = "", false, time.Time{}, time.Time{}
 			}},
@@ -163,7 +165,7 @@ func TestDisruptionNode(t *testing.T) {
 			n.Initialized, n.QuietSince = noon.Add(-30*time.Minute), noon.Add(-30*time.Minute)
 		}},
 		"not ready": {func(m *kube.ManagedNode) { m.Node.Status.Conditions[0].Status = corev1.ConditionUnknown }, func(n *disrupt.Node) { n.Ready = false }},
-		"leaving":   {func(m *kube.ManagedNode) { m.Snapshot.Leaving = true }, func(n *disrupt.Node) { n.Leaving = true }},
+		"leaving":   {func(m *kube.ManagedNode) { m.InSnapshot.Leaving = true }, func(n *disrupt.Node) { n.Leaving = true }},
 		"terminating": {func(m *kube.ManagedNode) {
 			m.Claim.Status.Conditions = append(m.Claim.Status.Conditions, conditionOf(karpv1.ConditionTypeInstanceTerminating, "x", noon))
 		}, func(n *disrupt.Node) { n.Terminating = true }},
@@ -171,11 +173,11 @@ func TestDisruptionNode(t *testing.T) {
 		"busy before": {func(m *kube.ManagedNode) {
 			m.Claim.Status.LastPodEventTime = metav1.NewTime(noon.Add(-2 * time.Minute))
 		}, func(n *disrupt.Node) { n.QuietSince = noon.Add(-2 * time.Minute) }},
-		"promised": {func(m *kube.ManagedNode) { m.Promised = 1 }, func(n *disrupt.Node) { n.Promised = true }},
-		"nominated": {func(m *kube.ManagedNode) { m.Snapshot.NominatedUntil = noon.Add(time.Second) }, func(n *disrupt.Node) {
-			n.Promised, n.PromisedUntil = true, noon.Add(time.Second)
+		"promised": {func(m *kube.ManagedNode) { m.Nominated = 1 }, func(n *disrupt.Node) { n.Nominated = true }},
+		"nominated": {func(m *kube.ManagedNode) { m.InSnapshot.NominatedUntil = noon.Add(time.Second) }, func(n *disrupt.Node) {
+			n.Nominated, n.NominatedUntil = true, noon.Add(time.Second)
 		}},
-		"nominated before": {func(m *kube.ManagedNode) { m.Snapshot.NominatedUntil = noon }, func(*disrupt.Node) {}},
+		"nominated before": {func(m *kube.ManagedNode) { m.InSnapshot.NominatedUntil = noon }, func(*disrupt.Node) {}},
 		"with grace":       {func(m *kube.ManagedNode) { m.Claim.Spec.TerminationGracePeriod = &metav1.Duration{} }, func(n *disrupt.Node) { n.Grace = true }},
 		"drifted and past its life": {func(m *kube.ManagedNode) {
 			m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("90m")
@@ -185,9 +187,9 @@ func TestDisruptionNode(t *testing.T) {
 			n.Due = []disrupt.Due{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: noon.Add(-30 * time.Minute)}, {Cause: disrupt.Drifted, Detail: "ImageDrift", Since: noon.Add(-time.Minute)}}
 		}},
 		"within its life": {func(m *kube.ManagedNode) { m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("121m") }, func(n *disrupt.Node) { n.ExpireAfter = 121 * time.Minute }},
-		"no labels":       {func(m *kube.ManagedNode) { m.Snapshot.Price = 0 }, func(n *disrupt.Node) { n.Unpriced = `Node does not have label "node.kubernetes.io/instance-type"` }},
-		"an unknown type": {func(m *kube.ManagedNode) { m.Snapshot.Price, m.Snapshot.Labels = 0, placed() }, func(n *disrupt.Node) { n.Unpriced = `Instance Type "d4" not found` }},
-		"a type not on sale": {func(m *kube.ManagedNode) { m.Snapshot.Price, m.Snapshot.Labels, m.KnownType = 0, placed(), true },
+		"no labels":       {func(m *kube.ManagedNode) { m.InSnapshot.Price = 0 }, func(n *disrupt.Node) { n.Unpriced = `Node does not have label "node.kubernetes.io/instance-type"` }},
+		"an unknown type": {func(m *kube.ManagedNode) { m.InSnapshot.Price, m.InSnapshot.Labels = 0, placed() }, func(n *disrupt.Node) { n.Unpriced = `Instance Type "d4" not found` }},
+		"a type not on sale": {func(m *kube.ManagedNode) { m.InSnapshot.Price, m.InSnapshot.Labels, m.KnownType = 0, placed(), true },
 			func(n *disrupt.Node) { n.Unpriced = `Instance Type "d4" has no price in zone "1" as spot` }},
 	} {
 		x := m

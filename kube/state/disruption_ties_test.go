@@ -30,8 +30,8 @@ func TestSeveralNodesOfOneClaim(t *testing.T) {
 		if x.Node != nil {
 			n = kube.DisruptionNode(x, m.PDBs(), false, noon)
 		}
-		if n.Name != node || node != "" && x.Snapshot.Name != node || (len(n.Blocks) > 0) != blocked {
-			t.Errorf("%s: node %q (%q for decisions), blocks %v; want %q, blocked: %t", step, n.Name, x.Snapshot.Name, n.Blocks, node, blocked)
+		if n.Name != node || node != "" && x.InSnapshot.Name != node || (len(n.Blocks) > 0) != blocked {
+			t.Errorf("%s: node %q (%q for decisions), blocks %v; want %q, blocked: %t", step, n.Name, x.InSnapshot.Name, n.Blocks, node, blocked)
 		}
 		if blocked && n.Blocks[0].Because != disrupt.DuplicateNodes {
 			t.Errorf("%s: %v", step, n.Blocks)

@@ -102,9 +102,9 @@ func (f *feed) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// Fed declares that the owner feeds the Mirror by calling the Set and Remove methods, instead
-// of calling Attach.
-func (m *Mirror) Fed() { m.feeds = append(m.feeds, &feed{registration: fed{}}) }
+// AssumeSynced declares that the owner calls the Set and Remove methods instead of Attach: Synced
+// reports true from then on.
+func (m *Mirror) AssumeSynced() { m.feeds = append(m.feeds, &feed{registration: fed{}}) }
 
 type fed struct{}
 

@@ -39,13 +39,13 @@ func TestPodMadeAnewInAGap(t *testing.T) {
 			c.remove(old)
 			c.put(again)
 		})
-		if m.Waiting() != 1 || m.Pod("uid-web-0") != nil || m.Pod("uid-again") == nil {
-			t.Errorf("%d pods wait for room, want the new one only", m.Waiting())
+		if m.CountWaiting() != 1 || m.Pod("uid-web-0") != nil || m.Pod("uid-again") == nil {
+			t.Errorf("%d pods wait for room, want the new one only", m.CountWaiting())
 		}
 		c.remove(again)
 		c.settle()
-		if m.Waiting() != 0 || len(m.parts.pods.byUID) != 0 {
-			t.Errorf("no pod is left, and %d wait for room", m.Waiting())
+		if m.CountWaiting() != 0 || len(m.parts.pods.byUID) != 0 {
+			t.Errorf("no pod is left, and %d wait for room", m.CountWaiting())
 		}
 	})
 }
@@ -84,8 +84,8 @@ func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
 		c.put(runs)
 		synctest.Wait()
 		m.Nominate("web-1", []cluster.PodRef{kube.Ref(pod)})
-		if m.Waiting() != 0 || m.ManagedNodes()[0].Activity.IsZero() {
-			t.Fatalf("%d pods wait, activity at %v", m.Waiting(), m.ManagedNodes()[0].Activity)
+		if m.CountWaiting() != 0 || m.ManagedNodes()[0].Activity.IsZero() {
+			t.Fatalf("%d pods wait, activity at %v", m.CountWaiting(), m.ManagedNodes()[0].Activity)
 		}
 		c.cut(node, func() {
 			c.remove(node)
@@ -100,7 +100,7 @@ func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
 			claim.UID = "claim-2"
 			c.put(claim)
 		})
-		if m.Waiting() != 1 {
+		if m.CountWaiting() != 1 {
 			t.Error("the promise holds on a NodeClaim that it was not made for")
 		}
 	})

@@ -77,7 +77,7 @@ func TestWhoComesForALostPodIsUrgent(t *testing.T) {
 				m.OnUrgent = func(uid string) { hurried = append(hurried, uid) }
 				known := m.parts.pods.byUID["uid-next"] != nil && kube.Provisionable(m.parts.pods.byUID["uid-next"])
 				m.SetPod(test.next, false)
-				if got := m.Interrupts([]cluster.PodRef{kube.Ref(test.next)}); got != test.want {
+				if got := m.AnyInterrupted([]cluster.PodRef{kube.Ref(test.next)}); got != test.want {
 					t.Errorf("urgent: %t, want %t", got, test.want)
 				}
 				if got := slices.Contains(hurried, "uid-next"); !known && got != test.want {

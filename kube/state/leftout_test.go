@@ -70,8 +70,8 @@ func TestPoisonObjectIsLeftOut(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			m.View(func(*cluster.Snapshot) {})
-			if got := keysOf(m.parts.snapshot.pods); !slices.Equal(got, pods) || m.Waiting() != waiting {
-				t.Errorf("%s: the World has pods %v, %d of which wait; want %v, %d", when, got, m.Waiting(), pods, waiting)
+			if got := keysOf(m.parts.snapshot.pods); !slices.Equal(got, pods) || m.CountWaiting() != waiting {
+				t.Errorf("%s: the World has pods %v, %d of which wait; want %v, %d", when, got, m.CountWaiting(), pods, waiting)
 			}
 		}
 		bad := pendingPod("bad")
@@ -114,12 +114,12 @@ func TestPoisonObjectIsTriedRarely(t *testing.T) {
 		}
 		c.put(pendingPod("bad"))
 		synctest.Wait()
-		if m.Waiting() != 0 {
+		if m.CountWaiting() != 0 {
 			t.Fatal("it is not looked at for now")
 		}
 		time.Sleep(longestLeftOut)
 		m.Expire()
-		if m.Waiting() != 1 {
+		if m.CountWaiting() != 1 {
 			t.Error("it is never looked at again")
 		}
 	})

@@ -188,7 +188,7 @@ func TestRevision(t *testing.T) {
 	expect("a pod that goes", true, changedPod(terminating))
 
 	expect("a pool that counts its nodes", false, changedPool(func(p *karpv1.NodePool) { p.Status.Resources = resources("cpu", "7") }))
-	expect("a pool with an annotation", true, changedPool(func(p *karpv1.NodePool) { p.Annotations = map[string]string{kube.AnnotationMinSavings: "1%"} }))
+	expect("a pool with an annotation", true, changedPool(func(p *karpv1.NodePool) { p.Annotations = map[string]string{kube.MinSavingsAnnotation: "1%"} }))
 	expect("a pool with a budget", true, changedPool(func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} }))
 
 	expect("a claim seen again", false, changedClaim("1"))

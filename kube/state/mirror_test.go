@@ -179,19 +179,19 @@ func TestPromiseHoldsUntilClaimGoes(t *testing.T) {
 		m := NewMirror(func(pod string) { woken = append(woken, pod) })
 		pod, claim := pendingPod("a"), claimNamed("web-1")
 		m.SetPod(pod, false)
-		if m.Waiting() != 1 || len(woken) != 1 {
-			t.Fatalf("waiting %d, woken %v", m.Waiting(), woken)
+		if m.CountWaiting() != 1 || len(woken) != 1 {
+			t.Fatalf("waiting %d, woken %v", m.CountWaiting(), woken)
 		}
 		m.Launched(claim, nil, []cluster.PodRef{kube.Ref(pod)})
 		time.Sleep(5 * time.Minute) // booting takes a while
 		m.SetClaim(claim)           // the watch shows it at last
 		m.Expire()
-		if m.Waiting() != 0 {
+		if m.CountWaiting() != 0 {
 			t.Error("the pod waits for room although a machine is on its way for it")
 		}
 		m.RemoveClaim(claim)
-		if m.Waiting() != 1 || len(woken) != 2 {
-			t.Errorf("after the claim went: waiting %d, woken %v", m.Waiting(), woken)
+		if m.CountWaiting() != 1 || len(woken) != 2 {
+			t.Errorf("after the claim went: waiting %d, woken %v", m.CountWaiting(), woken)
 		}
 	})
 }
@@ -212,12 +212,12 @@ func TestPromiseLapsesOnReadyNode(t *testing.T) {
 		}
 		time.Sleep(NominatedFor)
 		m.Expire()
-		if m.Waiting() != 0 {
+		if m.CountWaiting() != 0 {
 			t.Error("the promise lapsed too soon")
 		}
 		time.Sleep(time.Second)
 		m.Expire()
-		if m.Waiting() != 1 {
+		if m.CountWaiting() != 1 {
 			t.Error("the scheduler did not take the promise up, yet the pod is thought to be placed")
 		}
 	})
@@ -236,11 +236,11 @@ func TestPromiseYieldsToStrangers(t *testing.T) {
 	m.SetPod(pod, false)
 	m.Nominate("web-1", []cluster.PodRef{kube.Ref(pod)})
 	m.SetPod(boundTo(pendingPod("small"), node.Name), false)
-	if m.Waiting() != 0 {
+	if m.CountWaiting() != 0 {
 		t.Fatal("a stranger that leaves room ended the promise")
 	}
 	m.SetPod(boundTo(stranger, node.Name), false)
-	if m.Waiting() != 1 {
+	if m.CountWaiting() != 1 {
 		t.Error("the promise cannot be kept and still stands")
 	}
 }
@@ -274,8 +274,8 @@ func TestUnseenClaimIsForgotten(t *testing.T) {
 		m.Launched(claimNamed("web-1"), nil, []cluster.PodRef{kube.Ref(pod)})
 		time.Sleep(unseenFor + time.Second)
 		m.Expire()
-		if m.Waiting() != 1 || len(m.ManagedNodes()) != 0 {
-			t.Errorf("waiting %d, machines %d", m.Waiting(), len(m.ManagedNodes()))
+		if m.CountWaiting() != 1 || len(m.ManagedNodes()) != 0 {
+			t.Errorf("waiting %d, machines %d", m.CountWaiting(), len(m.ManagedNodes()))
 		}
 	})
 }

@@ -37,20 +37,20 @@ func TestStrength(t *testing.T) {
 	}
 }
 
-func TestPromisedTo(t *testing.T) {
+func TestNominatedTo(t *testing.T) {
 	m := NewMirror(nil)
 	m.SetClaim(claimNamed("x"))
 	p := made("a", "web")
 	m.SetPod(p, false)
-	if got := m.PromisedTo("x"); len(got) != 0 {
+	if got := m.NominatedTo("x"); len(got) != 0 {
 		t.Errorf("%d pods are promised room before anybody promised any", len(got))
 	}
 	m.Nominate("x", []cluster.PodRef{kube.Ref(p)})
-	if got := m.PromisedTo("x"); len(got) != 1 || got[0] != p {
+	if got := m.NominatedTo("x"); len(got) != 1 || got[0] != p {
 		t.Errorf("promised to %v", got)
 	}
 	m.RemovePod(p)
-	if got := m.PromisedTo("x"); len(got) != 0 {
+	if got := m.NominatedTo("x"); len(got) != 0 {
 		t.Errorf("room is promised to %d pods that are gone", len(got))
 	}
 }

@@ -24,7 +24,7 @@ import (
 type PDBs struct {
 	mu         sync.RWMutex
 	namespaces map[string]*pdbIndex // by namespace
-	// surging are pods that leave by rolling restarts; see Mirror.Surging.
+	// surging are pods that leave by rolling restarts; see Mirror.SetSurging.
 	surging map[types.UID]bool
 }
 
@@ -257,17 +257,17 @@ func appendMatches(out, from []*pdb, set labels.Set) []*pdb {
 }
 
 // Refused answers as the eviction API does, unless no eviction is needed.
-func (b *PDBs) Refused(p *corev1.Pod) kube.Refusal {
+func (b *PDBs) Refused(p *corev1.Pod) kube.EvictionRefusal {
 	r := b.judge(p)
 	if len(r.Budgets) > 0 && b.surgesOut(p) {
-		return kube.Refusal{}
+		return kube.EvictionRefusal{}
 	}
 	return r
 }
 
-func (b *PDBs) judge(p *corev1.Pod) kube.Refusal {
+func (b *PDBs) judge(p *corev1.Pod) kube.EvictionRefusal {
 	if b == nil || unbudgeted(p) {
-		return kube.Refusal{}
+		return kube.EvictionRefusal{}
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -275,17 +275,17 @@ func (b *PDBs) judge(p *corev1.Pod) kube.Refusal {
 	found := b.of(p, space[:0])
 	switch {
 	case len(found) > 1:
-		r := kube.Refusal{ForGood: true}
+		r := kube.EvictionRefusal{ForGood: true}
 		for _, x := range found {
 			r.Budgets = append(r.Budgets, x.name)
 		}
 		return r
 	case len(found) == 0:
-		return kube.Refusal{}
+		return kube.EvictionRefusal{}
 	case found[0].admits(p):
-		return kube.Refusal{Guard: found[0].name, Allowed: int(found[0].status.DisruptionsAllowed)}
+		return kube.EvictionRefusal{Guard: found[0].name, Allowed: int(found[0].status.DisruptionsAllowed)}
 	}
-	return kube.Refusal{Budgets: []types.NamespacedName{found[0].name}, ForGood: found[0].forGood, Status: found[0].status}
+	return kube.EvictionRefusal{Budgets: []types.NamespacedName{found[0].name}, ForGood: found[0].forGood, Status: found[0].status}
 }
 
 // unbudgeted reports whether the pod can be evicted whatever any budget says: the API does not

@@ -26,9 +26,9 @@ func (m *Mirror) Pod(uid string) *corev1.Pod {
 	return m.parts.pods.get(uid)
 }
 
-// PromisedTo lists the pods that were promised capacity on a node, by its key, in no particular
+// NominatedTo lists the pods that are nominated to a node, by its key, in no particular
 // order. The objects are shared and must not be changed.
-func (m *Mirror) PromisedTo(key string) []*corev1.Pod {
+func (m *Mirror) NominatedTo(key string) []*corev1.Pod {
 	m.lock()
 	defer m.mu.Unlock()
 	return m.parts.pods.list(m.parts.promises.on(key))
@@ -42,8 +42,8 @@ func (m *Mirror) InvalidDoNotDisrupt() []*corev1.Pod {
 	return m.parts.protections.listInvalid()
 }
 
-// Waiting counts the pods that need capacity and were promised none.
-func (m *Mirror) Waiting() int {
+// CountWaiting counts the pods that need capacity and are not nominated to a node.
+func (m *Mirror) CountWaiting() int {
 	m.lock()
 	defer m.mu.Unlock()
 	return m.parts.snapshot.waiting()
@@ -65,9 +65,9 @@ func (m *Mirror) CountPods(owners map[types.UID]bool) map[types.UID]int {
 	return count
 }
 
-// Interrupts reports whether any of the pods runs on an interrupted node, or replaces a pod that
+// AnyInterrupted reports whether any of the pods runs on an interrupted node, or replaces a pod that
 // does or did.
-func (m *Mirror) Interrupts(pods []cluster.PodRef) bool {
+func (m *Mirror) AnyInterrupted(pods []cluster.PodRef) bool {
 	m.lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(pods, func(p cluster.PodRef) bool {
@@ -76,15 +76,15 @@ func (m *Mirror) Interrupts(pods []cluster.PodRef) bool {
 	})
 }
 
-// Nodes counts the nodes of the Snapshot, in-flight ones included.
-func (m *Mirror) Nodes() int {
+// CountNodes counts the nodes of the Snapshot, in-flight ones included.
+func (m *Mirror) CountNodes() int {
 	m.lock()
 	defer m.mu.Unlock()
 	return len(m.parts.snapshot.nodes)
 }
 
-// Describe formats the key of a node for people: nodeclaim/x, node/y.
-func (m *Mirror) Describe(key string) string {
+// DescribeNode formats the key of a node for people: nodeclaim/x, node/y.
+func (m *Mirror) DescribeNode(key string) string {
 	m.lock()
 	defer m.mu.Unlock()
 	n, _ := m.parts.snapshot.node(key)
@@ -123,7 +123,7 @@ func (m *Mirror) ManagedNode(claim string) (kube.ManagedNode, bool) {
 
 func (p *parts) machine(c *karpv1.NodeClaim) kube.ManagedNode {
 	inSnapshot, _ := p.snapshot.node(c.Name)
-	x := kube.ManagedNode{Claim: c, Snapshot: inSnapshot, Promised: len(p.promises.on(c.Name))}
+	x := kube.ManagedNode{Claim: c, InSnapshot: inSnapshot, Nominated: len(p.promises.on(c.Name))}
 	x.KnownType = p.catalogs.of(c).Find(inSnapshot.Labels[cluster.LabelInstanceType]) != nil
 	if x.Node = p.nodes.nodeWith(c.Status.ProviderID); x.Node == nil {
 		return x

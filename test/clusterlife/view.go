@@ -206,7 +206,7 @@ func (c *Cluster) nodeFacts(m *machine, but *move) disrupt.Node {
 		n.Blocks = append(n.Blocks, c.blocks(p)...)
 		n.PDBs = guarded(n.PDBs, p)
 	}
-	n.Promised = slices.ContainsFunc(c.pods, func(p *pod) bool { return p.promise == m.key }) || c.now.Before(c.view.promised[m.key])
+	n.Nominated = slices.ContainsFunc(c.pods, func(p *pod) bool { return p.promise == m.key }) || c.now.Before(c.view.promised[m.key])
 	if m.version != m.pool.Version {
 		n.Due = append(n.Due, disrupt.Due{Cause: disrupt.Drifted, Detail: "NodePoolDrifted", Since: m.created})
 	}

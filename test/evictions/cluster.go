@@ -143,7 +143,7 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	evictor := termination.NewEvictor(c.slow, recorder, set, log)
 	evictor.Displaces = c.mirror.BeginEviction
 	c.nodes = newQueue(ctx, &c.running, &termination.Nodes{Client: c.slow, Live: c.slow, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log})
-	c.mirror.Fed()
+	c.mirror.AssumeSynced()
 	c.running.Go(func() { _ = recorder.Start(ctx) })
 	c.running.Go(func() { _ = provisioner.Start(ctx) })
 }

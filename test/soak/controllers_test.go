@@ -140,7 +140,7 @@ func (c *controllers) bound(pods []*corev1.Pod) bool {
 		node := ""
 		for _, m := range c.Mirror.ManagedNodes() {
 			if m.Node != nil && m.Node.Labels[karpv1.NodeInitializedLabelKey] == "true" {
-				for _, promised := range c.Mirror.PromisedTo(m.Claim.Name) {
+				for _, promised := range c.Mirror.NominatedTo(m.Claim.Name) {
 					if promised.Name == p.Name {
 						node = m.Node.Name
 					}

@@ -83,7 +83,7 @@ func resident(m *state.Mirror) *corev1.Pod {
 	p := named(controllertest.Pod("resident", "1", "1Gi"), "default", "resident")
 	p.Spec.NodeName = node.Name
 	m.SetPod(p, true)
-	m.Fed()
+	m.AssumeSynced()
 	return p
 }
 

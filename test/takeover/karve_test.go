@@ -86,7 +86,7 @@ func (c *cluster) start() *karve {
 	k.disruption = disruption.New(disruption.Options{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Events: recorder, Metrics: set, Log: log, Settings: disrupt.Defaults()})
 	k.collector = &gc.Collector{Client: c.api, Live: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class, OrphanCollector: cloud, UnreadableLister: cloud, Recognizer: cloud}
 	k.feed()
-	k.mirror.Fed()
+	k.mirror.AssumeSynced()
 	return k
 }
 
