@@ -23,10 +23,10 @@ import (
 type Provider interface {
 	// Name is the provider's name in metrics and logs ("azure").
 	Name() string
-	// Catalog returns the last good snapshot of the offerings of a node class. Once a first
-	// snapshot exists it does not block on the cloud; a stale snapshot is returned with its age.
+	// Catalog returns the instance types of a node class as they were last read. Once a first
+	// catalog exists it does not block on the cloud; a stale catalog is returned with its age.
 	// The pointer changes exactly when the content does.
-	Catalog(ctx context.Context, class string) (*Snapshot, error)
+	Catalog(ctx context.Context, class string) (*Catalog, error)
 	// Launch moves the claim's instance one step towards Running and returns its state. Call it
 	// again (after Instance.RetryAfter) until the state is Running. Calling it twice for one
 	// claim UID never launches twice, also across restarts. When every offering was refused the
@@ -69,9 +69,9 @@ type Recognizer interface {
 	Recognizes(providerID string) bool
 }
 
-// Snapshot is a catalog at a point in time. It is never changed.
-type Snapshot struct {
-	// Types is the very same slice from one snapshot to the next as long as the types are equal,
+// Catalog is the instance types of a node class at a point in time. It is never changed.
+type Catalog struct {
+	// Types is the very same slice from one catalog to the next as long as the types are equal,
 	// so code that compiles them can detect a change by its first element.
 	Types []offering.InstanceType
 	// QuotaLeft is the rest of each quota that offerings use, by quota name. A quota that is not

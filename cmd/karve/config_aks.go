@@ -57,7 +57,7 @@ func (c AKSMachinesConfig) options() azure.AKSMachines {
 	if !c.buys() && !c.ManageExisting {
 		return azure.AKSMachines{}
 	}
-	m := azure.AKSMachines{Pool: c.Pool, ResourceGroup: c.ClusterGroup, Buy: c.buys()}
+	m := azure.AKSMachines{Pool: c.Pool, ResourceGroup: c.ClusterGroup, CreateNodes: c.buys()}
 	if c.ProvisionMode == provisionmode.Batches {
 		m.Batching = azure.Batching{Idle: c.BatchIdle, Most: c.BatchMax, Size: c.BatchSize}
 	}

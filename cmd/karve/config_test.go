@@ -118,8 +118,8 @@ func TestConfigRefusesNonsense(t *testing.T) {
 func TestProvisionModes(t *testing.T) {
 	for mode, want := range map[string]azure.AKSMachines{
 		"aksscriptless": {},
-		"aksmachineapi": {Pool: "machines", ResourceGroup: "clusters", Buy: true},
-		"aksmachineapiheaderbatch": {Pool: "machines", ResourceGroup: "clusters", Buy: true,
+		"aksmachineapi": {Pool: "machines", ResourceGroup: "clusters", CreateNodes: true},
+		"aksmachineapiheaderbatch": {Pool: "machines", ResourceGroup: "clusters", CreateNodes: true,
 			Batching: azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: 50}},
 	} {
 		env := complete()
@@ -129,7 +129,7 @@ func TestProvisionModes(t *testing.T) {
 			t.Fatalf("%s: %v", mode, err)
 		}
 		env["USE_SIG"], env["SIG_SUBSCRIPTION_ID"] = "true", "00000000-0000-0000-0000-000000000002"
-		if _, err := load(nil, env); (err == nil) != want.Buy {
+		if _, err := load(nil, env); (err == nil) != want.CreateNodes {
 			t.Errorf("%s: shared galleries without a server of tokens, which AKS does not need and Compute does: %v", mode, err)
 		}
 		if got := c.Azure.Machines.options(); got != want {

@@ -38,7 +38,7 @@ type Keeper struct {
 	metrics  *metrics.Set
 
 	mu       sync.Mutex
-	last     map[string]*provider.Snapshot
+	last     map[string]*provider.Catalog
 	read     map[string]time.Time
 	gauged   map[string]bool // the budgets that have gauges
 	overlays Overlays
@@ -48,12 +48,12 @@ type Keeper struct {
 // sold holds a snapshot's instance types after overlays.
 type sold struct {
 	offering.Overlaid
-	of *provider.Snapshot
+	of *provider.Catalog
 }
 
 // New returns a Keeper that knows nothing yet.
 func New(p provider.Provider, m *state.Mirror, s *metrics.Set) *Keeper {
-	return &Keeper{provider: p, mirror: m, metrics: s, last: map[string]*provider.Snapshot{}, read: map[string]time.Time{}, gauged: map[string]bool{}, sold: map[string]sold{}}
+	return &Keeper{provider: p, mirror: m, metrics: s, last: map[string]*provider.Catalog{}, read: map[string]time.Time{}, gauged: map[string]bool{}, sold: map[string]sold{}}
 }
 
 // Refresh reads overlays, and the catalog of every class in use. The error names
@@ -131,7 +131,7 @@ func (k *Keeper) forget(used []string) (gone []string) {
 }
 
 // gauge exports the rest of each quota, and when it will be used up.
-func (k *Keeper) gauge(s *provider.Snapshot) {
+func (k *Keeper) gauge(s *provider.Catalog) {
 	for quota, left := range s.QuotaLeft {
 		k.gauged[quota] = true
 		k.metrics.QuotaRemaining.WithLabelValues(quota).Set(float64(left))
@@ -145,7 +145,7 @@ func (k *Keeper) gauge(s *provider.Snapshot) {
 
 // Snapshot returns the class's catalog when it was last read, before overlays;
 // nil if it never was.
-func (k *Keeper) Snapshot(class string) *provider.Snapshot {
+func (k *Keeper) Snapshot(class string) *provider.Catalog {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last[class]

@@ -17,11 +17,11 @@ import (
 func TestQuotasAreGauges(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k := New(nil, nil, metrics.New(registry))
-	k.gauge(&provider.Snapshot{
+	k.gauge(&provider.Catalog{
 		QuotaLeft:     map[string]int64{"regional": 40, "lowPriority": 7},
 		QuotaPressure: map[string]provider.Exhaustion{"regional": {Left: 40, In: time.Minute}, "lowPriority": {Left: 7, In: time.Hour}},
 	})
-	k.gauge(&provider.Snapshot{
+	k.gauge(&provider.Catalog{
 		QuotaLeft:     map[string]int64{"regional": 30, "lowPriority": 7},
 		QuotaPressure: map[string]provider.Exhaustion{"regional": {Left: 30, In: 2 * time.Minute}},
 	})
@@ -41,11 +41,11 @@ func TestQuotasAreGauges(t *testing.T) {
 func TestGaugesGoWithTheirQuotas(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k := New(nil, nil, metrics.New(registry))
-	k.last["a"] = &provider.Snapshot{
+	k.last["a"] = &provider.Catalog{
 		QuotaLeft:     map[string]int64{"regional": 40, "addresses/a": 7},
 		QuotaPressure: map[string]provider.Exhaustion{"addresses/a": {Left: 7, In: time.Minute}},
 	}
-	k.last["b"] = &provider.Snapshot{QuotaLeft: map[string]int64{"regional": 40}}
+	k.last["b"] = &provider.Catalog{QuotaLeft: map[string]int64{"regional": 40}}
 	for _, s := range k.last {
 		k.gauge(s)
 	}

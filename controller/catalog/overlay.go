@@ -91,8 +91,8 @@ func (k *Keeper) types(classes []string) [][]offering.InstanceType {
 	return out
 }
 
-// sameTypes reports whether both hold the very same slice: see provider.Snapshot.
-func sameTypes(a, b *provider.Snapshot) bool {
+// sameTypes reports whether both hold the very same slice: see provider.Catalog.
+func sameTypes(a, b *provider.Catalog) bool {
 	if a == nil || len(a.Types) != len(b.Types) {
 		return false
 	}

@@ -49,7 +49,7 @@ func template(c *karpv1.NodeClaim, pool *karpv1.NodePool) finding {
 // requirements compares the labels of the claim's node with the pool's current
 // requirements. A label that the claim lacks is taken from its instance type;
 // if that lacks it, it is drift only where no new claim would lack it and no catalog has it.
-func requirements(c *karpv1.NodeClaim, pool *karpv1.NodePool, sold *provider.Snapshot) finding {
+func requirements(c *karpv1.NodeClaim, pool *karpv1.NodePool, sold *provider.Catalog) finding {
 	set, err := constraint.NewSpace().Set(kube.Rules(pool.Spec.Template.Spec.Requirements))
 	if err != nil {
 		return finding{open: true} // the pool's conditions report the error
@@ -73,7 +73,7 @@ func requirements(c *karpv1.NodeClaim, pool *karpv1.NodePool, sold *provider.Sna
 }
 
 // known returns the claim's labels by today's names, with those of its type and offering.
-func known(c *karpv1.NodeClaim, sold *provider.Snapshot) map[string]string {
+func known(c *karpv1.NodeClaim, sold *provider.Catalog) map[string]string {
 	labels := map[string]string{}
 	if t := typeOf(c, sold); t != nil {
 		single(labels, t.Labels)
@@ -98,7 +98,7 @@ func single(into map[string]string, labels map[string][]string) {
 	}
 }
 
-func typeOf(c *karpv1.NodeClaim, sold *provider.Snapshot) *offering.InstanceType {
+func typeOf(c *karpv1.NodeClaim, sold *provider.Catalog) *offering.InstanceType {
 	if sold == nil {
 		return nil
 	}
@@ -147,7 +147,7 @@ type offered struct{ class, name, zone, capacityType string }
 // instanceType reports drift when the claim's instance type, or the offering it was launched with,
 // does not exist any more. One look is not enough, since an answer of the cloud may be partial: it
 // has to be missing again from data that was read after it was missed first.
-func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provider.Snapshot, now time.Time) finding {
+func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provider.Catalog, now time.Time) finding {
 	of := offered{class, c.Labels[cluster.LabelInstanceType], c.Labels[cluster.LabelZone], c.Labels[cluster.LabelCapacityType]}
 	switch {
 	case now.Sub(c.CreationTimestamp.Time) < youngest:
@@ -170,7 +170,7 @@ func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provide
 }
 
 // unread reports whether the type may be there, in words that could not be read.
-func unread(sold *provider.Snapshot, name string) bool {
+func unread(sold *provider.Catalog, name string) bool {
 	return slices.ContainsFunc(sold.Unread, func(u string) bool { return u == "" || strings.EqualFold(u, name) })
 }
 

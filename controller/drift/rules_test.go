@@ -45,11 +45,11 @@ func rule(key string, operator corev1.NodeSelectorOperator, values ...string) ka
 // Rule DRIFT-4, Rule DRIFT-2.
 func TestRequirementsDrift(t *testing.T) {
 	const family = "memory.karve.dev/family"
-	sold := &provider.Snapshot{Types: memory.Types(), Taken: noon, Listed: noon}
+	sold := &provider.Catalog{Types: memory.Types(), Taken: noon, Listed: noon}
 	for name, tc := range map[string]struct {
 		labels map[string]string
 		rules  []karpv1.NodeSelectorRequirementWithMinValues
-		sold   *provider.Snapshot
+		sold   *provider.Catalog
 		drift  bool
 		open   bool
 	}{
@@ -123,17 +123,17 @@ func stamped(s [2]string) map[string]string {
 // Rule DRIFT-3, Rule DRIFT-2, Rule CATALOG-4.
 func TestInstanceTypeNotFound(t *testing.T) {
 	at := noon.Add
-	without := func(taken time.Time, problem string) *provider.Snapshot {
-		s := &provider.Snapshot{Types: memory.Types()[2:], Taken: taken, Listed: taken, Problem: problem}
+	without := func(taken time.Time, problem string) *provider.Catalog {
+		s := &provider.Catalog{Types: memory.Types()[2:], Taken: taken, Listed: taken, Problem: problem}
 		if problem == "HTTP 500" {
 			s.Listed = time.Time{}
 		}
 		return s
 	}
-	with := func(taken time.Time) *provider.Snapshot {
-		return &provider.Snapshot{Types: memory.Types(), Taken: taken, Listed: taken}
+	with := func(taken time.Time) *provider.Catalog {
+		return &provider.Catalog{Types: memory.Types(), Taken: taken, Listed: taken}
 	}
-	unread := func(taken time.Time, names ...string) *provider.Snapshot {
+	unread := func(taken time.Time, names ...string) *provider.Catalog {
 		s := without(taken, "")
 		s.Unread = names
 		return s
@@ -149,7 +149,7 @@ func TestInstanceTypeNotFound(t *testing.T) {
 	noSpot := with(noon.Add(time.Hour))
 	noSpot.Types[1].Offerings = noSpot.Types[1].Offerings[2:] // none in zone-1
 	type look struct {
-		sold *provider.Snapshot
+		sold *provider.Catalog
 		now  time.Time
 		want string // "", "open" or "gone"
 	}
@@ -157,7 +157,7 @@ func TestInstanceTypeNotFound(t *testing.T) {
 		"there":                        {{with(noon), noon, ""}},
 		"sold out":                     {{soldOut, noon, ""}},
 		"nothing known":                {{nil, noon, "open"}, {nil, at(24 * time.Hour), "open"}},
-		"nothing on sale":              {{&provider.Snapshot{Taken: noon, Listed: noon}, noon, "open"}, {&provider.Snapshot{Taken: at(time.Hour), Listed: at(time.Hour)}, at(time.Hour), "open"}},
+		"nothing on sale":              {{&provider.Catalog{Taken: noon, Listed: noon}, noon, "open"}, {&provider.Catalog{Taken: at(time.Hour), Listed: at(time.Hour)}, at(time.Hour), "open"}},
 		"missing once":                 {{without(noon, ""), noon, "open"}, {without(noon, ""), at(10 * time.Hour), "open"}},
 		"missing twice":                {{without(noon, ""), noon, "open"}, {without(at(12*time.Hour), ""), at(12*time.Hour + 1), "gone"}},
 		"read before it was missed":    {{without(noon, ""), at(time.Minute), "open"}, {without(at(time.Second), ""), at(2 * time.Minute), "open"}},
@@ -165,7 +165,7 @@ func TestInstanceTypeNotFound(t *testing.T) {
 		"the second is not complete":   {{without(noon, ""), noon, "open"}, {without(at(time.Hour), "HTTP 500"), at(time.Hour), "open"}},
 		"the first is not complete":    {{without(noon, "HTTP 500"), noon, "open"}, {without(at(time.Hour), ""), at(time.Hour), "open"}},
 		"prices are not known":         {{without(noon, "no prices"), noon, "open"}, {unpriced, at(12*time.Hour + 1), "gone"}},
-		"the offer is gone":            {{noSpot, noon.Add(time.Hour), "open"}, {&provider.Snapshot{Types: noSpot.Types, Taken: at(2 * time.Hour), Listed: at(2 * time.Hour)}, at(2 * time.Hour), "gone"}},
+		"the offer is gone":            {{noSpot, noon.Add(time.Hour), "open"}, {&provider.Catalog{Types: noSpot.Types, Taken: at(2 * time.Hour), Listed: at(2 * time.Hour)}, at(2 * time.Hour), "gone"}},
 		"it may be one without a name": {{unread(at(12*time.Hour), ""), noon, "open"}, {unread(at(24*time.Hour), ""), at(24 * time.Hour), "open"}},
 		"it could not be read":         {{unread(at(12*time.Hour), "Small-4"), noon, "open"}, {unread(at(24*time.Hour), "Small-4"), at(24 * time.Hour), "open"}},
 		"another could not be read":    {{unread(noon, "A"), noon, "open"}, {unread(at(12*time.Hour), "A"), at(12*time.Hour + 1), "gone"}},
@@ -185,7 +185,7 @@ func TestInstanceTypeNotFound(t *testing.T) {
 		types := memory.Types()
 		types[1].Offerings = []offering.Offering{{Zone: "zone-1", CapacityType: offering.OnDemand}}
 		c := machine(map[string]string{karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeReserved})
-		if f := new(absences).instanceType(c, "default", &provider.Snapshot{Types: types, Taken: noon, Listed: noon}, noon); f != (finding{}) {
+		if f := new(absences).instanceType(c, "default", &provider.Catalog{Types: types, Taken: noon, Listed: noon}, noon); f != (finding{}) {
 			t.Errorf("%+v", f)
 		}
 	})

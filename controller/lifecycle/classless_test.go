@@ -29,7 +29,7 @@ type classless struct {
 	finds func(class string) bool
 }
 
-func (p classless) Catalog(ctx context.Context, class string) (*provider.Snapshot, error) {
+func (p classless) Catalog(ctx context.Context, class string) (*provider.Catalog, error) {
 	if !p.finds(class) {
 		return nil, &provider.NotReadyError{Class: class, Reason: provider.ClassNotFound, Detail: "there is no class of that name"}
 	}

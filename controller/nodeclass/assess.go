@@ -121,7 +121,7 @@ func (r *Reconciler) subnet(ctx context.Context, class *v1beta1.AKSNodeClass) {
 
 // honoured reports which fields have no effect.
 func (r *Reconciler) honoured(class *v1beta1.AKSNodeClass, withoutDNS string) {
-	fields := azure.Unhonoured(class)
+	fields := azure.IgnoredFields(class)
 	if withoutDNS != "" {
 		fields = append(fields, withoutDNS)
 	}
@@ -150,7 +150,7 @@ func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.AKSNodeClass) 
 }
 
 // scarcity returns why nothing can be launched; an empty reason means that something can.
-func scarcity(s *provider.Snapshot) (reason, message string) {
+func scarcity(s *provider.Catalog) (reason, message string) {
 	offers, overQuota, sample := 0, 0, ""
 	for i := range s.Types {
 		for j := range s.Types[i].Offerings {

@@ -60,7 +60,7 @@ type Azure interface {
 	PricesUnlisted() string
 	DoubtedPrices() []azure.DoubtedPrice
 	// Catalog returns the instance types and offerings of a class.
-	Catalog(ctx context.Context, class string) (*provider.Snapshot, error)
+	Catalog(ctx context.Context, class string) (*provider.Catalog, error)
 }
 
 // Versions returns the version of the API server; a discovery client implements it.

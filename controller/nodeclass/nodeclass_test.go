@@ -48,7 +48,7 @@ type cloud struct {
 	trouble, troubleSays string
 	doubted              []azure.DoubtedPrice
 	subnetErr            error
-	snapshot             *provider.Snapshot
+	snapshot             *provider.Catalog
 	catErr               error
 }
 
@@ -80,7 +80,7 @@ func (c *cloud) DoubtedPrices() []azure.DoubtedPrice { return c.doubted }
 
 func (c *cloud) CheckSubnet(context.Context, string, int64) error { return c.subnetErr }
 
-func (c *cloud) Catalog(context.Context, string) (*provider.Snapshot, error) {
+func (c *cloud) Catalog(context.Context, string) (*provider.Catalog, error) {
 	return c.snapshot, c.catErr
 }
 
@@ -115,7 +115,7 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1beta1.AKSNodeClass{}, &karpv1.NodeClaim{}).Build()
 	s := &stage{T: t, client: c, server: &server{version: "v1.36.3"}, cloud: &cloud{
 		images: []v1beta1.NodeImage{{ID: "image"}},
-		snapshot: &provider.Snapshot{Types: []offering.InstanceType{{Name: "D4", Offerings: []offering.Offering{
+		snapshot: &provider.Catalog{Types: []offering.InstanceType{{Name: "D4", Offerings: []offering.Offering{
 			{Zone: "1", CapacityType: offering.OnDemand, QuotaUses: []offering.QuotaUse{{Quota: "family:D", Amount: 4}}},
 		}}}},
 	}}

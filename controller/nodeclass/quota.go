@@ -39,7 +39,7 @@ const (
 )
 
 // quota reports whether quota and addresses suffice for more nodes, and for how long.
-func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
+func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Catalog) {
 	set := func(status metav1.ConditionStatus, reason, message string) {
 		class.SetCondition(metav1.Condition{Type: kube.ConditionQuotaAvailable, Status: status, Reason: reason, Message: message})
 	}
@@ -67,7 +67,7 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
 }
 
 // unbounded names the quotas that offerings use and whose limits are unknown.
-func unbounded(s *provider.Snapshot) []string {
+func unbounded(s *provider.Catalog) []string {
 	var open []string
 	for i := range s.Types {
 		for _, o := range s.Types[i].Offerings {
@@ -99,7 +99,7 @@ type shortage struct {
 	sample         string // a budget
 }
 
-func shortages(s *provider.Snapshot) (offers int, short shortage) {
+func shortages(s *provider.Catalog) (offers int, short shortage) {
 	for i := range s.Types {
 		for j := range s.Types[i].Offerings {
 			offers++

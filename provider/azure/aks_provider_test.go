@@ -15,7 +15,7 @@ import (
 // aks makes AKS create the region's machines, up to size with one request.
 func (r *region) aks(size int) *region {
 	r.options.AKSMachines = azure.AKSMachines{
-		Pool: r.MachinesPool(), ResourceGroup: r.ClusterResourceGroup(), Buy: true,
+		Pool: r.MachinesPool(), ResourceGroup: r.ClusterResourceGroup(), CreateNodes: true,
 		Batching: azure.Batching{Idle: time.Millisecond, Most: 10 * time.Millisecond, Size: size},
 	}
 	return r

@@ -243,10 +243,10 @@ func TestModesCanBeSwitched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: 1}).small().aks(1)
-				r.options.AKSMachines.Buy = buy
+				r.options.AKSMachines.CreateNodes = buy
 				c := claim("old", onDemand("Standard_D4s_v5", "eastus-1"))
 				before := r.mustRun(t, r.provider(t), c)
-				r.options.AKSMachines.Buy = !buy
+				r.options.AKSMachines.CreateNodes = !buy
 				p := r.provider(t)
 				after := r.mustRun(t, p, claim("new", onDemand("Standard_D4s_v5", "eastus-1")))
 				if again := r.mustRun(t, p, c); again != before {
@@ -402,7 +402,7 @@ func TestClaimNotesItsAKSMachine(t *testing.T) {
 	if id := in.Annotations["karpenter.azure.com/aks-machine-resource-id"]; !strings.HasPrefix(id, "/subscriptions/") || !strings.HasSuffix(id, want) {
 		t.Errorf("the claim notes %q, which does not end in %s", id, want)
 	}
-	r.options.AKSMachines.Buy = false
+	r.options.AKSMachines.CreateNodes = false
 	in, _ = run(t, r.provider(t), claim("b", onDemand("Standard_D4s_v5", "eastus-1")))
 	if id, noted := in.Annotations["karpenter.azure.com/aks-machine-resource-id"]; noted {
 		t.Errorf("the claim of a machine of Compute's notes %q", id)

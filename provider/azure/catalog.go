@@ -45,7 +45,7 @@ type catalog struct {
 	built     builtFrom
 	set       *typeSet
 	available availableFrom
-	snapshot  *provider.Snapshot
+	snapshot  *provider.Catalog
 	asked     time.Time // last use
 }
 
@@ -66,7 +66,7 @@ type inputs struct {
 
 // Catalog returns the instance types for a node class. The first call reads the region's sizes,
 // prices and quota; later calls answer from memory, and Run reads.
-func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapshot, error) {
+func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Catalog, error) {
 	c, err := p.class(ctx, class)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (c *catalogs) inputs(ctx context.Context) (inputs, error) {
 }
 
 // of returns the snapshot of a node class.
-func (c *catalogs) of(ctx context.Context, name string, class *v1beta1.AKSNodeClass, in inputs) *provider.Snapshot {
+func (c *catalogs) of(ctx context.Context, name string, class *v1beta1.AKSNodeClass, in inputs) *provider.Catalog {
 	sh := c.types.shape(class)
 	c.quota.EnsureSubnet(ctx, sh.subnet)
 	c.mu.Lock()
@@ -155,7 +155,7 @@ func (c *catalogs) built(name string, sh shape, in inputs) *catalog {
 func (c *catalogs) refresh(x *catalog, name string, in inputs) {
 	blocks, stockVersion := c.stockouts.Snapshot()
 	subnet := x.built.shape.subnet
-	next := provider.Snapshot{
+	next := provider.Catalog{
 		Taken:   in.taken(),
 		Listed:  in.listed(),
 		Unread:  in.skus.Value.Unread,
@@ -178,7 +178,7 @@ func (c *catalogs) refresh(x *catalog, name string, in inputs) {
 	}
 }
 
-func same(a, b *provider.Snapshot) bool {
+func same(a, b *provider.Catalog) bool {
 	return sameTypes(a.Types, b.Types) && maps.Equal(a.QuotaLeft, b.QuotaLeft) && maps.Equal(a.QuotaPressure, b.QuotaPressure) && a.Taken.Equal(b.Taken) && a.Listed.Equal(b.Listed) && slices.Equal(a.Unread, b.Unread) && a.Problem == b.Problem
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure"
 )
 
-func snapshot(t *testing.T, p *azure.Provider) *provider.Snapshot {
+func snapshot(t *testing.T, p *azure.Provider) *provider.Catalog {
 	t.Helper()
 	s, err := p.Catalog(t.Context(), "default")
 	if err != nil {
@@ -31,7 +31,7 @@ func snapshot(t *testing.T, p *azure.Provider) *provider.Snapshot {
 	return s
 }
 
-func find(s *provider.Snapshot, name string) *offering.InstanceType {
+func find(s *provider.Catalog, name string) *offering.InstanceType {
 	for i := range s.Types {
 		if s.Types[i].Name == name {
 			return &s.Types[i]
@@ -40,7 +40,7 @@ func find(s *provider.Snapshot, name string) *offering.InstanceType {
 	return nil
 }
 
-func mustFind(t *testing.T, s *provider.Snapshot, name string) *offering.InstanceType {
+func mustFind(t *testing.T, s *provider.Catalog, name string) *offering.InstanceType {
 	t.Helper()
 	if found := find(s, name); found != nil {
 		return found
@@ -370,19 +370,19 @@ func TestCheckSubnet(t *testing.T) {
 // Rule BOOTSTRAP-7.
 func TestUnhonoured(t *testing.T) {
 	c := class("1.36.3")
-	if fields := azure.Unhonoured(c); len(fields) > 0 {
+	if fields := azure.IgnoredFields(c); len(fields) > 0 {
 		t.Errorf("an empty class has %v", fields)
 	}
 	c.Spec.LocalDNS = &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}
 	c.Annotations = map[string]string{azure.AnnotationSpotMaxPrice: "cheap"}
 	c.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)}
 	c.Spec.LinuxOSConfig = &v1beta1.LinuxOSConfiguration{SwapFileSize: to.Ptr("1Gi"), Sysctls: &v1beta1.SysctlConfiguration{}}
-	if fields := azure.Unhonoured(c); len(fields) != 1 {
+	if fields := azure.IgnoredFields(c); len(fields) != 1 {
 		t.Errorf("got %d: %v", len(fields), fields)
 	}
 	for _, mode := range []v1beta1.LocalDNSMode{v1beta1.LocalDNSModeDisabled, v1beta1.LocalDNSModeRequired} {
 		c.Spec.LocalDNS.Mode = mode
-		if fields := azure.Unhonoured(c); len(fields) != 1 {
+		if fields := azure.IgnoredFields(c); len(fields) != 1 {
 			t.Errorf("a cache that is %s counts: %v", mode, fields)
 		}
 	}

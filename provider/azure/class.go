@@ -98,7 +98,7 @@ func (b *typeBuilder) shape(class *v1beta1.AKSNodeClass) shape {
 		sh.maxPods = int64(*spec.MaxPods)
 	}
 	sh.runs = image.BootableBy(class)
-	sh.spot, _ = pricing.SpotLimitOf(class) // the error is reported by Unhonoured
+	sh.spot, _ = pricing.SpotLimitOf(class) // the error is reported by IgnoredFields
 	return sh
 }
 

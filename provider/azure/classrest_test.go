@@ -187,7 +187,7 @@ func (r *region) madeBy(aks bool) *region {
 // requested returns how many virtual machines were requested.
 func (r *region) requested() int {
 	done := r.Ledger().ByOperation
-	if r.options.AKSMachines.Buy {
+	if r.options.AKSMachines.CreateNodes {
 		return done["Machines.CreateOrUpdate"]
 	}
 	return done["VirtualMachines.CreateOrUpdate"]

@@ -129,9 +129,9 @@ type AKSMachines struct {
 	// ResourceGroup is the resource group of the cluster, not the one of its nodes. Required
 	// with a pool.
 	ResourceGroup string
-	// Buy makes AKS create new nodes. Without it Compute creates them, and existing AKS machines
-	// are still followed and deleted.
-	Buy bool
+	// CreateNodes makes AKS create new nodes. Without it Compute creates them, and existing AKS
+	// machines are still listed and deleted.
+	CreateNodes bool
 	// Batching combines the creation of several machines into one request.
 	Batching Batching
 }
@@ -156,7 +156,7 @@ func (b Batching) complete() Batching {
 func (m AKSMachines) malformed() error {
 	b := m.Batching
 	switch {
-	case m.Buy && m.Pool == "":
+	case m.CreateNodes && m.Pool == "":
 		return errors.New("option AKSMachines.Pool is required for AKS to create VMs")
 	case m.Pool != "" && m.ResourceGroup == "":
 		return errors.New("option AKSMachines.ResourceGroup is required with a pool")
@@ -266,7 +266,7 @@ func (o *Options) malformed() error {
 	refuse(!(o.ARMShare > 0 && o.ARMShare <= 1), "option ARMShare: %v is not a share above 0 and up to 1", o.ARMShare)
 	refuse(!(o.ARMPace > 0), "option ARMPace: %v is not a positive number", o.ARMPace)
 	refuse(o.ImagesEvery < 0, "option ImagesEvery: %v is negative", o.ImagesEvery)
-	errs = append(errs, o.SharedGallery.Malformed(!o.AKSMachines.Buy), o.AKSMachines.malformed())
+	errs = append(errs, o.SharedGallery.Malformed(!o.AKSMachines.CreateNodes), o.AKSMachines.malformed())
 	if o.DiskEncryptionSetID != "" {
 		set, err := parseEncryptionSetID(o.DiskEncryptionSetID)
 		refuse(err != nil, "option DiskEncryptionSetID: %v", err)

@@ -188,7 +188,7 @@ func (p *Provider) openBackends() (err error) {
 		return err
 	}
 	p.backends = append(p.backends, p.aks)
-	if p.opts.AKSMachines.Buy {
+	if p.opts.AKSMachines.CreateNodes {
 		slices.Reverse(p.backends)
 	}
 	return nil

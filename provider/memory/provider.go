@@ -21,7 +21,7 @@ type Provider struct {
 
 	mu       sync.Mutex
 	failed   map[offering.Ref]bool // by type, zone and capacity type
-	snapshot *provider.Snapshot
+	snapshot *provider.Catalog
 	shown    []offering.InstanceType // the cloud's types that snapshot was made from
 	learnt   int                     // len(failed) at that time
 }
@@ -70,7 +70,7 @@ func (p *Provider) call(ctx context.Context, op string) error {
 const rereads = 10 * time.Minute
 
 // Catalog returns the same snapshot for every class.
-func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Snapshot, error) {
+func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Catalog, error) {
 	if err := p.call(ctx, "catalog"); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Snapshot, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old := p.snapshot
-	next := provider.Snapshot{Types: p.available(types), QuotaLeft: left, Taken: time.Now(), Listed: time.Now()}
+	next := provider.Catalog{Types: p.available(types), QuotaLeft: left, Taken: time.Now(), Listed: time.Now()}
 	if old != nil && same(old.Types, next.Types) && maps.Equal(old.QuotaLeft, left) && next.Taken.Sub(old.Taken) < rereads {
 		return old, nil
 	}

@@ -27,7 +27,7 @@ func (r *run) catalogIsSane() {
 	}
 }
 
-func (r *run) typeIsSane(s *provider.Snapshot, t offering.InstanceType) {
+func (r *run) typeIsSane(s *provider.Catalog, t offering.InstanceType) {
 	if t.Name == "" || len(t.Offerings) == 0 || len(t.Labels["kubernetes.io/arch"]) == 0 {
 		r.Errorf("type %q has %d offers and architecture %v", t.Name, len(t.Offerings), t.Labels["kubernetes.io/arch"])
 	}
@@ -93,7 +93,7 @@ func (r *run) catalogIsStable() {
 }
 
 // offered returns the offering that c refers to; the zero Offering when there is none.
-func offered(s *provider.Snapshot, c offering.Ref) offering.Offering {
+func offered(s *provider.Catalog, c offering.Ref) offering.Offering {
 	for _, t := range s.Types {
 		for _, o := range t.Offerings {
 			if t.Name == c.Type && o.Zone == c.Zone && o.CapacityType == c.CapacityType {

@@ -92,7 +92,7 @@ func (r *run) must(err error) {
 	}
 }
 
-func (r *run) catalog() *provider.Snapshot {
+func (r *run) catalog() *provider.Catalog {
 	r.Helper()
 	s, err := r.p.Catalog(r.Context(), r.Class)
 	r.must(err)

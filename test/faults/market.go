@@ -21,7 +21,7 @@ type market struct {
 	provider *azure.Provider
 
 	mu       sync.Mutex
-	snapshot *provider.Snapshot
+	snapshot *provider.Catalog
 	lists    [2 * zones][]offering.Ref // by capacity type and turn
 }
 
@@ -43,7 +43,7 @@ func (m *market) look(ctx context.Context) {
 	}
 }
 
-func (m *market) show(s *provider.Snapshot) {
+func (m *market) show(s *provider.Catalog) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s != m.snapshot {
@@ -76,7 +76,7 @@ func (m *market) choices(order int) []offering.Ref {
 	return m.lists[i]
 }
 
-func accepted(s *provider.Snapshot, order int) []offering.Ref {
+func accepted(s *provider.Catalog, order int) []offering.Ref {
 	capacityType := offering.OnDemand
 	if order%2 == 1 {
 		capacityType = offering.Spot

@@ -81,7 +81,7 @@ func (t *trial) pool() azure.AKSMachines {
 		return azure.AKSMachines{}
 	}
 	return azure.AKSMachines{
-		Pool: t.region.MachinesPool(), ResourceGroup: t.region.ClusterResourceGroup(), Buy: true,
+		Pool: t.region.MachinesPool(), ResourceGroup: t.region.ClusterResourceGroup(), CreateNodes: true,
 		Batching: azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: azure.MostInBatch},
 	}
 }

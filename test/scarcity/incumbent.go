@@ -43,7 +43,7 @@ type incumbent struct {
 	deal   *deal
 	client *arm.Client
 	// sold are the offerings, as they were before the first launch.
-	sold     *provider.Snapshot
+	sold     *provider.Catalog
 	families map[string]string // quota family by size
 
 	mu     sync.Mutex
@@ -109,7 +109,7 @@ func (in *incumbent) choose(o order) (offering.Ref, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.lookAtQuota()
-	for _, c := range o.choices(&provider.Snapshot{Types: in.sold.Types}) {
+	for _, c := range o.choices(&provider.Catalog{Types: in.sold.Types}) {
 		until := in.rests[rest{c.Type, c.Zone, c.CapacityType}]
 		if time.Now().After(until) && in.mayHave(c) {
 			return c, true

@@ -175,7 +175,7 @@ const mostTypes = 60
 
 // choices are the offers that would do and seem to be had, cheapest first. Equal zones
 // take turns from order to order.
-func (o order) choices(s *provider.Snapshot) []offering.Ref {
+func (o order) choices(s *provider.Catalog) []offering.Ref {
 	var all []offering.Ref
 	for i := range s.Types {
 		t := &s.Types[i]

@@ -7,8 +7,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 )
 
-// Unhonoured describes the fields of a node class that are set and have no effect on its nodes.
-func Unhonoured(class *v1beta1.AKSNodeClass) []string {
+// IgnoredFields describes the fields of a node class that are set and have no effect on its nodes.
+func IgnoredFields(class *v1beta1.AKSNodeClass) []string {
 	var fields []string
 	if _, err := pricing.SpotLimitOf(class); err != nil {
 		fields = append(fields, err.Error())
