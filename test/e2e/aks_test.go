@@ -19,7 +19,7 @@ import (
 // aksMakes is an environment of one test's, in which AKS makes the machines.
 func aksMakes(t *testing.T) *local.Environment {
 	t.Helper()
-	plain.wait(t)
+	ownEnvironments.wait(t)
 	b := commands(t)
 	// The test's context ends before what it left behind is looked at.
 	env, err := local.Start(context.WithoutCancel(t.Context()), local.Options{

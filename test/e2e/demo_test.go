@@ -32,9 +32,9 @@ func demo(t *testing.T, dir string, args ...string) *exec.Cmd {
 // The quick start: the demo plays its whole scenario, says so in plain lines when
 // nobody watches a terminal, and its last line has the times.
 func TestDemoOnce(t *testing.T) {
-	raced.wait(t)
+	ownEnvironments.wait(t)
 	dir := t.TempDir()
-	output, err := demo(t, dir, "--once").Output()
+	output, err := demo(t, dir, "--once", "--time-scale", "0.02").Output()
 	if err != nil {
 		t.Fatalf("karve-demo --once: %v\n%s\n%s", err, output, tailOf(filepath.Join(dir, "logs", "karve.log")))
 	}
@@ -52,80 +52,86 @@ func TestDemoOnce(t *testing.T) {
 	}
 }
 
-// Whatever ends the demo ends all that it started, and a next run in the same
-// folder works.
-func TestNothingOutlivesAKilledDemo(t *testing.T) {
-	raced.wait(t)
-	dir := t.TempDir()
-	for range 2 {
-		cmd := demo(t, dir, "--bare")
-		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		line, err := bufio.NewReader(stdout).ReadString('\n')
-		if err != nil || !strings.Contains(line, "KUBECONFIG="+filepath.Join(dir, "kubeconfig")) {
-			t.Errorf("the one line says %q (%v), want the kubeconfig", line, err)
-		}
-		if n := len(processesNaming(t, dir)); n < 6 {
-			t.Errorf("found %d processes of the demo: the search for leftovers is blind", n)
-		}
-		if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Wait(); err == nil {
-			t.Error("the killed demo exited with 0")
-		}
-		err = local.Until(t.Context(), patience, "every process of the demo is gone", func(context.Context) (bool, error) {
-			if left := processesNaming(t, dir); len(left) > 0 {
-				return false, fmt.Errorf("left: %q", left)
-			}
-			return true, nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// A karve that ends by itself, as one that loses its lease does, is started again, and the demo
+// No process is left of a demo that was killed, and a next run in the same folder works. In that
+// one karve ends by itself, as one that loses its lease does: it is started again, and the demo
 // says so and goes on.
 //
 // Rule DEMO-2.
-func TestDemoStartsKarveAgain(t *testing.T) {
-	raced.wait(t)
+func TestDemoAfterAKill(t *testing.T) {
+	ownEnvironments.wait(t)
 	dir := t.TempDir()
-	cmd := demo(t, dir, "--bare")
-	stdout, err := cmd.StdoutPipe()
+	killed := startDemo(t, dir)
+	if n := len(processesNaming(t, dir)); n < 6 {
+		t.Errorf("found %d processes of the demo: the search for processes that are left misses some", n)
+	}
+	if err := killed.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := killed.cmd.Wait(); err == nil {
+		t.Error("the killed demo exited with 0")
+	}
+	waitNoProcesses(t, dir)
+
+	next := startDemo(t, dir)
+	killController(t, dir)
+	next.waitLine(t, "karve ended by itself (signal: killed); it is started again in 1s")
+	next.waitLine(t, "karve is up again")
+	if err := next.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	next.waitLine(t, "stopping")
+	if err := next.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	waitNoProcesses(t, dir)
+}
+
+// runningDemo is a demo without a scenario that is up.
+type runningDemo struct {
+	cmd   *exec.Cmd
+	log   string // karve's
+	lines *bufio.Scanner
+}
+
+// startDemo starts a demo and returns when it is up. Its first line has the kubeconfig.
+func startDemo(t *testing.T, dir string) *runningDemo {
+	t.Helper()
+	d := &runningDemo{cmd: demo(t, dir, "--bare"), log: filepath.Join(dir, "logs", "karve.log")}
+	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(stdout)
-	until := func(want string) {
-		t.Helper()
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), want) {
-				return
-			}
+	d.lines = bufio.NewScanner(stdout)
+	if !d.lines.Scan() || !strings.Contains(d.lines.Text(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig")) {
+		t.Errorf("the first line is %q (%v), want the kubeconfig", d.lines.Text(), d.lines.Err())
+	}
+	return d
+}
+
+// waitLine reads the demo's output up to a line that has the text.
+func (d *runningDemo) waitLine(t *testing.T, text string) {
+	t.Helper()
+	for d.lines.Scan() {
+		if strings.Contains(d.lines.Text(), text) {
+			return
 		}
-		t.Fatalf("the demo ended, and never said %q\n%s", want, tailOf(filepath.Join(dir, "logs", "karve.log")))
 	}
-	until("KUBECONFIG=")
-	killController(t, dir)
-	until("karve ended by itself (signal: killed); it is started again in 1s")
-	until("karve is up again")
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+	t.Fatalf("the demo ended without a line %q\n%s", text, tailOf(d.log))
+}
+
+func waitNoProcesses(t *testing.T, dir string) {
+	t.Helper()
+	err := local.Until(t.Context(), patience, "no process of the demo is left", func(context.Context) (bool, error) {
+		if left := processesNaming(t, dir); len(left) > 0 {
+			return false, fmt.Errorf("left: %q", left)
+		}
+		return true, nil
+	})
+	if err != nil {
 		t.Fatal(err)
-	}
-	until("stopping")
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package e2e tests karve from outside: the built command on a real control
-// plane, buying from the Azure emulator through the real SDK. What is checked is
+// plane, launching VMs in the Azure emulator through the real SDK. What is checked is
 // what a user or Azure's bill would show.
 //
-// The tests share two running systems side by side, one at a time in each, with
-// NodePools of its own that it removes. With KARVE_RACE set, karve runs under the race
-// detector in one of them, that of all but large clusters. They need
-// bin/karve-controlplane ("make controlplane") and fail without it. No test asserts how
-// long anything takes, but for the one that holds rule BUDGET-1 to its five minutes.
+// Most tests share one of two environments, one test at a time in each, with NodePools of its own
+// that it removes. With KARVE_RACE set, karve runs under the race detector in one of them, that of
+// all but large clusters. Tests that start an environment of their own run beside those, one at a
+// time. All need bin/karve-controlplane ("make controlplane") and fail without it. No test asserts
+// how long anything takes.
 package e2e

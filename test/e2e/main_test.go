@@ -24,23 +24,38 @@ const patience = 4 * time.Minute
 // built are the commands under test.
 type built struct{ karve, demo, controlplane string }
 
-// system is one environment that tests share, each in its turn. It builds the commands
-// and brings everything up, once, when a first test wants it.
+// queue makes tests run one after the other, beside the tests of other queues.
+type queue struct{ turn sync.Mutex }
+
+// wait returns when the tests before this one have ended and have cleaned up.
+func (q *queue) wait(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	q.turn.Lock()
+	t.Cleanup(q.turn.Unlock) // after all else that the test cleans up
+}
+
+// system is one environment that the tests of a queue share. It builds the commands
+// and starts everything, once, when a first test needs it.
 type system struct {
+	queue
 	dir   string
 	race  bool // karve is built with the race detector
 	build func() (built, error)
 	start func() (*local.Environment, error)
-	turn  sync.Mutex // of the tests that use it
 
 	mu      sync.Mutex
 	running *local.Environment
 }
 
-// Two systems go on side by side: most tests have karve run under the race detector,
-// where the machine can; those of large clusters have what users run, which takes a
-// fraction of the time.
-var raced, plain = newSystem("raced", os.Getenv("KARVE_RACE") != ""), newSystem("plain", false)
+// Tests run in three queues side by side. Most share an environment in which karve runs under the
+// race detector, where the computer has a C compiler. Tests of large clusters share one with the
+// karve that users run, which takes a fraction of the time. Tests that start an environment of
+// their own mostly wait for it, and so cost the others little.
+var (
+	raced, plain    = newSystem("raced", os.Getenv("KARVE_RACE") != ""), newSystem("plain", false)
+	ownEnvironments queue
+)
 
 func newSystem(name string, race bool) *system {
 	s := &system{dir: filepath.Join(os.TempDir(), fmt.Sprintf("karve-e2e-%d", os.Getpid()), name), race: race}
@@ -150,15 +165,6 @@ func (s *system) take(t *testing.T) *local.Environment {
 		}
 	})
 	return env
-}
-
-// wait has tests of one system run one after the other, beside those of the other: two
-// busy clusters are all that two cores hold, so whoever starts one himself waits, too.
-func (s *system) wait(t *testing.T) {
-	t.Helper()
-	t.Parallel()
-	s.turn.Lock()
-	t.Cleanup(s.turn.Unlock) // after all else that the test cleans up
 }
 
 // commands builds without starting anything.
