@@ -15,7 +15,7 @@ import (
 
 // broken is a Mind that gives the engine wrong facts, or whose answers are tampered
 // with: the effect of a mistake in a rule.
-type broken struct {
+type brokenDecider struct {
 	Engine
 	facts func(*disrupt.Cluster)
 	plan  func(*disrupt.Plan)
@@ -23,22 +23,22 @@ type broken struct {
 	buy   func(*schedule.Plan)
 }
 
-func (b broken) Provide(w *cluster.Snapshot) schedule.Plan {
-	p := b.Engine.Provide(w)
+func (b brokenDecider) Solve(w *cluster.Snapshot) schedule.Plan {
+	p := b.Engine.Solve(w)
 	if b.buy != nil {
 		b.buy(&p)
 	}
 	return p
 }
 
-func (b broken) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
+func (b brokenDecider) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
 	b.misread(&c)
 	p := b.Engine.Search(w, c)
 	b.tamper(&p)
 	return p
 }
 
-func (b broken) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
+func (b brokenDecider) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
 	b.misread(&c)
 	now, left := b.Engine.Recheck(w, c, m)
 	if left.Because != "" {
@@ -52,13 +52,13 @@ func (b broken) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) 
 	return p.Moves[0], left
 }
 
-func (b broken) tamper(p *disrupt.Plan) {
+func (b brokenDecider) tamper(p *disrupt.Plan) {
 	if b.plan != nil {
 		b.plan(p)
 	}
 }
 
-func (b broken) misread(c *disrupt.Cluster) {
+func (b brokenDecider) misread(c *disrupt.Cluster) {
 	if b.facts != nil {
 		b.facts(c)
 	}
@@ -81,7 +81,7 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 			}
 		}
 	}
-	for rule, mind := range map[string]broken{
+	for rule, mind := range map[string]brokenDecider{
 		"budget": {facts: pools(func(p *disrupt.Pool) {
 			for i := range p.Budgets {
 				p.Budgets[i].Nodes++
@@ -128,7 +128,7 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 				c := Day(seed, mind)
 				for range 10 {
 					c.Live(time.Hour)
-					if slices.ContainsFunc(c.Watch.Faults, func(f Fault) bool { return f.Rule == rule }) {
+					if slices.ContainsFunc(c.Checker.Violations, func(f Violation) bool { return f.Rule == rule }) {
 						return
 					}
 				}
@@ -149,15 +149,15 @@ func TestCyclesAreCaught(t *testing.T) {
 			}
 		}
 	}
-	for rule, mind := range map[string]broken{
+	for rule, mind := range map[string]brokenDecider{
 		"cycle":   {late: func(m *disrupt.Move) { dear(m.Launches) }},
 		"relapse": {late: func(m *disrupt.Move) { m.Launches = nil }, buy: func(p *schedule.Plan) { dear(p.Launches) }},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			c := newcomer(mind, 12)
-			c.Pace.Search = 10 * time.Minute
+			c.Durations.SearchInterval = 10 * time.Minute
 			c.Live(2 * time.Hour)
-			if !slices.ContainsFunc(c.Watch.Faults, func(f Fault) bool { return f.Rule == rule }) {
+			if !slices.ContainsFunc(c.Checker.Violations, func(f Violation) bool { return f.Rule == rule }) {
 				t.Errorf("nobody noticed; %+v", c.Stats)
 			}
 		})
@@ -165,14 +165,14 @@ func TestCyclesAreCaught(t *testing.T) {
 }
 
 // newcomer is a settled cluster of D4s nodes when the cheaper D4as becomes available.
-func newcomer(mind Mind, pods int) *Cluster {
+func newcomer(mind Decider, pods int) *Cluster {
 	p := &Pool{Name: "general", ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "1"}}, MinAge: -1, Types: []string{"D4s", "D4as"}, CapacityTypes: []string{offering.OnDemand}}
 	c := New(1, mind, p)
 	noBargain(c)
-	c.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxDown: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
+	c.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxUnavailable: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
 	c.Live(10 * time.Minute)
 	for _, z := range zones {
-		c.SoldOut(deal{"D4as", z, offering.OnDemand}, false)
+		c.SetUnavailable(offeringKey{"D4as", z, offering.OnDemand}, false)
 	}
 	return c
 }

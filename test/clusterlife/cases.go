@@ -9,42 +9,42 @@ import (
 )
 
 // limit distinguishes a case: at most, or at least, so many nodes of some variety.
-type limit struct {
-	variety
-	n    int
-	most bool
+type branchLimit struct {
+	nodeSubset
+	n      int
+	atMost bool
 }
 
 // variety is a subset of the nodes; the zero variety is all.
-type variety struct {
-	class, vessel int // one more than the index; 0 for any
-	zone          string
+type nodeSubset struct {
+	class, nodeType int // one more than the index; 0 for any
+	zone            string
 }
 
-func (s variety) counts(f *floorer, vessel int, zone string) bool {
-	return (s.class == 0 || s.class == f.class[vessel]+1) && (s.vessel == 0 || s.vessel == vessel+1) && (s.zone == "" || s.zone == zone)
+func (s nodeSubset) counts(f *floorSearch, vessel int, zone string) bool {
+	return (s.class == 0 || s.class == f.class[vessel]+1) && (s.nodeType == 0 || s.nodeType == vessel+1) && (s.zone == "" || s.zone == zone)
 }
 
 // maxCases bounds how many cases are examined. The lowest bound of the cases that exist by
 // then is a lower bound.
-const maxCases = 400
+const maxBranches = 400
 
 // solve returns the lowest bound of all cases, in dollars an hour, splitting the lowest
 // until it reaches enough.
-func (f *floorer) solve(enough float64) float64 {
-	open := &cases{f.newCase(nil)}
-	for range maxCases / 2 {
+func (f *floorSearch) solve(enough float64) float64 {
+	open := &branchHeap{f.newBranch(nil)}
+	for range maxBranches / 2 {
 		lowest := (*open)[0]
-		if lowest.floor >= enough*(1-1e-7) || !lowest.splits {
+		if lowest.floor >= enough*(1-1e-7) || !lowest.fractional {
 			break
 		}
 		heap.Pop(open)
 		for _, most := range []bool{true, false} {
-			l := limit{lowest.by, int(math.Floor(lowest.count)), most}
+			l := branchLimit{lowest.by, int(math.Floor(lowest.count)), most}
 			if !most {
 				l.n++
 			}
-			next := f.newCase(append(slices.Clone(lowest.limits), l))
+			next := f.newBranch(append(slices.Clone(lowest.limits), l))
 			next.floor = max(next.floor, lowest.floor) // it is part of that
 			heap.Push(open, next)
 		}
@@ -53,25 +53,25 @@ func (f *floorer) solve(enough float64) float64 {
 }
 
 // aCase is a part of all possibilities.
-type aCase struct {
-	limits []limit
+type branch struct {
+	limits []branchLimit
 	floor  float64
 	// splits reports whether the best mixture has a fraction of nodes of a variety.
-	splits bool
-	by     variety
-	count  float64
+	fractional bool
+	by         nodeSubset
+	count      float64
 }
 
-func (f *floorer) newCase(limits []limit) *aCase {
+func (f *floorSearch) newBranch(limits []branchLimit) *branch {
 	floor, shares := f.relax(limits)
-	c := &aCase{limits: limits, floor: floor}
-	for _, level := range []func(filling) variety{
-		func(filling) variety { return variety{} },
-		func(x filling) variety { return variety{class: f.class[x.vessel] + 1} },
-		func(x filling) variety { return variety{vessel: x.vessel + 1} },
-		func(x filling) variety { return variety{vessel: x.vessel + 1, zone: x.zone} },
+	c := &branch{limits: limits, floor: floor}
+	for _, level := range []func(pattern) nodeSubset{
+		func(pattern) nodeSubset { return nodeSubset{} },
+		func(x pattern) nodeSubset { return nodeSubset{class: f.class[x.nodeType] + 1} },
+		func(x pattern) nodeSubset { return nodeSubset{nodeType: x.nodeType + 1} },
+		func(x pattern) nodeSubset { return nodeSubset{nodeType: x.nodeType + 1, zone: x.zone} },
 	} {
-		if c.split(f, shares, level); c.splits {
+		if c.split(f, shares, level); c.fractional {
 			break
 		}
 	}
@@ -79,15 +79,15 @@ func (f *floorer) newCase(limits []limit) *aCase {
 }
 
 // split finds the variety of nodes with the least whole number.
-func (c *aCase) split(f *floorer, shares map[int]float64, level func(filling) variety) {
-	counts := map[variety]float64{}
-	var order []variety
-	for j := range f.known {
+func (c *branch) split(f *floorSearch, shares map[int]float64, level func(pattern) nodeSubset) {
+	counts := map[nodeSubset]float64{}
+	var order []nodeSubset
+	for j := range f.patterns {
 		share, ok := shares[j]
 		if !ok {
 			continue
 		}
-		s := level(f.known[j])
+		s := level(f.patterns[j])
 		if _, seen := counts[s]; !seen {
 			order = append(order, s)
 		}
@@ -96,19 +96,19 @@ func (c *aCase) split(f *floorer, shares map[int]float64, level func(filling) va
 	best := 1e-4
 	for _, s := range order {
 		if off := math.Abs(counts[s] - math.Round(counts[s])); off > best {
-			best, c.splits, c.by, c.count = off, true, s, counts[s]
+			best, c.fractional, c.by, c.count = off, true, s, counts[s]
 		}
 	}
 }
 
 // cases is a heap, lowest bound first.
-type cases []*aCase
+type branchHeap []*branch
 
-func (c cases) Len() int           { return len(c) }
-func (c cases) Less(i, j int) bool { return c[i].floor < c[j].floor }
-func (c cases) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
-func (c *cases) Push(x any)        { *c = append(*c, x.(*aCase)) }
-func (c *cases) Pop() any {
+func (c branchHeap) Len() int           { return len(c) }
+func (c branchHeap) Less(i, j int) bool { return c[i].floor < c[j].floor }
+func (c branchHeap) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
+func (c *branchHeap) Push(x any)        { *c = append(*c, x.(*branch)) }
+func (c *branchHeap) Pop() any {
 	old := *c
 	last := old[len(old)-1]
 	*c = old[:len(old)-1]

@@ -38,24 +38,24 @@ const (
 )
 
 // deal is an offering.
-type deal struct{ typ, zone, capacity string }
+type offeringKey struct{ instanceType, zone, capacityType string }
 
 // market is the catalog now. Prices and stock change by events only.
-type market struct {
-	factor  map[deal]float64 // of the usual price; absent means 1
-	soldOut map[deal]bool
+type catalog struct {
+	priceFactor map[offeringKey]float64 // of the usual price; absent means 1
+	unavailable map[offeringKey]bool
 	// failing are offerings in the catalog for which every launch finds no capacity.
-	failing map[deal]bool
+	launchFails map[offeringKey]bool
 	// silent are offerings whose instances start and never join.
-	silent map[deal]bool
-	types  []offering.InstanceType // as the engine sees them; nil when they must be made anew
-	bySize map[string]size
+	neverRegisters map[offeringKey]bool
+	cached         []offering.InstanceType // as the engine sees them; nil when they must be made anew
+	sizeOf         map[string]size
 }
 
-func newMarket() *market {
-	m := &market{factor: map[deal]float64{}, soldOut: map[deal]bool{}, failing: map[deal]bool{}, silent: map[deal]bool{}, bySize: map[string]size{}}
+func newCatalog() *catalog {
+	m := &catalog{priceFactor: map[offeringKey]float64{}, unavailable: map[offeringKey]bool{}, launchFails: map[offeringKey]bool{}, neverRegisters: map[offeringKey]bool{}, sizeOf: map[string]size{}}
 	for _, s := range sizes {
-		m.bySize[s.name] = s
+		m.sizeOf[s.name] = s
 	}
 	return m
 }
@@ -63,12 +63,12 @@ func newMarket() *market {
 var zones = []string{"z1", "z2", "z3"}
 
 // price is the current price of the offering, per hour.
-func (m *market) price(d deal) offering.Price {
-	usd := m.bySize[d.typ].price
-	if d.capacity == offering.Spot {
+func (m *catalog) price(d offeringKey) offering.Price {
+	usd := m.sizeOf[d.instanceType].price
+	if d.capacityType == offering.Spot {
 		usd *= 0.3 + 0.05*float64(slices.Index(zones, d.zone))
 	}
-	if f, ok := m.factor[d]; ok {
+	if f, ok := m.priceFactor[d]; ok {
 		usd *= f
 	}
 	p, err := offering.USDPerHour(usd)
@@ -79,44 +79,48 @@ func (m *market) price(d deal) offering.Price {
 }
 
 // reprice changes the price of an offering, restock its availability.
-func (m *market) reprice(d deal, factor float64) { m.factor[d], m.types = factor, nil }
-func (m *market) restock(d deal, soldOut bool)   { m.soldOut[d], m.types = soldOut, nil }
+func (m *catalog) setPriceFactor(d offeringKey, factor float64) {
+	m.priceFactor[d], m.cached = factor, nil
+}
+func (m *catalog) setUnavailable(d offeringKey, soldOut bool) {
+	m.unavailable[d], m.cached = soldOut, nil
+}
 
 // offered returns the catalog as the provider interface gives it to the engine.
-func (m *market) offered() []offering.InstanceType {
-	if m.types != nil {
-		return m.types
+func (m *catalog) instanceTypes() []offering.InstanceType {
+	if m.cached != nil {
+		return m.cached
 	}
 	for _, s := range sizes {
 		t := offering.InstanceType{
 			Name:     s.name,
 			Labels:   map[string][]string{"family": {s.name[:1]}},
-			Capacity: amounts(s.cores*1000, s.gib*1024, maxPods),
-			Overhead: amounts(systemMilli, systemMiB, 0),
+			Capacity: resources(s.cores*1000, s.gib*1024, maxPods),
+			Overhead: resources(systemMilli, systemMiB, 0),
 		}
 		for _, z := range zones {
 			for _, ct := range []string{offering.OnDemand, offering.Spot} {
-				d := deal{s.name, z, ct}
+				d := offeringKey{s.name, z, ct}
 				o := offering.Offering{Zone: z, CapacityType: ct, Price: m.price(d)}
-				if m.soldOut[d] {
+				if m.unavailable[d] {
 					o.Unavailable = "sold out"
 				}
 				t.Offerings = append(t.Offerings, o)
 			}
 		}
-		m.types = append(m.types, t)
+		m.cached = append(m.cached, t)
 	}
-	return m.types
+	return m.cached
 }
 
-func amounts(milli, mib, pods int64) quantity.Amounts {
+func resources(milli, mib, pods int64) quantity.Amounts {
 	return quantity.Amounts{quantity.NameCPU: milli, quantity.NameMemory: mib << 20, quantity.NamePods: pods}
 }
 
 // daemon is the one DaemonSet: its pods run everywhere and are not simulated one by one.
 func daemon() cluster.DaemonSet {
 	return cluster.DaemonSet{
-		PodRef: cluster.PodRef{Namespace: "kube-system", Name: "agent", UID: "agent"}, Requests: amounts(daemonMilli, daemonMiB, 1),
+		PodRef: cluster.PodRef{Namespace: "kube-system", Name: "agent", UID: "agent"}, Requests: resources(daemonMilli, daemonMiB, 1),
 		Tolerations: []cluster.Toleration{{Operator: "Exists"}},
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // dawn is when every day begins: a Monday, midnight UTC.
-var dawn = time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC)
+var start = time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC)
 
 // clock is virtual time and the events scheduled in it. Events of one instant happen in
 // the order in which they were scheduled.
@@ -41,7 +41,7 @@ func (c *clock) every(d time.Duration, do func() bool) {
 
 // instant lets everything happen that is due next, and reports false when that is
 // nothing or later than end.
-func (c *clock) instant(end time.Time) bool {
+func (c *clock) runNext(end time.Time) bool {
 	if len(c.events) == 0 || c.events[0].at.After(end) {
 		return false
 	}

@@ -16,161 +16,161 @@ import (
 // Cluster is the true state of a simulated cluster, and the time in it.
 type Cluster struct {
 	clock
-	rng  *rand.Rand
-	mind Mind
+	rng     *rand.Rand
+	decider Decider
 
 	Pools     []*Pool
 	Settings  disrupt.Settings
-	market    *market
-	machines  []*machine // in the order in which they were ordered
+	catalog   *catalog
+	machines  []*node // in the order in which they were ordered
 	workloads []*workload
 	pods      []*pod // alive, in the order in which they were made
 	moves     []*move
-	Watch     *Watch
+	Checker   *Checker
 
 	// Pace is how long things take; see Pace.
-	Pace Pace
+	Durations Durations
 
-	view      *view
-	born      int  // pods ever made
-	ordered   int  // nodes ever ordered
-	moved     int  // moves ever chosen
-	unsettled bool // something happened that scheduler or controllers have not seen
-	stir      int  // counts changes that a decision about nodes might see
-	seen      int  // stir at the last search
-	searching bool // a search is due already
-	searched  time.Time
-	woken     time.Time // when a search is due because a reason lapses
-	providing bool      // a provisioning batch is due already
-	resting   map[string]time.Time
-	failed    map[string]int // failed moves of a node in sequence
-	unproved  []*unproved
-	lulls     map[*Pool]lull
-	diary     []string
-	Stats     Stats
+	mirror          *mirror
+	podsCreated     int  // pods ever made
+	nodesOrdered    int  // nodes ever ordered
+	movesChosen     int  // moves ever chosen
+	changesPending  bool // something happened that scheduler or controllers have not seen
+	changes         int  // counts changes that a decision about nodes might see
+	changesSearched int  // stir at the last search
+	searchDue       bool // a search is due already
+	lastSearch      time.Time
+	wakeAt          time.Time // when a search is due because a reason lapses
+	batchDue        bool      // a provisioning batch is due already
+	backoff         map[string]time.Time
+	failures        map[string]int // failed moves of a node in sequence
+	recent          []*recentConsolidation
+	pauses          map[*Pool]pause
+	log             []string
+	Stats           Stats
 }
 
 // Pace is how long things take.
-type Pace struct {
-	Batch      time.Duration // pods wait that long for others before a launch
-	Search     time.Duration // between two looks at the nodes
-	Validation time.Duration // between choosing a move and looking again
-	Boot       [2]time.Duration
-	Gone       time.Duration // of an instance, once drained
-	GiveUp     time.Duration // on an instance that never initializes
+type Durations struct {
+	Batch               time.Duration // pods wait that long for others before a launch
+	SearchInterval      time.Duration // between two looks at the nodes
+	Validation          time.Duration // between choosing a move and looking again
+	Boot                [2]time.Duration
+	InstanceDeletion    time.Duration // of an instance, once drained
+	RegistrationTimeout time.Duration // on an instance that never initializes
 }
 
 // Stats count events.
 type Stats struct {
-	Purchases, Moves, Rejected, Failed, Evictions, Searches, Solves int
+	Launches, Moves, Rejected, Failed, Evictions, Searches, Solves int
 	// ByCause counts the nodes that went, by cause.
 	ByCause map[disrupt.Cause]int
 	// Longest is how long an evicted pod's replacement waited for its node at most.
-	Longest time.Duration
+	LongestWait time.Duration
 	// SoldOut counts launches that found no offering with capacity.
-	SoldOut int
+	NoCapacity int
 	// Undone counts nodes launched for pods that a move displaced, because
 	// kube-scheduler bound other pods to their nodes.
 	Undone int
 	// Lulls counts pauses of pools after that.
-	Lulls int
+	Pauses int
 }
 
 // New returns an empty cluster at midnight. mind decides; nil means the engine.
-func New(seed uint64, mind Mind, pools ...*Pool) *Cluster {
+func New(seed uint64, mind Decider, pools ...*Pool) *Cluster {
 	if mind == nil {
 		mind = Engine{}
 	}
 	c := &Cluster{
-		clock: clock{now: dawn}, rng: rand.New(rand.NewPCG(seed, 0xd1)), mind: mind, Pools: pools, market: newMarket(),
-		resting: map[string]time.Time{}, failed: map[string]int{}, lulls: map[*Pool]lull{}, Settings: disrupt.Settings{SpotToSpot: true},
-		Pace: Pace{
-			Batch: 2 * time.Second, Search: 10 * time.Second, Validation: 15 * time.Second,
-			Boot: [2]time.Duration{40 * time.Second, 100 * time.Second}, Gone: 20 * time.Second, GiveUp: 15 * time.Minute,
+		clock: clock{now: start}, rng: rand.New(rand.NewPCG(seed, 0xd1)), decider: mind, Pools: pools, catalog: newCatalog(),
+		backoff: map[string]time.Time{}, failures: map[string]int{}, pauses: map[*Pool]pause{}, Settings: disrupt.Settings{SpotToSpot: true},
+		Durations: Durations{
+			Batch: 2 * time.Second, SearchInterval: 10 * time.Second, Validation: 15 * time.Second,
+			Boot: [2]time.Duration{40 * time.Second, 100 * time.Second}, InstanceDeletion: 20 * time.Second, RegistrationTimeout: 15 * time.Minute,
 		},
 		Stats: Stats{ByCause: map[disrupt.Cause]int{}},
 	}
-	c.view = newView(c)
-	c.Watch = newWatch(c)
+	c.mirror = newMirror(c)
+	c.Checker = newChecker(c)
 	return c
 }
 
 // Live runs the cluster for a time.
 func (c *Cluster) Live(d time.Duration) {
 	end := c.now.Add(d)
-	c.settle() // the caller may have changed something
-	for c.instant(end) {
-		c.settle()
-		c.Watch.look()
+	c.runControllers() // the caller may have changed something
+	for c.runNext(end) {
+		c.runControllers()
+		c.Checker.checkInstant()
 	}
 	c.now = end
 }
 
 // settle lets controllers and the scheduler see the changes, until nothing is new to them.
-func (c *Cluster) settle() {
-	for c.unsettled {
-		c.unsettled = false
+func (c *Cluster) runControllers() {
+	for c.changesPending {
+		c.changesPending = false
 		for _, w := range c.workloads {
 			w.reconcile(c)
 		}
 		c.schedule()
-		c.progress()
+		c.progressMoves()
 	}
-	c.plan()
+	c.scheduleDecisions()
 }
 
 // changed records that something happened.
 func (c *Cluster) changed() {
-	c.unsettled = true
-	c.stir++
+	c.changesPending = true
+	c.changes++
 }
 
 // note writes into the diary, which failures print the end of.
-func (c *Cluster) note(format string, args ...any) {
-	c.diary = append(c.diary, c.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
-	if len(c.diary) > 4000 {
-		c.diary = slices.Clone(c.diary[2000:])
+func (c *Cluster) logf(format string, args ...any) {
+	c.log = append(c.log, c.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
+	if len(c.log) > 4000 {
+		c.log = slices.Clone(c.log[2000:])
 	}
 }
 
 // machine is a node with its NodeClaim.
-type machine struct {
+type node struct {
 	key     string
 	pool    *Pool
 	version int // of the pool when it was ordered
 	// choices are the offerings that may be launched, best first; deal is the launched one, once
 	// it is known.
-	choices []offering.Ref
-	deal    deal
-	milli   int64 // allocatable, DaemonSet off
-	mib     int64
+	acceptable []offering.Ref
+	offering   offeringKey
+	milli      int64 // allocatable, DaemonSet off
+	mib        int64
 
-	created     time.Time
-	initialized time.Time // zero while it is not
-	notReady    bool
-	deleting    bool // its claim was deleted
-	terminating bool // the instance itself is being deleted
-	gone        bool
-	tainted     bool // karpenter.sh/disrupted
-	stays       bool // a person wrote do-not-disrupt on it
-	hangs       bool // some finalizer is never removed
+	created        time.Time
+	initialized    time.Time // zero while it is not
+	notReady       bool
+	deleting       bool // its claim was deleted
+	terminating    bool // the instance itself is being deleted
+	gone           bool
+	tainted        bool // karpenter.sh/disrupted
+	doNotDisrupt   bool // a person wrote do-not-disrupt on it
+	stuckFinalizer bool // some finalizer is never removed
 
-	lastPod  time.Time // a pod was bound or deleted
-	pods     []*pod    // bound here, terminating ones included
-	move     *move     // the move that disrupts it
-	deadline time.Time // when its grace ends; zero for never
-	serves   *move     // the move that launched it
+	lastPod        time.Time // a pod was bound or deleted
+	pods           []*pod    // bound here, terminating ones included
+	move           *move     // the move that disrupts it
+	deadline       time.Time // when its grace ends; zero for never
+	replacementFor *move     // the move that launched it
 }
 
-func (m *machine) ready() bool {
+func (m *node) ready() bool {
 	return !m.initialized.IsZero() && !m.notReady && !m.gone && !m.terminating
 }
 
 // open reports whether the scheduler may use it.
-func (m *machine) open() bool { return m.ready() && !m.tainted && !m.deleting }
+func (m *node) schedulable() bool { return m.ready() && !m.tainted && !m.deleting }
 
 // quiet is since when nothing happened on it.
-func (m *machine) quiet() time.Time {
+func (m *node) quietSince() time.Time {
 	if m.lastPod.After(m.initialized) {
 		return m.lastPod
 	}
@@ -178,7 +178,7 @@ func (m *machine) quiet() time.Time {
 }
 
 // free is the node's free capacity.
-func (m *machine) free() (milli, mib int64, pods int) {
+func (m *node) free() (milli, mib int64, pods int) {
 	milli, mib, pods = m.milli, m.mib, maxPods-1-len(m.pods)
 	for _, p := range m.pods {
 		milli, mib = milli-p.owner.Milli, mib-p.owner.MiB
@@ -187,19 +187,19 @@ func (m *machine) free() (milli, mib int64, pods int) {
 }
 
 // busy reports whether pods run there that would need another node.
-func (m *machine) busy() bool { return len(m.pods) > 0 }
+func (m *node) hasPods() bool { return len(m.pods) > 0 }
 
 // order creates a node, which joins, or does not, in its own time.
-func (c *Cluster) order(pool string, choices []offering.Ref) *machine {
-	c.ordered++
-	m := &machine{key: fmt.Sprintf("%s-%04d", pool, c.ordered), pool: c.pool(pool), created: c.now}
-	m.choices = offering.RotateZones(choices, m.key)
+func (c *Cluster) orderNode(pool string, choices []offering.Ref) *node {
+	c.nodesOrdered++
+	m := &node{key: fmt.Sprintf("%s-%04d", pool, c.nodesOrdered), pool: c.pool(pool), created: c.now}
+	m.acceptable = offering.RotateZones(choices, m.key)
 	m.version = m.pool.Version
 	c.machines = append(c.machines, m)
-	c.Stats.Purchases++
-	c.note("order %s %v of %d", m.key, m.choices[0], len(choices))
+	c.Stats.Launches++
+	c.logf("order %s %v of %d", m.key, m.acceptable[0], len(choices))
 	c.changed()
-	c.after(3*time.Second, func() { c.buy(m) })
+	c.after(3*time.Second, func() { c.launchInstance(m) })
 	return m
 }
 
@@ -209,61 +209,61 @@ func (c *Cluster) pool(name string) *Pool {
 
 // buy launches the first offering that has capacity, and gives up when none has. Offerings found
 // without capacity are marked so for a while, as the provider does.
-func (c *Cluster) buy(m *machine) {
+func (c *Cluster) launchInstance(m *node) {
 	if m.gone {
 		return
 	}
-	for _, choice := range m.choices {
-		d := deal{choice.Type, choice.Zone, choice.CapacityType}
-		if c.market.soldOut[d] {
+	for _, choice := range m.acceptable {
+		d := offeringKey{choice.Type, choice.Zone, choice.CapacityType}
+		if c.catalog.unavailable[d] {
 			continue
 		}
-		if c.market.failing[d] {
-			c.SoldOut(d, true)
-			c.after(3*time.Minute, func() { c.SoldOut(d, false) })
+		if c.catalog.launchFails[d] {
+			c.SetUnavailable(d, true)
+			c.after(3*time.Minute, func() { c.SetUnavailable(d, false) })
 			continue
 		}
-		s := c.market.bySize[d.typ]
-		m.deal, m.milli, m.mib = d, s.cores*1000-systemMilli-daemonMilli, s.gib*1024-systemMiB-daemonMiB
-		boot := c.Pace.Boot[0] + time.Duration(c.rng.Int64N(int64(c.Pace.Boot[1]-c.Pace.Boot[0]+1)))
+		s := c.catalog.sizeOf[d.instanceType]
+		m.offering, m.milli, m.mib = d, s.cores*1000-systemMilli-daemonMilli, s.gib*1024-systemMiB-daemonMiB
+		boot := c.Durations.Boot[0] + time.Duration(c.rng.Int64N(int64(c.Durations.Boot[1]-c.Durations.Boot[0]+1)))
 		c.after(boot, func() { c.initialize(m) })
 		c.changed()
-		c.Watch.bought(m)
+		c.Checker.nodeLaunched(m)
 		return
 	}
-	c.note("sold out %s", m.key)
-	c.Stats.SoldOut++
-	c.remove(m)
+	c.logf("sold out %s", m.key)
+	c.Stats.NoCapacity++
+	c.removeNode(m)
 }
 
-func (c *Cluster) initialize(m *machine) {
+func (c *Cluster) initialize(m *node) {
 	if m.gone || m.deleting {
 		return
 	}
-	if c.market.silent[m.deal] {
-		c.after(c.Pace.GiveUp, func() { c.remove(m) })
+	if c.catalog.neverRegisters[m.offering] {
+		c.after(c.Durations.RegistrationTimeout, func() { c.removeNode(m) })
 		return
 	}
 	m.initialized = c.now
 	if life := m.pool.ExpireAfter; life > 0 {
-		c.after(m.created.Add(life).Sub(c.now), func() { c.Watch.happened(); c.changed() })
+		c.after(m.created.Add(life).Sub(c.now), func() { c.Checker.outsideChange(); c.changed() })
 	}
-	c.note("ready %s %v", m.key, m.deal)
+	c.logf("ready %s %v", m.key, m.offering)
 	c.changed()
 }
 
 // remove ends a node: its pods are lost to their owners.
-func (c *Cluster) remove(m *machine) {
+func (c *Cluster) removeNode(m *node) {
 	if m.gone {
 		return
 	}
 	m.gone = true
 	for _, p := range slices.Clone(m.pods) {
-		c.kill(p)
+		c.removePod(p)
 	}
-	c.view.forget(m)
-	c.machines = slices.DeleteFunc(c.machines, func(o *machine) bool { return o == m })
-	c.note("gone %s", m.key)
+	c.mirror.removeNode(m)
+	c.machines = slices.DeleteFunc(c.machines, func(o *node) bool { return o == m })
+	c.logf("gone %s", m.key)
 	c.changed()
 }
 
@@ -271,28 +271,28 @@ func (c *Cluster) remove(m *machine) {
 func (c *Cluster) cost() offering.Price {
 	var sum offering.Price
 	for _, m := range c.machines {
-		if m.deal.typ != "" {
-			sum += c.market.price(m.deal)
+		if m.offering.instanceType != "" {
+			sum += c.catalog.price(m.offering)
 		}
 	}
 	return sum
 }
 
 // node returns the node as the engine's Snapshot has it.
-func (c *Cluster) node(m *machine) cluster.Node {
-	first := deal{m.choices[0].Type, m.choices[0].Zone, m.choices[0].CapacityType}
-	if m.deal.typ != "" {
-		first = m.deal
+func (c *Cluster) snapshotNode(m *node) cluster.Node {
+	first := offeringKey{m.acceptable[0].Type, m.acceptable[0].Zone, m.acceptable[0].CapacityType}
+	if m.offering.instanceType != "" {
+		first = m.offering
 	}
-	s := c.market.bySize[first.typ]
+	s := c.catalog.sizeOf[first.instanceType]
 	n := cluster.Node{
 		Key: m.key, Name: m.key, Pool: m.pool.Name, Taints: m.pool.taints(), Claim: true, Created: m.created,
-		Capacity: amounts(s.cores*1000, s.gib*1024, maxPods), Allocatable: amounts(s.cores*1000-systemMilli, s.gib*1024-systemMiB, maxPods),
-		Price: c.market.price(first), Initialized: !m.initialized.IsZero(),
-		Leaving: m.deleting || m.departing() || m.terminating,
+		Capacity: resources(s.cores*1000, s.gib*1024, maxPods), Allocatable: resources(s.cores*1000-systemMilli, s.gib*1024-systemMiB, maxPods),
+		Price: c.catalog.price(first), Initialized: !m.initialized.IsZero(),
+		Leaving: m.deleting || m.podsNominatedElsewhere() || m.terminating,
 		Labels: map[string]string{
-			cluster.LabelPool: m.pool.Name, cluster.LabelInstanceType: first.typ, cluster.LabelZone: first.zone, cluster.LabelCapacityType: first.capacity,
-			"pool": m.pool.Name, "family": first.typ[:1],
+			cluster.LabelPool: m.pool.Name, cluster.LabelInstanceType: first.instanceType, cluster.LabelZone: first.zone, cluster.LabelCapacityType: first.capacityType,
+			"pool": m.pool.Name, "family": first.instanceType[:1],
 		},
 	}
 	if n.Initialized {
@@ -304,20 +304,20 @@ func (c *Cluster) node(m *machine) cluster.Node {
 	if m.tainted {
 		n.Taints = append(n.Taints, cluster.Taint{Key: "karpenter.sh/disrupted", Effect: cluster.NoSchedule})
 	}
-	if m.deal.typ == "" {
-		for _, choice := range m.choices {
-			o := c.market.bySize[choice.Type]
-			for name, v := range amounts(o.cores*1000, o.gib*1024, maxPods) {
+	if m.offering.instanceType == "" {
+		for _, choice := range m.acceptable {
+			o := c.catalog.sizeOf[choice.Type]
+			for name, v := range resources(o.cores*1000, o.gib*1024, maxPods) {
 				n.Capacity[name] = max(n.Capacity[name], v)
 			}
-			for name, v := range amounts(o.cores*1000-systemMilli, o.gib*1024-systemMiB, maxPods) {
+			for name, v := range resources(o.cores*1000-systemMilli, o.gib*1024-systemMiB, maxPods) {
 				n.Allocatable[name] = min(n.Allocatable[name], v)
 			}
 		}
 	}
-	n.Unschedulable = !n.Initialized && c.now.Sub(m.created) > c.Pace.GiveUp
+	n.Unschedulable = !n.Initialized && c.now.Sub(m.created) > c.Durations.RegistrationTimeout
 	return n
 }
 
 // departing reports whether the node's pods are nominated to other nodes already.
-func (m *machine) departing() bool { return m.move != nil && m.move.stage >= launched }
+func (m *node) podsNominatedElsewhere() bool { return m.move != nil && m.move.stage >= launched }

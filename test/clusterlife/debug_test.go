@@ -21,30 +21,30 @@ func TestDebug(t *testing.T) {
 	seen := 0
 	for range 24 * 60 {
 		c.Live(time.Minute)
-		for _, f := range c.Watch.Faults[seen:] {
+		for _, f := range c.Checker.Violations[seen:] {
 			if rule := os.Getenv("LIFE_RULE"); rule == "" || rule == f.Rule {
-				t.Logf("%s\n  %s", f, strings.Join(c.diary[max(0, len(c.diary)-30):], "\n  "))
+				t.Logf("%s\n  %s", f, strings.Join(c.log[max(0, len(c.log)-30):], "\n  "))
 			}
 		}
-		seen = len(c.Watch.Faults)
+		seen = len(c.Checker.Violations)
 	}
-	t.Logf("%s, %+v", c.Bill(), c.Stats)
-	for _, l := range c.mind.Search(c.view.world(), c.facts(nil)).Kept {
-		m := c.machine(l.Key)
+	t.Logf("%s, %+v", c.Costs(), c.Stats)
+	for _, l := range c.decider.Search(c.mirror.snapshot(), c.disruptionInput(nil)).Kept {
+		m := c.findNode(l.Key)
 		var pods []string
 		for _, p := range m.pods {
 			pods = append(pods, p.uid)
 		}
-		t.Logf("%s %v %s: %s %s, %s; %v", l.Key, m.deal, c.market.price(m.deal), l.Because, l.Detail, l.Costs, pods)
+		t.Logf("%s %v %s: %s %s, %s; %v", l.Key, m.offering, c.catalog.price(m.offering), l.Because, l.Detail, l.Costs, pods)
 	}
 	for _, m := range c.machines {
 		if m.move != nil || m.deleting || m.notReady || m.initialized.IsZero() {
 			t.Logf("%s: move %v, deleting %v, not ready %v, initialized %s", m.key, m.move != nil, m.deleting, m.notReady, m.initialized)
 		}
 	}
-	t.Log(strings.Join(c.diary[max(0, len(c.diary)-30):], "\n  "))
+	t.Log(strings.Join(c.log[max(0, len(c.log)-30):], "\n  "))
 	for _, w := range c.workloads {
-		t.Logf("%s x%d %dm %dMi pool=%q on-demand=%v spread=%v apart=%v down=%d", w.Name, w.Replicas, w.Milli, w.MiB, w.Pool, w.OnDemand, w.Spread, w.Apart, w.MaxDown)
+		t.Logf("%s x%d %dm %dMi pool=%q on-demand=%v spread=%v apart=%v down=%d", w.Name, w.Replicas, w.Milli, w.MiB, w.Pool, w.OnDemand, w.Spread, w.OnePerNode, w.MaxUnavailable)
 	}
 	for _, p := range c.Pools {
 		t.Logf("%+v", *p)

@@ -12,32 +12,32 @@ import (
 const retryEviction = 5 * time.Second
 
 // delete deletes a node: its pods are evicted, then the instance ends.
-func (c *Cluster) delete(n *machine) {
+func (c *Cluster) deleteNode(n *node) {
 	if n.deleting || n.gone {
 		return
 	}
 	n.deleting, n.tainted = true, true
-	if n.pool.Grace > 0 {
-		n.deadline = c.now.Add(n.pool.Grace)
+	if n.pool.TerminationGracePeriod > 0 {
+		n.deadline = c.now.Add(n.pool.TerminationGracePeriod)
 	}
 	for _, p := range n.pods {
-		c.view.touch(p)
+		c.mirror.podChanged(p)
 	}
 	c.changed()
 	c.drain(n)
 }
 
 // drain evicts the pods that may be evicted now, and runs again for the rest.
-func (c *Cluster) drain(n *machine) {
+func (c *Cluster) drain(n *node) {
 	if n.gone || n.terminating {
 		return
 	}
 	for _, p := range n.largestFirst() {
 		switch {
-		case p.dying:
+		case p.terminating:
 		case !n.deadline.IsZero() && !c.now.Before(n.deadline.Add(-p.owner.Grace)):
 			c.evict(p, n, true)
-		case !p.protected(c.now) && p.owner.allowed() > 0:
+		case !p.protected(c.now) && p.owner.allowedEvictions() > 0:
 			c.evict(p, n, false)
 		}
 	}
@@ -45,33 +45,33 @@ func (c *Cluster) drain(n *machine) {
 		c.after(retryEviction, func() { c.drain(n) })
 		return
 	}
-	if n.hangs {
+	if n.stuckFinalizer {
 		return
 	}
 	n.terminating = true
 	c.changed()
-	c.after(c.Pace.Gone, func() { c.remove(n) })
+	c.after(c.Durations.InstanceDeletion, func() { c.removeNode(n) })
 }
 
 // evict ends a pod for a node's sake. Its workload makes another.
-func (c *Cluster) evict(p *pod, n *machine, forced bool) {
-	c.Watch.evicts(p, n, forced)
+func (c *Cluster) evict(p *pod, n *node, forced bool) {
+	c.Checker.podEvicted(p, n, forced)
 	if n.move != nil {
 		c.Stats.Evictions++
 	}
 	w := p.owner
-	c.stop(p)
+	c.terminatePod(p)
 	if w.Every > 0 {
-		c.create(w).evicted = true
+		c.createPod(w).evicted = true
 		return
 	}
-	w.moving++
+	w.unreplaced++
 	w.reconcile(c) // at once: replacement pods queue in the order of evictions
 }
 
 // largestFirst returns the node's pods in the order in which controller/termination evicts
 // them.
-func (n *machine) largestFirst() []*pod {
+func (n *node) largestFirst() []*pod {
 	size := func(p *pod) float64 {
 		return float64(p.owner.Milli)/float64(n.milli) + float64(p.owner.MiB)/float64(n.mib)
 	}

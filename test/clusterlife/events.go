@@ -18,18 +18,18 @@ func (c *Cluster) Scale(w *workload, n int) {
 	if w.Replicas == n && w.Every == 0 {
 		return
 	}
-	c.Watch.happened()
-	c.scale(w, n)
+	c.Checker.outsideChange()
+	c.setReplicas(w, n)
 }
 
 // wave scales a workload until quiet: a sine over the day and noise, every few minutes.
-func (c *Cluster) wave(w *workload, base int, swing, noise float64, quiet time.Time) {
+func (c *Cluster) scaleByHour(w *workload, base int, swing, noise float64, quiet time.Time) {
 	phase := c.rng.Float64() * 2 * math.Pi
 	c.every(time.Duration(3+c.rng.IntN(10))*time.Minute, func() bool {
 		if !c.now.Before(quiet) {
 			return false
 		}
-		hours := c.now.Sub(dawn).Hours()
+		hours := c.now.Sub(start).Hours()
 		n := float64(base) * (1 + swing*math.Sin(phase+hours/24*2*math.Pi) + noise*(c.rng.Float64()-0.5))
 		c.Scale(w, max(1, int(math.Round(n))))
 		return true
@@ -37,15 +37,15 @@ func (c *Cluster) wave(w *workload, base int, swing, noise float64, quiet time.T
 }
 
 // jobs starts a CronJob's pods again and again until quiet.
-func (c *Cluster) jobs(w *workload, quiet time.Time) {
+func (c *Cluster) startJobs(w *workload, quiet time.Time) {
 	c.deploy(w)
 	c.every(w.Every, func() bool {
 		if !c.now.Before(quiet) {
 			return false
 		}
-		c.Watch.happened()
+		c.Checker.outsideChange()
 		for range w.Replicas {
-			c.create(w)
+			c.createPod(w)
 		}
 		return true
 	})
@@ -53,46 +53,46 @@ func (c *Cluster) jobs(w *workload, quiet time.Time) {
 
 // fails makes a node stop reporting: its pods are given up after five minutes, and the
 // node is removed after ten.
-func (c *Cluster) fails(m *machine) {
+func (c *Cluster) failNode(m *node) {
 	if m == nil || m.initialized.IsZero() || m.gone {
 		return
 	}
-	c.Watch.happened()
-	c.note("fails %s", m.key)
+	c.Checker.outsideChange()
+	c.logf("fails %s", m.key)
 	m.notReady = true
 	for _, p := range m.pods {
 		p.ready = false
-		p.owner.idle = false
+		p.owner.reconciled = false
 	}
 	c.changed()
 	c.after(5*time.Minute, func() {
-		c.Watch.happened()
+		c.Checker.outsideChange()
 		for _, p := range slices.Clone(m.pods) {
-			c.stop(p)
+			c.terminatePod(p)
 		}
 	})
-	c.after(10*time.Minute, func() { c.Watch.happened(); c.remove(m) })
+	c.after(10*time.Minute, func() { c.Checker.outsideChange(); c.removeNode(m) })
 }
 
 // reclaim evicts a spot instance with half a minute's notice.
-func (c *Cluster) reclaim(m *machine) {
+func (c *Cluster) interruptSpotNode(m *node) {
 	if m == nil || m.initialized.IsZero() || m.gone {
 		return
 	}
-	c.Watch.happened()
-	c.note("reclaim %s", m.key)
-	m.deleting, m.tainted, m.hangs = true, true, false
+	c.Checker.outsideChange()
+	c.logf("reclaim %s", m.key)
+	m.deleting, m.tainted, m.stuckFinalizer = true, true, false
 	for _, p := range slices.Clone(m.pods) {
-		c.stop(p)
+		c.terminatePod(p)
 	}
 	c.changed()
-	c.after(30*time.Second, func() { c.Watch.happened(); c.remove(m) })
+	c.after(30*time.Second, func() { c.Checker.outsideChange(); c.removeNode(m) })
 }
 
 // some returns a random node that serves, spot or not; nil when there is none.
-func (c *Cluster) some(spot bool) *machine {
-	from := slices.DeleteFunc(slices.Clone(c.machines), func(m *machine) bool {
-		return !m.open() || spot && m.deal.capacity != offering.Spot
+func (c *Cluster) randomNode(spot bool) *node {
+	from := slices.DeleteFunc(slices.Clone(c.machines), func(m *node) bool {
+		return !m.schedulable() || spot && m.offering.capacityType != offering.Spot
 	})
 	if len(from) == 0 {
 		return nil
@@ -101,32 +101,32 @@ func (c *Cluster) some(spot bool) *machine {
 }
 
 // Price changes the price of an offering.
-func (c *Cluster) Price(d deal, factor float64) {
-	c.Watch.happened()
-	c.Watch.prices++
-	c.market.reprice(d, factor)
-	c.note("price %v x%.2f", d, factor)
+func (c *Cluster) ScalePrice(d offeringKey, factor float64) {
+	c.Checker.outsideChange()
+	c.Checker.priceChanges++
+	c.catalog.setPriceFactor(d, factor)
+	c.logf("price %v x%.2f", d, factor)
 	c.changed()
 }
 
 // SoldOut takes a deal off the shelves, or puts it back.
-func (c *Cluster) SoldOut(d deal, out bool) {
-	c.Watch.happened()
-	c.market.restock(d, out)
-	c.note("sold out %v: %v", d, out)
+func (c *Cluster) SetUnavailable(d offeringKey, out bool) {
+	c.Checker.outsideChange()
+	c.catalog.setUnavailable(d, out)
+	c.logf("sold out %v: %v", d, out)
 	c.changed()
 }
 
 // Retemplate changes a pool's template: its nodes have drifted.
-func (c *Cluster) Retemplate(p *Pool) {
-	c.Watch.happened()
+func (c *Cluster) ChangeTemplate(p *Pool) {
+	c.Checker.outsideChange()
 	p.Version++
-	c.note("pool %s is now version %d", p.Name, p.Version)
+	c.logf("pool %s is now version %d", p.Name, p.Version)
 	c.changed()
 }
 
 // Roll updates a workload.
-func (c *Cluster) Roll(w *workload) {
-	c.Watch.happened()
-	c.roll(w)
+func (c *Cluster) StartRollout(w *workload) {
+	c.Checker.outsideChange()
+	c.startRollout(w)
 }

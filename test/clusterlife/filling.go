@@ -10,36 +10,36 @@ import (
 
 // filler looks for the worthiest filling of one vessel, by depth first over kinds and with
 // bounds from fractional fillings.
-type filler struct {
+type patternSearch struct {
 	items  []item
 	least  float64 // only fillings of more than this are of interest
 	best   []int   // by item; nil while there is none
 	count  []int
-	orders [len(mixes)][]int // of items, densest first, by mix
+	orders [len(resourceMixes)][]int // of items, densest first, by mix
 }
 
 type item struct {
 	kind       int
 	most       int
-	worth      float64
+	value      float64
 	milli, mib float64
-	weight     [len(mixes)]float64 // of one pod, in parts of the vessel
+	weight     [len(resourceMixes)]float64 // of one pod, in parts of the vessel
 }
 
 // mixes are ways to make one resource of cores and memory: no filling has more than one
 // vessel of any of them.
-var mixes = [...]float64{1, 0.75, 0.5, 0.25, 0}
+var resourceMixes = [...]float64{1, 0.75, 0.5, 0.25, 0}
 
 // fill returns the worthiest filling of the vessel, or nil when none is worth more than least.
-func (f *floorer) fill(v *vessel, in zoneWorth, least float64) (float64, []int) {
-	s := filler{least: least}
+func (f *floorSearch) bestPattern(v *nodeType, in zoneValues, least float64) (float64, []int) {
+	s := patternSearch{least: least}
 	milli, mib := float64(v.milli), float64(v.mib)
 	for i, k := range f.kinds {
-		it := item{kind: i, most: in.most[i], worth: in.worth[i], milli: float64(k.owner.Milli), mib: float64(k.owner.MiB)}
-		if it.most == 0 || it.worth <= 0 || it.milli > milli || it.mib > mib {
+		it := item{kind: i, most: in.most[i], value: in.value[i], milli: float64(k.owner.Milli), mib: float64(k.owner.MiB)}
+		if it.most == 0 || it.value <= 0 || it.milli > milli || it.mib > mib {
 			continue
 		}
-		for m, share := range mixes {
+		for m, share := range resourceMixes {
 			it.weight[m] = share*it.milli/milli + (1-share)*it.mib/mib
 		}
 		s.items = append(s.items, it)
@@ -58,12 +58,12 @@ func (f *floorer) fill(v *vessel, in zoneWorth, least float64) (float64, []int) 
 }
 
 // sort puts the densest items first, as such fillings prune the most.
-func (s *filler) sort() {
+func (s *patternSearch) sort() {
 	denser := func(mix int) func(a, b item) int {
-		return func(a, b item) int { return cmp.Compare(b.worth/b.weight[mix], a.worth/a.weight[mix]) }
+		return func(a, b item) int { return cmp.Compare(b.value/b.weight[mix], a.value/a.weight[mix]) }
 	}
-	slices.SortStableFunc(s.items, denser(len(mixes)/2))
-	for m := range mixes {
+	slices.SortStableFunc(s.items, denser(len(resourceMixes)/2))
+	for m := range resourceMixes {
 		for i := range s.items {
 			s.orders[m] = append(s.orders[m], i)
 		}
@@ -71,24 +71,24 @@ func (s *filler) sort() {
 	}
 }
 
-func (s *filler) search(i int, milli, mib float64, pods int, worth float64, v *vessel) {
+func (s *patternSearch) search(i int, milli, mib float64, pods int, worth float64, v *nodeType) {
 	if worth > s.least {
 		s.least, s.best = worth, slices.Clone(s.count)
 	}
-	if i == len(s.items) || worth+s.hope(i, milli, mib, v) <= s.least {
+	if i == len(s.items) || worth+s.upperBound(i, milli, mib, v) <= s.least {
 		return
 	}
 	it := &s.items[i]
-	n := min(it.most, pods, whole(milli, it.milli), whole(mib, it.mib))
+	n := min(it.most, pods, wholePods(milli, it.milli), wholePods(mib, it.mib))
 	for ; n >= 0; n-- {
 		s.count[i] = n
 		x := float64(n)
-		s.search(i+1, milli-x*it.milli, mib-x*it.mib, pods-n, worth+x*it.worth, v)
+		s.search(i+1, milli-x*it.milli, mib-x*it.mib, pods-n, worth+x*it.value, v)
 	}
 	s.count[i] = 0
 }
 
-func whole(room, each float64) int {
+func wholePods(room, each float64) int {
 	if each == 0 {
 		return math.MaxInt
 	}
@@ -96,17 +96,17 @@ func whole(room, each float64) int {
 }
 
 // hope is the largest worth of pods that fit into the free capacity, by the tightest mix.
-func (s *filler) hope(from int, milli, mib float64, v *vessel) float64 {
+func (s *patternSearch) upperBound(from int, milli, mib float64, v *nodeType) float64 {
 	best := math.Inf(1)
-	for m, share := range mixes {
+	for m, share := range resourceMixes {
 		room := share*milli/float64(v.milli) + (1-share)*mib/float64(v.mib)
-		best = min(best, s.fraction(from, m, room))
+		best = min(best, s.fractionalBound(from, m, room))
 	}
 	return best*(1+1e-12) + 1e-15
 }
 
 // fraction fills the free capacity of a mix with fractions of pods.
-func (s *filler) fraction(from, mix int, room float64) float64 {
+func (s *patternSearch) fractionalBound(from, mix int, room float64) float64 {
 	sum := 0.0
 	for _, i := range s.orders[mix] {
 		if i < from {
@@ -115,9 +115,9 @@ func (s *filler) fraction(from, mix int, room float64) float64 {
 		it := &s.items[i]
 		all := it.weight[mix] * float64(it.most)
 		if all > room {
-			return sum + it.worth*room/it.weight[mix]
+			return sum + it.value*room/it.weight[mix]
 		}
-		sum, room = sum+it.worth*float64(it.most), room-all
+		sum, room = sum+it.value*float64(it.most), room-all
 	}
 	return sum
 }

@@ -22,7 +22,7 @@ import (
 // least one more, and the lowest of all cases counts.
 
 // kind is the pods of one workload that must be somewhere.
-type kind struct {
+type podKind struct {
 	owner *workload
 	n     int
 	most  int // on one node
@@ -34,37 +34,37 @@ type kind struct {
 
 // vessel is an instance type as fillings see it. Types that admit the same pods and have the same
 // capacity differ in zone and price only.
-type vessel struct {
+type nodeType struct {
 	admits     []bool // by kind
 	milli, mib int64
 	zones      map[string]float64 // price in dollars an hour, the least in the zone
 }
 
 // filling is one way to use a vessel.
-type filling struct {
-	vessel int
-	zone   string
-	count  []int // by kind
-	price  float64
+type pattern struct {
+	nodeType int
+	zone     string
+	count    []int // by kind
+	price    float64
 }
 
 // floor is the least cost of nodes for those pods. Pods of the same workloads that
 // run on other nodes count where spread over zones is concerned. enough is a cost at which the
 // search may stop; it only saves work.
 func (c *Cluster) floor(pods []*pod, enough offering.Price) offering.Price {
-	kinds := c.kinds(pods)
+	kinds := c.podKinds(pods)
 	if len(kinds) == 0 {
 		return 0
 	}
-	f := newFloor(kinds, c.vessels(kinds))
+	f := newFloor(kinds, c.nodeTypes(kinds))
 	return offering.Price(math.Floor(f.solve(enough.USD()) * 1e9))
 }
 
 // kinds sorts pods by workload.
-func (c *Cluster) kinds(pods []*pod) []kind {
-	var out []kind
+func (c *Cluster) podKinds(pods []*pod) []podKind {
+	var out []podKind
 	for _, w := range c.workloads {
-		k := kind{owner: w}
+		k := podKind{owner: w}
 		for _, p := range pods {
 			if p.owner == w {
 				k.n++
@@ -73,7 +73,7 @@ func (c *Cluster) kinds(pods []*pod) []kind {
 		if k.n == 0 {
 			continue
 		}
-		if k.most = k.n; w.Apart {
+		if k.most = k.n; w.OnePerNode {
 			k.most = 1
 		}
 		if w.Spread {
@@ -87,17 +87,17 @@ func (c *Cluster) kinds(pods []*pod) []kind {
 // spread sets how even the pods must be: as the spread constraint asks for, or as they are, if the
 // workload has shrunk since and they are less even. With counts a ≤ … ≤ z over n zones,
 // z - a ≤ skew and their sum all, it is all ≤ n·a + (n-1)·skew and all ≥ n·z - (n-1)·skew.
-func (k *kind) spread(pods []*pod) {
+func (k *podKind) spread(pods []*pod) {
 	k.inside, k.outside, k.within = map[string]int{}, map[string]int{}, map[string]int{}
 	at, pinned, all := map[string]int{}, map[string]int{}, 0
 	for _, p := range k.owner.pods {
-		if p.node == nil || p.dying {
+		if p.node == nil || p.terminating {
 			continue
 		}
 		all++
-		at[p.node.deal.zone]++
+		at[p.node.offering.zone]++
 		if !slices.Contains(pods, p) {
-			pinned[p.node.deal.zone]++
+			pinned[p.node.offering.zone]++
 		}
 	}
 	lo, hi := all, 0
@@ -115,7 +115,7 @@ func (k *kind) spread(pods []*pod) {
 }
 
 // inOne is how many of the pods one node in the zone may have.
-func (k *kind) inOne(zone string) int {
+func (k *podKind) inOne(zone string) int {
 	if n, ok := k.within[zone]; ok {
 		return min(k.most, n)
 	}
@@ -123,8 +123,8 @@ func (k *kind) inOne(zone string) int {
 }
 
 // vessels returns the instance types that pools may launch, available or not.
-func (c *Cluster) vessels(kinds []kind) []*vessel {
-	var out []*vessel
+func (c *Cluster) nodeTypes(kinds []podKind) []*nodeType {
+	var out []*nodeType
 	for _, p := range c.Pools {
 		for _, capacity := range []string{offering.OnDemand, offering.Spot} {
 			if len(p.CapacityTypes) > 0 && !slices.Contains(p.CapacityTypes, capacity) {
@@ -134,26 +134,26 @@ func (c *Cluster) vessels(kinds []kind) []*vessel {
 				if len(p.Types) > 0 && !slices.Contains(p.Types, s.name) {
 					continue
 				}
-				out = add(out, c.vessel(p, capacity, s, kinds))
+				out = add(out, c.nodeType(p, capacity, s, kinds))
 			}
 		}
 	}
 	return out
 }
 
-func (c *Cluster) vessel(p *Pool, capacity string, s size, kinds []kind) *vessel {
-	v := &vessel{milli: s.cores*1000 - systemMilli - daemonMilli, mib: s.gib*1024 - systemMiB - daemonMiB, zones: map[string]float64{}}
+func (c *Cluster) nodeType(p *Pool, capacity string, s size, kinds []podKind) *nodeType {
+	v := &nodeType{milli: s.cores*1000 - systemMilli - daemonMilli, mib: s.gib*1024 - systemMiB - daemonMiB, zones: map[string]float64{}}
 	for _, k := range kinds {
-		v.admits = append(v.admits, k.owner.admitted(&machine{pool: p, deal: deal{capacity: capacity}}))
+		v.admits = append(v.admits, k.owner.admitted(&node{pool: p, offering: offeringKey{capacityType: capacity}}))
 	}
 	for _, z := range zones {
-		v.zones[z] = c.market.price(deal{s.name, z, capacity}).USD()
+		v.zones[z] = c.catalog.price(offeringKey{s.name, z, capacity}).USD()
 	}
 	return v
 }
 
 // add keeps one vessel of a kind, at the lowest price in each zone.
-func add(all []*vessel, v *vessel) []*vessel {
+func add(all []*nodeType, v *nodeType) []*nodeType {
 	for _, o := range all {
 		if o.milli == v.milli && o.mib == v.mib && slices.Equal(o.admits, v.admits) {
 			for z, price := range v.zones {
@@ -168,29 +168,29 @@ func add(all []*vessel, v *vessel) []*vessel {
 // demand is a row of the master problem: at least so many pods of a kind, anywhere, in
 // one zone or outside of it.
 type demand struct {
-	kind     int
-	zone     string // empty for anywhere
-	opposite bool   // outside of the zone
-	n        int
+	kind    int
+	zone    string // empty for anywhere
+	outside bool   // outside of the zone
+	n       int
 }
 
 func (d demand) counts(zone string) bool {
-	return d.zone == "" || (zone == d.zone) != d.opposite
+	return d.zone == "" || (zone == d.zone) != d.outside
 }
 
 // floorer looks for worths.
-type floorer struct {
-	kinds   []kind
-	vessels []*vessel
-	class   []int // by vessel: those that admit the same pods
-	demands []demand
-	known   []filling // that were of use
+type floorSearch struct {
+	kinds     []podKind
+	nodeTypes []*nodeType
+	class     []int // by vessel: those that admit the same pods
+	demands   []demand
+	patterns  []pattern // that were of use
 }
 
-func newFloor(kinds []kind, vessels []*vessel) *floorer {
-	f := &floorer{kinds: kinds, vessels: vessels}
+func newFloor(kinds []podKind, vessels []*nodeType) *floorSearch {
+	f := &floorSearch{kinds: kinds, nodeTypes: vessels}
 	for i, v := range vessels {
-		f.class = append(f.class, slices.IndexFunc(vessels[:i+1], func(o *vessel) bool { return slices.Equal(o.admits, v.admits) }))
+		f.class = append(f.class, slices.IndexFunc(vessels[:i+1], func(o *nodeType) bool { return slices.Equal(o.admits, v.admits) }))
 	}
 	for i, k := range kinds {
 		f.demands = append(f.demands, demand{kind: i, n: k.n})
@@ -212,8 +212,8 @@ const rounds = 200
 
 // relax returns the lower bound of a case in dollars an hour, and how much there is of each known
 // filling in the best mixture.
-func (f *floorer) relax(limits []limit) (floor float64, shares map[int]float64) {
-	m := f.master(limits)
+func (f *floorSearch) relax(limits []branchLimit) (floor float64, shares map[int]float64) {
+	m := f.linearProgram(limits)
 	for range rounds {
 		m.optimize()
 		worth := m.duals()
@@ -221,13 +221,13 @@ func (f *floorer) relax(limits []limit) (floor float64, shares map[int]float64) 
 		for i, n := range m.rhs {
 			sum += worth[i] * n
 		}
-		over, found := f.overfull(worth, limits)
+		over, found := f.violatedPatterns(worth, limits)
 		floor = max(floor, sum/over)
 		if len(found) == 0 || floor >= sum*(1-1e-6) {
 			break
 		}
 		for _, x := range found {
-			f.known = append(f.known, x)
+			f.patterns = append(f.patterns, x)
 			m.add(f.column(x, limits), x.price)
 		}
 	}
@@ -241,23 +241,23 @@ func (f *floorer) relax(limits []limit) (floor float64, shares map[int]float64) 
 }
 
 // master is the problem of a case with all fillings that are known.
-func (f *floorer) master(limits []limit) *master {
+func (f *floorSearch) linearProgram(limits []branchLimit) *linearProgram {
 	var rhs []float64
 	var most []bool
 	for _, d := range f.demands {
 		rhs, most = append(rhs, float64(d.n)), append(most, false)
 	}
 	for _, l := range limits {
-		rhs, most = append(rhs, float64(l.n)), append(most, l.most)
+		rhs, most = append(rhs, float64(l.n)), append(most, l.atMost)
 	}
-	m := newMaster(rhs, most)
-	for _, x := range f.known {
+	m := newLinearProgram(rhs, most)
+	for _, x := range f.patterns {
 		m.add(f.column(x, limits), x.price)
 	}
 	return m
 }
 
-func (f *floorer) column(x filling, limits []limit) []float64 {
+func (f *floorSearch) column(x pattern, limits []branchLimit) []float64 {
 	col := make([]float64, 0, len(f.demands)+len(limits))
 	for _, d := range f.demands {
 		n := 0
@@ -268,7 +268,7 @@ func (f *floorer) column(x filling, limits []limit) []float64 {
 	}
 	for _, l := range limits {
 		n := 0
-		if l.counts(f, x.vessel, x.zone) {
+		if l.counts(f, x.nodeType, x.zone) {
 			n = 1
 		}
 		col = append(col, float64(n))
@@ -278,38 +278,38 @@ func (f *floorer) column(x filling, limits []limit) []float64 {
 
 // overfull returns fillings that are worth more than their node costs, and how many
 // times as much at most; at least once.
-func (f *floorer) overfull(worth []float64, limits []limit) (float64, []filling) {
+func (f *floorSearch) violatedPatterns(worth []float64, limits []branchLimit) (float64, []pattern) {
 	over := 1.0
-	var found []filling
-	for i, v := range f.vessels {
-		for _, x := range f.markets(i, worth, limits) {
-			value, count := f.fill(v, x, x.price*(1+1e-9)-x.itself)
+	var found []pattern
+	for i, v := range f.nodeTypes {
+		for _, x := range f.distinctZones(i, worth, limits) {
+			value, count := f.bestPattern(v, x, x.price*(1+1e-9)-x.node)
 			if count == nil {
 				continue
 			}
-			over = max(over, (value+x.itself)/x.price)
-			found = append(found, filling{i, x.zone, count, x.price})
+			over = max(over, (value+x.node)/x.price)
+			found = append(found, pattern{i, x.zone, count, x.price})
 		}
 	}
 	return over, found
 }
 
 // zoneWorth is a vessel in a zone, and the worth of pods there.
-type zoneWorth struct {
-	zone   string
-	price  float64
-	worth  []float64 // by kind
-	most   []int     // of a kind on one node
-	itself float64   // worth of the node itself, negative when there should be fewer of them
+type zoneValues struct {
+	zone  string
+	price float64
+	value []float64 // by kind
+	most  []int     // of a kind on one node
+	node  float64   // worth of the node itself, negative when there should be fewer of them
 }
 
 // markets leaves out zones where the same worth costs more.
-func (f *floorer) markets(vessel int, worth []float64, limits []limit) []zoneWorth {
-	var out []zoneWorth
+func (f *floorSearch) distinctZones(vessel int, worth []float64, limits []branchLimit) []zoneValues {
+	var out []zoneValues
 	for _, z := range zones {
-		x := f.market(vessel, z, worth, limits)
-		same := slices.IndexFunc(out, func(o zoneWorth) bool {
-			return o.itself == x.itself && slices.Equal(o.worth, x.worth) && slices.Equal(o.most, x.most)
+		x := f.valuesIn(vessel, z, worth, limits)
+		same := slices.IndexFunc(out, func(o zoneValues) bool {
+			return o.node == x.node && slices.Equal(o.value, x.value) && slices.Equal(o.most, x.most)
 		})
 		switch {
 		case same < 0:
@@ -321,12 +321,12 @@ func (f *floorer) markets(vessel int, worth []float64, limits []limit) []zoneWor
 	return out
 }
 
-func (f *floorer) market(vessel int, zone string, worth []float64, limits []limit) zoneWorth {
-	v := f.vessels[vessel]
-	x := zoneWorth{zone: zone, price: v.zones[zone], worth: make([]float64, len(f.kinds)), most: make([]int, len(f.kinds))}
+func (f *floorSearch) valuesIn(vessel int, zone string, worth []float64, limits []branchLimit) zoneValues {
+	v := f.nodeTypes[vessel]
+	x := zoneValues{zone: zone, price: v.zones[zone], value: make([]float64, len(f.kinds)), most: make([]int, len(f.kinds))}
 	for i, d := range f.demands {
 		if v.admits[d.kind] && d.counts(zone) {
-			x.worth[d.kind] += worth[i]
+			x.value[d.kind] += worth[i]
 		}
 	}
 	for i, k := range f.kinds {
@@ -336,7 +336,7 @@ func (f *floorer) market(vessel int, zone string, worth []float64, limits []limi
 	}
 	for i, l := range limits {
 		if l.counts(f, vessel, zone) {
-			x.itself += worth[len(f.demands)+i]
+			x.node += worth[len(f.demands)+i]
 		}
 	}
 	return x

@@ -36,7 +36,7 @@ func handful(seed uint64) (*Cluster, []*pod) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	c := New(seed, nil, &Pool{Name: "general"}, &Pool{Name: "batch", Taint: "batch", CapacityTypes: []string{offering.OnDemand}})
 	for range 12 {
-		c.market.reprice(deal{sizes[rng.IntN(len(sizes))].name, zones[rng.IntN(3)], offering.OnDemand}, 0.6+rng.Float64())
+		c.catalog.setPriceFactor(offeringKey{sizes[rng.IntN(len(sizes))].name, zones[rng.IntN(3)], offering.OnDemand}, 0.6+rng.Float64())
 	}
 	var pods []*pod
 	for i, left := 0, 6; left > 0; i++ {
@@ -44,7 +44,7 @@ func handful(seed uint64) (*Cluster, []*pod) {
 		left -= n
 		w := &workload{
 			Name: fmt.Sprint("w", i), Milli: []int64{100, 500, 1500, 3000}[rng.IntN(4)], MiB: []int64{128, 1024, 6000, 12000}[rng.IntN(4)],
-			Replicas: n, Spread: rng.IntN(2) == 0, Apart: rng.IntN(4) == 0, OnDemand: rng.IntN(4) == 0,
+			Replicas: n, Spread: rng.IntN(2) == 0, OnePerNode: rng.IntN(4) == 0, OnDemand: rng.IntN(4) == 0,
 		}
 		if rng.IntN(3) == 0 {
 			w.Pool, w.Tolerates = "batch", "batch"
@@ -52,8 +52,8 @@ func handful(seed uint64) (*Cluster, []*pod) {
 		c.deploy(w)
 		first := rng.IntN(3)
 		for j := range n {
-			p := c.create(w)
-			p.node = &machine{deal: deal{zone: zones[(first+j)%3]}}
+			p := c.createPod(w)
+			p.node = &node{offering: offeringKey{zone: zones[(first+j)%3]}}
 			if left+n < 6 || j > 0 { // one pod at most is pinned
 				pods = append(pods, p)
 			}
@@ -64,7 +64,7 @@ func handful(seed uint64) (*Cluster, []*pod) {
 
 func describe(c *Cluster) (out string) {
 	for _, w := range c.workloads {
-		out += fmt.Sprintf("\n%d x %dm %dMi pool=%q spread=%v apart=%v on-demand=%v", w.Replicas, w.Milli, w.MiB, w.Pool, w.Spread, w.Apart, w.OnDemand)
+		out += fmt.Sprintf("\n%d x %dm %dMi pool=%q spread=%v apart=%v on-demand=%v", w.Replicas, w.Milli, w.MiB, w.Pool, w.Spread, w.OnePerNode, w.OnDemand)
 	}
 	return out
 }
@@ -78,7 +78,7 @@ type exhaust struct {
 
 // pile is pods on one node, whose zone and pool are chosen and whose size is not.
 type pile struct {
-	on         deal // but for the type
+	on         offeringKey // but for the type
 	pool       *Pool
 	milli, mib int64
 	owners     []*workload
@@ -110,7 +110,7 @@ func (e *exhaust) place(i int, piles []pile, price float64) {
 				continue
 			}
 			for _, z := range zones {
-				if h, ok := e.with(pile{on: deal{zone: z, capacity: capacity}, pool: p}, w); ok {
+				if h, ok := e.with(pile{on: offeringKey{zone: z, capacityType: capacity}, pool: p}, w); ok {
 					e.place(i+1, append(piles[:len(piles):len(piles)], h), price+h.price)
 				}
 			}
@@ -120,18 +120,18 @@ func (e *exhaust) place(i int, piles []pile, price float64) {
 
 // with returns the pile with one pod more, unless it fits no instance type.
 func (e *exhaust) with(h pile, w *workload) (pile, bool) {
-	if !w.admitted(&machine{pool: h.pool, deal: h.on}) {
+	if !w.admitted(&node{pool: h.pool, offering: h.on}) {
 		return h, false
 	}
 	for _, o := range h.owners {
-		if o == w && w.Apart {
+		if o == w && w.OnePerNode {
 			return h, false
 		}
 	}
 	h.milli, h.mib, h.owners, h.price = h.milli+w.Milli, h.mib+w.MiB, append(h.owners[:len(h.owners):len(h.owners)], w), math.Inf(1)
 	for _, s := range sizes {
 		if s.cores*1000-systemMilli-daemonMilli >= h.milli && s.gib*1024-systemMiB-daemonMiB >= h.mib {
-			h.price = min(h.price, e.c.market.price(deal{s.name, h.on.zone, h.on.capacity}).USD())
+			h.price = min(h.price, e.c.catalog.price(offeringKey{s.name, h.on.zone, h.on.capacityType}).USD())
 		}
 	}
 	return h, !math.IsInf(h.price, 1)
@@ -145,11 +145,11 @@ func (e *exhaust) even(piles []pile) bool {
 		}
 		at := map[string]int{}
 		for _, p := range w.pods {
-			at[p.node.deal.zone]++
+			at[p.node.offering.zone]++
 		}
 		for _, p := range e.pods {
 			if p.owner == w {
-				at[p.node.deal.zone]--
+				at[p.node.offering.zone]--
 			}
 		}
 		for _, h := range piles {

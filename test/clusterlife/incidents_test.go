@@ -29,7 +29,7 @@ func fleet(t *testing.T, p *Pool, pods int, before ...func(*Cluster)) (*Cluster,
 	for _, f := range before {
 		f(c)
 	}
-	w := c.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxDown: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
+	w := c.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxUnavailable: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
 	c.Live(30 * time.Minute)
 	if got := running(w); got != pods {
 		t.Fatalf("%d of %d pods run", got, pods)
@@ -41,16 +41,16 @@ func fleet(t *testing.T, p *Pool, pods int, before ...func(*Cluster)) (*Cluster,
 // ever, with something wrong about it.
 func noBargain(c *Cluster) {
 	for _, z := range zones {
-		c.SoldOut(deal{"D4as", z, offering.OnDemand}, true)
+		c.SetUnavailable(offeringKey{"D4as", z, offering.OnDemand}, true)
 	}
 }
 
-func bargain(c *Cluster, wrong map[deal]bool) {
+func bargain(c *Cluster, wrong map[offeringKey]bool) {
 	for _, z := range zones {
-		d := deal{"D4as", z, offering.OnDemand}
+		d := offeringKey{"D4as", z, offering.OnDemand}
 		wrong[d] = true
-		c.Price(d, 0.6)
-		c.SoldOut(d, false)
+		c.ScalePrice(d, 0.6)
+		c.SetUnavailable(d, false)
 	}
 }
 
@@ -67,17 +67,17 @@ func running(w *workload) int {
 // faultless fails the test with the faults that the Watch found.
 func faultless(t *testing.T, c *Cluster) {
 	t.Helper()
-	if len(c.Watch.Faults) == 0 {
+	if len(c.Checker.Violations) == 0 {
 		return
 	}
-	for i, f := range c.Watch.Faults {
+	for i, f := range c.Checker.Violations {
 		if i == 5 {
-			t.Errorf("and %d more", len(c.Watch.Faults)-i)
+			t.Errorf("and %d more", len(c.Checker.Violations)-i)
 			break
 		}
 		t.Error(f)
 	}
-	for _, line := range c.diary[max(0, len(c.diary)-40):] {
+	for _, line := range c.log[max(0, len(c.log)-40):] {
 		t.Log(line)
 	}
 }
@@ -90,7 +90,7 @@ func faultless(t *testing.T, c *Cluster) {
 func TestIncident29StockoutChurn(t *testing.T) {
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "20%"}}, Types: []string{"D4s", "D4as", "D8s"}}
 	c, _ := fleet(t, p, 60, noBargain)
-	bargain(c, c.market.failing) // which no launch gets
+	bargain(c, c.catalog.launchFails) // which no launch gets
 	c.Live(2 * time.Hour)
 	early := c.Stats
 	c.Live(6 * time.Hour)
@@ -122,10 +122,10 @@ func TestIncident30ConsolidationStorms(t *testing.T) {
 		}
 		return true
 	})
-	c.jobs(&workload{Name: "job", Milli: 1000, MiB: 512, Replicas: 2, MaxDown: -1, Every: time.Minute, Takes: 40 * time.Second}, c.now.Add(14*time.Hour))
+	c.startJobs(&workload{Name: "job", Milli: 1000, MiB: 512, Replicas: 2, MaxUnavailable: -1, Every: time.Minute, Takes: 40 * time.Second}, c.now.Add(14*time.Hour))
 	before := c.Stats
 	c.Live(14 * time.Hour)
-	evictions, purchases := c.Stats.Evictions-before.Evictions, c.Stats.Purchases-before.Purchases
+	evictions, purchases := c.Stats.Evictions-before.Evictions, c.Stats.Launches-before.Launches
 	t.Logf("in 14 hours %d evictions, %d purchases, %d nodes at the end", evictions, purchases, len(c.machines))
 	if evictions > 14*4 {
 		t.Errorf("%d evictions in 14 hours, want at most 4 an hour of 40 pods", evictions)
@@ -142,13 +142,13 @@ func TestIncident30ConsolidationStorms(t *testing.T) {
 //
 // A window that forbids it holds to the minute, and outside of it the budget does.
 func TestIncident35WholeFleetAtAFixedHour(t *testing.T) {
-	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "10%"}, {Nodes: "0", Schedule: "0 8 * * *", Lasts: 10 * time.Hour}}, Types: []string{"D4s", "D4as", "D8s"}}
+	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "10%"}, {Nodes: "0", Schedule: "0 8 * * *", Duration: 10 * time.Hour}}, Types: []string{"D4s", "D4as", "D8s"}}
 	c, _ := fleet(t, p, 60)
-	c.Live(dawn.Add(9 * time.Hour).Sub(c.now))
+	c.Live(start.Add(9 * time.Hour).Sub(c.now))
 	before := c.Stats
-	c.Retemplate(p)
+	c.ChangeTemplate(p)
 	for _, m := range c.machines {
-		c.Price(m.deal, 1.4)
+		c.ScalePrice(m.offering, 1.4)
 	}
 	c.Live(9*time.Hour - time.Minute)
 	if n := c.Stats.Moves - before.Moves; n != 0 {
@@ -184,10 +184,10 @@ func TestIncident37BudgetSemantics(t *testing.T) {
 		"none is written":            {nil, 9},
 		"nothing at all":             {[]Budget{{Nodes: "0"}}, 0},
 		"what nobody can read":       {[]Budget{{Nodes: "ten"}}, 0},
-		"outside its window":         {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "0 12 * * *", Lasts: time.Hour}}, 2},
-		"inside its window":          {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "0 0 * * *", Lasts: 24 * time.Hour}}, 0},
-		"the window began yesterday": {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "30 22 * * 0", Lasts: 8 * time.Hour}}, 0},
-		"the window is for weekdays": {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "0 0 * * 2-5", Lasts: 24 * time.Hour}}, 2},
+		"outside its window":         {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "0 12 * * *", Duration: time.Hour}}, 2},
+		"inside its window":          {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "0 0 * * *", Duration: 24 * time.Hour}}, 0},
+		"the window began yesterday": {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "30 22 * * 0", Duration: 8 * time.Hour}}, 0},
+		"the window is for weekdays": {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "0 0 * * 2-5", Duration: 24 * time.Hour}}, 2},
 		"a tenth of nine is one":     {[]Budget{{Nodes: "10%"}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,12 +196,12 @@ func TestIncident37BudgetSemantics(t *testing.T) {
 			if len(c.machines) != 9 {
 				t.Fatalf("%d nodes, want 9 for this test", len(c.machines))
 			}
-			c.Retemplate(p)
+			c.ChangeTemplate(p)
 			most := 0
 			c.every(time.Second, func() bool {
 				down := 0
 				for _, m := range c.machines {
-					if m.tainted && !m.terminating && m.serves == nil {
+					if m.tainted && !m.terminating && m.replacementFor == nil {
 						down++
 					}
 				}
@@ -225,20 +225,20 @@ func TestIncident37BudgetSemantics(t *testing.T) {
 func TestIncident38BudgetOfPodsBlocksForEver(t *testing.T) {
 	for name, grace := range map[string]time.Duration{"no grace": 0, "an hour's grace": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "20%"}}, Grace: grace, Types: []string{"D4s"}}
+			p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "20%"}}, TerminationGracePeriod: grace, Types: []string{"D4s"}}
 			c, web := fleet(t, p, 40)
-			c.deploy(&workload{Name: "db", Milli: 500, MiB: 500, Replicas: 1, MaxDown: 0, Grace: 30 * time.Second, Startup: time.Second})
+			c.deploy(&workload{Name: "db", Milli: 500, MiB: 500, Replicas: 1, MaxUnavailable: 0, Grace: 30 * time.Second, Startup: time.Second})
 			c.Live(10 * time.Minute)
 			db := c.workloads[1].pods[0]
 			stuck := db.node
-			c.delete(stuck)
-			c.Watch.happened()
+			c.deleteNode(stuck)
+			c.Checker.outsideChange()
 			c.Scale(web, 15)
 			c.Live(50 * time.Minute)
 			if stuck.gone || db.gone {
 				t.Errorf("the pod was evicted although its budget forbids it")
 			}
-			if b := c.Bill(); float64(b.Paid) > 1.25*float64(b.Fresh) {
+			if b := c.Costs(); float64(b.Actual) > 1.25*float64(b.NewCluster) {
 				t.Errorf("the rest does not go on: %s", b)
 			}
 			c.Live(time.Hour)
@@ -262,13 +262,13 @@ func TestIncident48ScaleInTakesHalfADay(t *testing.T) {
 	nodes := len(c.machines)
 	c.Scale(web, 50)
 	c.Live(20 * time.Second)
-	waste := func() offering.Price { b := c.Bill(); return b.Paid - b.Bound }
+	waste := func() offering.Price { b := c.Costs(); return b.Actual - b.SolveBound }
 	began, first := c.now, waste()
 	for waste() > first/2 && c.now.Sub(began) < 12*time.Hour {
 		c.Live(10 * time.Second)
 	}
 	half := c.now.Sub(began)
-	round := c.Pace.Search + c.Pace.Validation + time.Second + web.Grace + retryEviction + c.Pace.Gone + p.ConsolidateAfter
+	round := c.Durations.SearchInterval + c.Durations.Validation + time.Second + web.Grace + retryEviction + c.Durations.InstanceDeletion + p.ConsolidateAfter
 	t.Logf("%d nodes, waste %s: half of it went in %s, %.1f rounds of %s", nodes, first, half, float64(half)/float64(round), round)
 	if half > rounds*round {
 		t.Errorf("it took %s, more than %d rounds of %s", half, rounds, round)
@@ -282,9 +282,9 @@ func TestFinalizerThatNeverGoes(t *testing.T) {
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "2"}}}
 	c, web := fleet(t, p, 40)
 	stuck := c.machines[0]
-	stuck.hangs = true
-	c.delete(stuck)
-	c.Watch.happened()
+	stuck.stuckFinalizer = true
+	c.deleteNode(stuck)
+	c.Checker.outsideChange()
 	c.Scale(web, 10)
 	c.Live(3 * time.Hour)
 	if stuck.gone {
@@ -293,8 +293,8 @@ func TestFinalizerThatNeverGoes(t *testing.T) {
 	if got := running(web); got != 10 {
 		t.Errorf("%d of 10 pods run", got)
 	}
-	rest := c.cost() - c.market.price(stuck.deal)
-	if b := c.Bill(); float64(rest) > 1.25*float64(b.Fresh) {
+	rest := c.cost() - c.catalog.price(stuck.offering)
+	if b := c.Costs(); float64(rest) > 1.25*float64(b.NewCluster) {
 		t.Errorf("the rest does not go on: costs %s without the stuck node; %s", rest, b)
 	}
 	faultless(t, c)
@@ -306,7 +306,7 @@ func TestFinalizerThatNeverGoes(t *testing.T) {
 func TestReplacementThatNeverRegisters(t *testing.T) {
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "20%"}}, Types: []string{"D4s", "D4as"}}
 	c, web := fleet(t, p, 40, noBargain)
-	bargain(c, c.market.silent)
+	bargain(c, c.catalog.neverRegisters)
 	before := c.Stats
 	c.Live(8 * time.Hour)
 	t.Logf("%+v", c.Stats)
@@ -332,7 +332,7 @@ func TestQuietClusterNearsTheBound(t *testing.T) {
 		c.Settings.SpotToSpot = true
 		var all []*workload
 		for i, w := range []workload{{Milli: 250, MiB: 512}, {Milli: 500, MiB: 2048}, {Milli: 1000, MiB: 1024}, {Milli: 1500, MiB: 6000}, {Milli: 200, MiB: 3000}, {Milli: 700, MiB: 700}} {
-			w.Name, w.MaxDown, w.Replicas, w.Grace, w.Startup = string(rune('a'+i)), -1, 20, 10*time.Second, 5*time.Second
+			w.Name, w.MaxUnavailable, w.Replicas, w.Grace, w.Startup = string(rune('a'+i)), -1, 20, 10*time.Second, 5*time.Second
 			w.OnDemand = true
 			all = append(all, c.deploy(&w))
 		}
@@ -343,14 +343,14 @@ func TestQuietClusterNearsTheBound(t *testing.T) {
 			}
 		}
 		c.Live(10 * time.Minute)
-		peak := c.Bill()
+		peak := c.Costs()
 		for _, w := range all {
 			c.Scale(w, 8+c.rng.IntN(8))
 		}
 		c.Live(time.Hour)
-		b := c.Bill()
-		t.Logf("seed %d: %s before, %s after, %.1f%% over the bound; %d nodes; %+v", seed, peak, b, 100*(float64(b.Paid)/float64(b.Bound)-1), len(c.machines), c.Stats)
-		if float64(b.Paid) > 1.1*float64(b.Bound) {
+		b := c.Costs()
+		t.Logf("seed %d: %s before, %s after, %.1f%% over the bound; %d nodes; %+v", seed, peak, b, 100*(float64(b.Actual)/float64(b.SolveBound)-1), len(c.machines), c.Stats)
+		if float64(b.Actual) > 1.1*float64(b.SolveBound) {
 			t.Errorf("seed %d: costs %s", seed, b)
 		}
 		faultless(t, c)

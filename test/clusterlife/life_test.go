@@ -19,42 +19,42 @@ import (
 // (Budgets of one node at a time forbid moves that would take two, pods that moved cost
 // something, too, and spot nodes are replaced by spot only with several types to choose from.)
 func TestDays(t *testing.T) {
-	var all Bill
+	var all Costs
 	var total Stats
 	first := firstSeed(t)
 	for i, l := range liveAll(t, first, seeds()) {
 		seed := first + uint64(i)
 		b, s := l.bill, l.cluster.Stats
-		all.Paid, all.Bound, all.Fresh, all.Floor = all.Paid+b.Paid, all.Bound+b.Bound, all.Fresh+b.Fresh, all.Floor+b.Floor
-		total.Moves, total.Undone, total.Lulls = total.Moves+s.Moves, total.Undone+s.Undone, total.Lulls+s.Lulls
+		all.Actual, all.SolveBound, all.NewCluster, all.Floor = all.Actual+b.Actual, all.SolveBound+b.SolveBound, all.NewCluster+b.NewCluster, all.Floor+b.Floor
+		total.Moves, total.Undone, total.Pauses = total.Moves+s.Moves, total.Undone+s.Undone, total.Pauses+s.Pauses
 		t.Logf("seed %d: %v nodes %d, pods %d, %s, %+v", seed, l.took, len(l.cluster.machines), len(l.cluster.pods), b, s)
-		for i, f := range l.cluster.Watch.Faults {
+		for i, f := range l.cluster.Checker.Violations {
 			if i < 5 {
 				t.Errorf("seed %d: %s", seed, f)
 			}
 		}
 		unsettled(t, seed, l.cluster)
-		if b.Paid < b.Floor {
+		if b.Actual < b.Floor {
 			t.Errorf("seed %d: costs %s, less than is possible", seed, b)
 		}
-		if len(b.Pinned) == 0 && b.Fresh < b.Floor {
+		if len(b.Blocked) == 0 && b.NewCluster < b.Floor {
 			t.Errorf("seed %d: %s: less than the floor buys it anew", seed, b)
 		}
-		if most := offering.Price(float64(b.Fresh)*1.5) + slack; b.Paid > most {
-			t.Errorf("seed %d: costs %s after %s of quiet", seed, b, 24*time.Hour-Quiet)
+		if most := offering.Price(float64(b.NewCluster)*1.5) + slack; b.Actual > most {
+			t.Errorf("seed %d: costs %s after %s of quiet", seed, b, 24*time.Hour-LoadEnds)
 		}
 	}
-	if float64(all.Paid) > 1.1*float64(all.Fresh) {
+	if float64(all.Actual) > 1.1*float64(all.NewCluster) {
 		t.Errorf("all clusters together cost %s after hours of quiet, more than 10%% over what they would cost anew", all)
 	}
-	if float64(all.Paid) > 1.1*float64(all.Floor) {
+	if float64(all.Actual) > 1.1*float64(all.Floor) {
 		t.Errorf("all clusters together cost %s after hours of quiet, more than 10%% over what is possible", all)
 	}
 	if total.Undone*50 > total.Moves {
 		t.Errorf("%d machines were bought for pods that %d moves displaced", total.Undone, total.Moves)
 	}
 	t.Logf("together: %s; %.1f%% over the floor; %d moves, %d undone by the scheduler, %d rests for it",
-		all, 100*(float64(all.Paid)/float64(all.Floor)-1), total.Moves, total.Undone, total.Lulls)
+		all, 100*(float64(all.Actual)/float64(all.Floor)-1), total.Moves, total.Undone, total.Pauses)
 }
 
 // firstSeed is that of the first day: 0, or LIFE_FROM, as other days are as good.
@@ -82,7 +82,7 @@ func seeds() int {
 // lived is a day that is over.
 type lived struct {
 	cluster *Cluster
-	bill    Bill
+	bill    Costs
 	took    time.Duration
 }
 
@@ -109,8 +109,8 @@ func live(seed uint64) lived {
 	for i := 0; i < 30 && len(c.moves) > 0; i++ { // nodes expire at any time
 		c.Live(time.Minute)
 	}
-	b := c.Bill()
-	c.view, c.events, c.diary = nil, nil, nil // not needed any more, and there are many days
+	b := c.Costs()
+	c.mirror, c.events, c.log = nil, nil, nil // not needed any more, and there are many days
 	return lived{c, b, time.Since(start)}
 }
 

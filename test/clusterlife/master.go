@@ -10,9 +10,9 @@ import (
 // master is the linear program that shares fillings out: the least cost for columns that
 // together have at least, or at most, so much in each row. It is the revised simplex method on an
 // explicit inverse, for a few dozen rows.
-type master struct {
+type linearProgram struct {
 	rhs     []float64
-	most    []bool      // by row: at most that
+	atMost  []bool      // by row: at most that
 	cols    [][]float64 // fillings, after one column for the excess or shortage of each row
 	costs   []float64
 	basis   []int // by row; -1 for help, which is too expensive to be kept
@@ -21,12 +21,12 @@ type master struct {
 }
 
 // help is the cost of a unit of any demand where no filling covers it: more than any node.
-const help = 100
+const artificialCost = 100
 
 const eps = 1e-10
 
-func newMaster(rhs []float64, most []bool) *master {
-	m := &master{rhs: rhs, most: most, at: slices.Clone(rhs)}
+func newLinearProgram(rhs []float64, most []bool) *linearProgram {
+	m := &linearProgram{rhs: rhs, atMost: most, at: slices.Clone(rhs)}
 	for i := range rhs {
 		unit, slack, basic := make([]float64, len(rhs)), make([]float64, len(rhs)), -1
 		unit[i], slack[i] = 1, -1
@@ -39,23 +39,23 @@ func newMaster(rhs []float64, most []bool) *master {
 	return m
 }
 
-func (m *master) add(col []float64, cost float64) {
+func (m *linearProgram) add(col []float64, cost float64) {
 	m.cols, m.costs = append(m.cols, col), append(m.costs, cost)
 }
 
-func (m *master) cost(row int) float64 {
+func (m *linearProgram) cost(row int) float64 {
 	if m.basis[row] < 0 {
-		return help
+		return artificialCost
 	}
 	return m.costs[m.basis[row]]
 }
 
 // duals are the cost of one more in each row now: never negative where at least something
 // is asked for, nor positive where at most.
-func (m *master) duals() []float64 {
+func (m *linearProgram) duals() []float64 {
 	out := m.prices()
 	for i := range out {
-		if m.most[i] {
+		if m.atMost[i] {
 			out[i] = min(0, out[i])
 		} else {
 			out[i] = max(0, out[i])
@@ -68,7 +68,7 @@ func (m *master) duals() []float64 {
 const steps = 500
 
 // optimize exchanges columns while that saves money.
-func (m *master) optimize() {
+func (m *linearProgram) optimize() {
 	for range steps {
 		worth := m.prices()
 		best, least := -1, -1e-9
@@ -90,7 +90,7 @@ func (m *master) optimize() {
 }
 
 // prices are the duals before signs are corrected.
-func (m *master) prices() []float64 {
+func (m *linearProgram) prices() []float64 {
 	out := make([]float64, len(m.rhs))
 	for row := range m.basis {
 		if c := m.cost(row); c != 0 {
@@ -103,7 +103,7 @@ func (m *master) prices() []float64 {
 }
 
 // enter brings a column into the basis in place of the first that it drives out.
-func (m *master) enter(j int) bool {
+func (m *linearProgram) enter(j int) bool {
 	dir := make([]float64, len(m.rhs))
 	for row, inv := range m.inverse {
 		for i, x := range m.cols[j] {
@@ -123,7 +123,7 @@ func (m *master) enter(j int) bool {
 	return true
 }
 
-func (m *master) pivot(j, out int, dir []float64) {
+func (m *linearProgram) pivot(j, out int, dir []float64) {
 	p := dir[out]
 	for i := range m.inverse[out] {
 		m.inverse[out][i] /= p

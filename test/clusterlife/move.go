@@ -25,21 +25,21 @@ type move struct {
 	disrupt.Move
 	id    int
 	stage stage
-	nodes []*machine
+	nodes []*node
 	// bought are its replacements.
-	bought []*machine
+	replacements []*node
 	// unproved is the record of a consolidation until it is known whether it lasts; nil for none.
-	unproved *unproved
+	record *recentConsolidation
 }
 
 // choose begins a move. A voluntary move waits and is checked again.
 func (c *Cluster) choose(plan disrupt.Move) {
-	c.moved++
-	m := &move{Move: plan, id: c.moved}
+	c.movesChosen++
+	m := &move{Move: plan, id: c.movesChosen}
 	for _, key := range plan.Nodes {
-		n := c.machine(key)
+		n := c.findNode(key)
 		if n == nil || n.move != nil {
-			c.Watch.fault("disjoint", "move %d takes %s, which is gone or moves already", m.id, key)
+			c.Checker.violation("disjoint", "move %d takes %s, which is gone or moves already", m.id, key)
 			return
 		}
 		m.nodes = append(m.nodes, n)
@@ -49,12 +49,12 @@ func (c *Cluster) choose(plan disrupt.Move) {
 	}
 	c.moves = append(c.moves, m)
 	c.Stats.Moves++
-	c.note("move %d: %s %v, %d launches, %d evictions, %s -> %s %s", m.id, m.Cause, m.Nodes, len(m.Launches), m.Evictions, m.Before, m.After, m.Detail)
+	c.logf("move %d: %s %v, %d launches, %d evictions, %s -> %s %s", m.id, m.Cause, m.Nodes, len(m.Launches), m.Evictions, m.Before, m.After, m.Detail)
 	for _, h := range plan.Receivers {
-		c.note("  to %s: %s", h.Node, c.describe(h.Pods))
+		c.logf("  to %s: %s", h.Node, c.describe(h.Pods))
 	}
-	c.Watch.chosen(m)
-	wait := c.Pace.Validation
+	c.Checker.moveChosen(m)
+	wait := c.Durations.Validation
 	if !m.voluntary() {
 		wait = time.Second
 	}
@@ -71,14 +71,14 @@ func (c *Cluster) validate(m *move) {
 	if m.stage == over {
 		return
 	}
-	now, left := c.mind.Recheck(c.view.world(), c.facts(m), m.Move)
+	now, left := c.decider.Recheck(c.mirror.snapshot(), c.disruptionInput(m), m.Move)
 	if left.Because != "" {
-		c.note("move %d rejected: %s %s", m.id, left.Because, left.Detail)
+		c.logf("move %d rejected: %s %s", m.id, left.Because, left.Detail)
 		c.Stats.Rejected++
 		c.end(m)
 		return
 	}
-	c.Watch.confirmed(m, now)
+	c.Checker.moveRechecked(m, now)
 	m.Move = now
 	for _, n := range slices.Clone(m.nodes) {
 		if !slices.Contains(now.Nodes, n.key) {
@@ -90,14 +90,14 @@ func (c *Cluster) validate(m *move) {
 		n.tainted = true
 	}
 	c.changed()
-	c.Watch.tainted(m)
+	c.Checker.nodesTainted(m)
 	c.after(time.Second, func() { c.launch(m) })
 }
 
 // drop takes a node out of the move.
-func (m *move) drop(n *machine) {
+func (m *move) drop(n *node) {
 	n.move, n.tainted = nil, false
-	m.nodes = slices.DeleteFunc(m.nodes, func(o *machine) bool { return o == n })
+	m.nodes = slices.DeleteFunc(m.nodes, func(o *node) bool { return o == n })
 }
 
 // launch looks past all caches once more, now that no new pod can be bound to the nodes,
@@ -112,7 +112,7 @@ func (c *Cluster) launch(m *move) {
 			continue
 		}
 		if m.Cause != disrupt.Empty || len(m.nodes) == 1 {
-			c.note("move %d withdrawn: %s %s", m.id, n.key, why)
+			c.logf("move %d withdrawn: %s %s", m.id, n.key, why)
 			c.Stats.Rejected++
 			c.end(m)
 			return
@@ -121,22 +121,22 @@ func (c *Cluster) launch(m *move) {
 	}
 	m.stage = launched
 	for _, l := range m.Launches {
-		r := c.order(l.Pool, l.Offerings)
-		r.serves = m
-		m.bought = append(m.bought, r)
-		c.view.promise(r.key, l.Pods)
+		r := c.orderNode(l.Pool, l.Offerings)
+		r.replacementFor = m
+		m.replacements = append(m.replacements, r)
+		c.mirror.nominate(r.key, l.Pods)
 	}
 	for _, h := range m.Receivers {
-		c.view.promise(h.Node, h.Pods)
+		c.mirror.nominate(h.Node, h.Pods)
 	}
 	for _, n := range m.nodes {
 		for _, p := range n.pods {
-			c.view.touch(p)
+			c.mirror.podChanged(p)
 		}
 	}
-	c.Watch.launched(m)
+	c.Checker.replacementsOrdered(m)
 	c.changed()
-	c.after(c.Pace.GiveUp, func() {
+	c.after(c.Durations.RegistrationTimeout, func() {
 		if m.stage == launched {
 			c.fail(m, "a replacement never came")
 		}
@@ -145,22 +145,22 @@ func (c *Cluster) launch(m *move) {
 }
 
 // objection is the reason against disrupting the node that the check after the taint finds.
-func (c *Cluster) objection(m *move, n *machine) string {
+func (c *Cluster) objection(m *move, n *node) string {
 	switch {
 	case n.gone || n.deleting:
 		return "is going by itself"
-	case n.stays:
+	case n.doNotDisrupt:
 		return "is not to be disrupted"
-	case m.Cause == disrupt.Empty && n.busy():
+	case m.Cause == disrupt.Empty && n.hasPods():
 		return "is not empty any more"
-	case !m.voluntary() && n.pool.Grace > 0:
+	case !m.voluntary() && n.pool.TerminationGracePeriod > 0:
 		return ""
 	}
 	for _, p := range n.pods {
-		if !p.dying && p.protected(c.now) {
+		if !p.terminating && p.protected(c.now) {
 			return "runs " + p.uid + ", which is not to be disrupted"
 		}
-		if !p.dying && p.owner.allowed() == 0 {
+		if !p.terminating && p.owner.allowedEvictions() == 0 {
 			return "runs " + p.uid + ", which may not be evicted"
 		}
 	}
@@ -172,7 +172,7 @@ func (c *Cluster) advance(m *move) {
 	if m.stage != launched {
 		return
 	}
-	for _, r := range m.bought {
+	for _, r := range m.replacements {
 		if r.gone {
 			c.fail(m, "a replacement is gone")
 			return
@@ -182,25 +182,25 @@ func (c *Cluster) advance(m *move) {
 		}
 	}
 	m.stage = draining
-	c.watchFor(m)
+	c.track(m)
 	for _, n := range m.nodes {
 		c.Stats.ByCause[m.Cause]++
-		c.delete(n)
+		c.deleteNode(n)
 	}
-	c.Watch.drains(m)
+	c.Checker.drainBegan(m)
 }
 
 // fail cancels a move; its nodes back off, longer each time.
 func (c *Cluster) fail(m *move, why string) {
-	c.note("move %d failed: %s", m.id, why)
+	c.logf("move %d failed: %s", m.id, why)
 	c.Stats.Failed++
 	for _, n := range m.nodes {
-		c.failed[n.key]++
-		c.resting[n.key] = c.now.Add(min(time.Hour, time.Minute<<min(6, c.failed[n.key]-1)))
+		c.failures[n.key]++
+		c.backoff[n.key] = c.now.Add(min(time.Hour, time.Minute<<min(6, c.failures[n.key]-1)))
 	}
-	for _, r := range m.bought {
+	for _, r := range m.replacements {
 		if !r.gone && len(r.pods) == 0 {
-			c.delete(r)
+			c.deleteNode(r)
 		}
 	}
 	c.end(m)
@@ -215,8 +215,8 @@ func (c *Cluster) end(m *move) {
 		}
 		m.drop(n)
 		for _, p := range n.pods {
-			p.promise = ""
-			c.view.touch(p)
+			p.nominatedTo = ""
+			c.mirror.podChanged(p)
 		}
 	}
 	c.moves = slices.DeleteFunc(c.moves, func(o *move) bool { return o == m })
@@ -225,13 +225,13 @@ func (c *Cluster) end(m *move) {
 
 // progress updates moves when something changed: replacements that initialized or failed,
 // nodes that were deleted otherwise.
-func (c *Cluster) progress() {
+func (c *Cluster) progressMoves() {
 	for _, m := range slices.Clone(c.moves) {
-		m.nodes = slices.DeleteFunc(m.nodes, func(n *machine) bool { return n.gone })
+		m.nodes = slices.DeleteFunc(m.nodes, func(n *node) bool { return n.gone })
 		switch {
 		case len(m.nodes) == 0:
-			c.Watch.done(m)
-			c.went(m)
+			c.Checker.moveEnded(m)
+			c.nodesDeleted(m)
 			c.end(m)
 		case m.stage == launched:
 			c.advance(m)

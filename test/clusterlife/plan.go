@@ -17,7 +17,7 @@ import (
 type Engine struct{}
 
 // Provide decides which nodes to launch for pods that wait.
-func (Engine) Provide(w *cluster.Snapshot) schedule.Plan { return schedule.Solve(w) }
+func (Engine) Solve(w *cluster.Snapshot) schedule.Plan { return schedule.Solve(w) }
 
 // Search looks for nodes to disrupt.
 func (Engine) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
@@ -30,91 +30,91 @@ func (Engine) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (d
 }
 
 // plan schedules a decision soon after something changed.
-func (c *Cluster) plan() {
-	if !c.providing && slices.ContainsFunc(c.pods, c.needy) {
-		c.providing = true
-		c.after(c.Pace.Batch, func() { c.provide() })
+func (c *Cluster) scheduleDecisions() {
+	if !c.batchDue && slices.ContainsFunc(c.pods, c.needsNode) {
+		c.batchDue = true
+		c.after(c.Durations.Batch, func() { c.provision() })
 	}
-	if c.stir != c.seen {
-		c.searchAt(c.searched.Add(c.Pace.Search))
+	if c.changes != c.changesSearched {
+		c.searchAt(c.lastSearch.Add(c.Durations.SearchInterval))
 	}
 }
 
 // needy reports whether the pod waits for a node and is not nominated to one.
-func (c *Cluster) needy(p *pod) bool {
-	return p.promise == "" && !p.dying && !p.barred() && (p.node == nil || p.node.departing() || p.node.deleting)
+func (c *Cluster) needsNode(p *pod) bool {
+	return p.nominatedTo == "" && !p.terminating && !p.neverEvictable() && (p.node == nil || p.node.podsNominatedElsewhere() || p.node.deleting)
 }
 
 // provide launches nodes for pods that wait.
-func (c *Cluster) provide() {
-	c.providing = false
-	w := c.view.world()
-	if !slices.ContainsFunc(c.pods, c.needy) {
+func (c *Cluster) provision() {
+	c.batchDue = false
+	w := c.mirror.snapshot()
+	if !slices.ContainsFunc(c.pods, c.needsNode) {
 		return
 	}
 	c.Stats.Solves++
-	plan := c.mind.Provide(w)
+	plan := c.decider.Solve(w)
 	for _, n := range plan.Nominations {
-		c.view.promise(n.Node, n.Pods)
+		c.mirror.nominate(n.Node, n.Pods)
 	}
 	for _, l := range plan.Launches {
-		m := c.order(l.Pool, l.Offerings)
-		c.note("for %s", c.describe(l.Pods))
-		c.undone(l.Pods)
-		c.relapsed(l.Pods)
-		c.view.promise(m.key, l.Pods)
+		m := c.orderNode(l.Pool, l.Offerings)
+		c.logf("for %s", c.describe(l.Pods))
+		c.countUndone(l.Pods)
+		c.launchedFor(l.Pods)
+		c.mirror.nominate(m.key, l.Pods)
 	}
 	if len(plan.Unplaced) > 0 {
-		c.providing = true // looked at again when there may be news
-		c.after(30*time.Second, func() { c.provide() })
+		c.batchDue = true // looked at again when there may be news
+		c.after(30*time.Second, func() { c.provision() })
 	}
-	c.stir++
+	c.changes++
 }
 
 // searchAt looks for moves then, or at once when that has passed. A search that is due
 // already sees later changes, too.
 func (c *Cluster) searchAt(t time.Time) {
-	if c.searching {
+	if c.searchDue {
 		return
 	}
-	c.searching = true
+	c.searchDue = true
 	c.after(max(time.Second, t.Sub(c.now)), func() { c.search() })
 }
 
 func (c *Cluster) search() {
-	c.searching, c.searched = false, c.now
-	w := c.view.world()
-	facts := c.facts(nil)
-	c.seen = c.stir
+	c.searchDue, c.lastSearch = false, c.now
+	w := c.mirror.snapshot()
+	facts := c.disruptionInput(nil)
+	c.changesSearched = c.changes
 	c.Stats.Searches++
-	plan := c.mind.Search(w, facts)
-	c.Watch.explained(plan)
+	plan := c.decider.Search(w, facts)
+	c.Checker.checkReasons(plan)
 	for _, m := range plan.Moves {
 		c.choose(m)
 	}
-	c.wake(plan.Kept)
+	c.searchWhenReasonsLapse(plan.Kept)
 }
 
 // wake searches again when the first reason to keep a node lapses by itself.
-func (c *Cluster) wake(left []disrupt.Kept) {
+func (c *Cluster) searchWhenReasonsLapse(left []disrupt.Kept) {
 	var first time.Time
 	for _, l := range left {
 		if !l.Until.IsZero() && l.Until.After(c.now) && (first.IsZero() || l.Until.Before(first)) {
 			first = l.Until
 		}
 	}
-	if first.IsZero() || c.woken.After(c.now) && !c.woken.After(first) {
+	if first.IsZero() || c.wakeAt.After(c.now) && !c.wakeAt.After(first) {
 		return
 	}
-	c.woken = first
-	c.after(first.Sub(c.now), func() { c.stir++ })
+	c.wakeAt = first
+	c.after(first.Sub(c.now), func() { c.changes++ })
 }
 
 // undone counts launches for pods that a move displaced: kube-scheduler bound other pods
 // to their nodes.
-func (c *Cluster) undone(refs []cluster.PodRef) {
+func (c *Cluster) countUndone(refs []cluster.PodRef) {
 	for _, ref := range refs {
-		if p := c.find(ref.UID); p != nil && p.evicted {
+		if p := c.findPod(ref.UID); p != nil && p.evicted {
 			c.Stats.Undone++
 			return
 		}
@@ -125,9 +125,9 @@ func (c *Cluster) undone(refs []cluster.PodRef) {
 func (c *Cluster) describe(refs []cluster.PodRef) string {
 	var out []string
 	for _, ref := range refs {
-		if p := c.find(ref.UID); p != nil {
+		if p := c.findPod(ref.UID); p != nil {
 			w := p.owner
-			out = append(out, fmt.Sprintf("%s(%dm %dMi pool=%q on-demand=%v spread=%v apart=%v)", p.uid, w.Milli, w.MiB, w.Pool, w.OnDemand, w.Spread, w.Apart))
+			out = append(out, fmt.Sprintf("%s(%dm %dMi pool=%q on-demand=%v spread=%v apart=%v)", p.uid, w.Milli, w.MiB, w.Pool, w.OnDemand, w.Spread, w.OnePerNode))
 		}
 	}
 	return strings.Join(out, " ")

@@ -33,7 +33,7 @@ type Pool struct {
 	MinSavings float64
 	MinAge     time.Duration // negative means the operator's setting
 	// Grace is the terminationGracePeriod; 0 means none.
-	Grace time.Duration
+	TerminationGracePeriod time.Duration
 	// ExpireAfter is a node's lifetime, and ends softly; 0 means for ever.
 	ExpireAfter time.Duration
 	// Version is the template's hash: nodes of another version have drifted.
@@ -46,11 +46,11 @@ type Budget struct {
 	Nodes    string
 	Reasons  []disrupt.Cause
 	Schedule string
-	Lasts    time.Duration
+	Duration time.Duration
 }
 
 // asWorld returns the pool as the engine sees it when it launches nodes.
-func (p *Pool) asWorld() cluster.NodePool {
+func (p *Pool) snapshotPool() cluster.NodePool {
 	w := cluster.NodePool{Name: p.Name, Weight: p.Weight, Class: class, Labels: map[string]string{"pool": p.Name}}
 	in := func(key string, values []string) {
 		if len(values) > 0 {
@@ -74,7 +74,7 @@ func (p *Pool) taints() []cluster.Taint {
 }
 
 // asDisrupt returns the pool as the engine sees it when it disrupts nodes.
-func (p *Pool) asDisrupt(now time.Time) disrupt.Pool {
+func (p *Pool) disruptionPool(now time.Time) disrupt.Pool {
 	d := disrupt.Pool{Name: p.Name, Policy: p.Policy, ConsolidateAfter: max(0, p.ConsolidateAfter), Never: p.ConsolidateAfter < 0, MinAge: p.MinAge}
 	if p.MinSavings > 0 {
 		d.MinSavings = &disrupt.MinSavings{Share: p.MinSavings}
@@ -98,9 +98,9 @@ func (b Budget) at(now time.Time) disrupt.Budget {
 	if err != nil {
 		panic(fmt.Sprintf("life: schedule %q: %v", b.Schedule, err))
 	}
-	start := schedule.Next(now.Add(-b.Lasts))
+	start := schedule.Next(now.Add(-b.Duration))
 	if out.Active = !start.After(now); out.Active {
-		out.Until = start.Add(b.Lasts)
+		out.Until = start.Add(b.Duration)
 	} else {
 		out.Until = start
 	}
@@ -121,7 +121,7 @@ func (b Budget) allows(n int, cause disrupt.Cause, now time.Time) int {
 			return math.MaxInt
 		}
 	}
-	if b.Schedule != "" && !b.open(now) {
+	if b.Schedule != "" && !b.activeAt(now) {
 		return math.MaxInt
 	}
 	var count int
@@ -139,9 +139,9 @@ func (b Budget) allows(n int, cause disrupt.Cause, now time.Time) int {
 }
 
 // open walks back minute by minute and asks each whether the schedule names it.
-func (b Budget) open(now time.Time) bool {
-	for t := now.UTC().Truncate(time.Minute); now.Sub(t) < b.Lasts; t = t.Add(-time.Minute) {
-		if named(b.Schedule, t) {
+func (b Budget) activeAt(now time.Time) bool {
+	for t := now.UTC().Truncate(time.Minute); now.Sub(t) < b.Duration; t = t.Add(-time.Minute) {
+		if matches(b.Schedule, t) {
 			return true
 		}
 	}
@@ -149,7 +149,7 @@ func (b Budget) open(now time.Time) bool {
 }
 
 // named reports whether "minute hour * * weekdays" names the minute; numbers, ranges and stars.
-func named(schedule string, t time.Time) bool {
+func matches(schedule string, t time.Time) bool {
 	fields := strings.Fields(schedule)
 	has := func(field string, n int) bool {
 		if field == "*" {

@@ -13,18 +13,18 @@ import (
 // evicted and the same nodes launched again and again. With Rule CONSOLIDATION-23 in the executor
 // a pause doubles each time, from half a minute to six hours.
 func TestMovesInVainGetRare(t *testing.T) {
-	c := newcomer(broken{late: func(m *disrupt.Move) { m.Launches = nil }}, 12)
+	c := newcomer(brokenDecider{late: func(m *disrupt.Move) { m.Launches = nil }}, 12)
 	for _, z := range zones { // the replacement is as expensive as the node before
-		c.market.failing[deal{"D4as", z, "on-demand"}] = true
+		c.catalog.launchFails[offeringKey{"D4as", z, "on-demand"}] = true
 	}
 	c.Live(20 * time.Hour)
 	early := c.Stats
 	c.Live(24 * time.Hour)
 	t.Logf("first %+v, then %+v", early, c.Stats)
-	if early.Lulls < 8 {
-		t.Errorf("the pool rested %d times, want more for this test", early.Lulls)
+	if early.Pauses < 8 {
+		t.Errorf("the pool rested %d times, want more for this test", early.Pauses)
 	}
-	if n := c.Stats.Lulls - early.Lulls; n < 3 || n > 4 {
+	if n := c.Stats.Pauses - early.Pauses; n < 3 || n > 4 {
 		t.Errorf("%d moves in vain in a day, want one in six hours", n)
 	}
 }

@@ -9,17 +9,17 @@ func (c *Cluster) schedule() {
 		if p.node != nil || p.gone {
 			continue
 		}
-		if m := c.best(p); m != nil {
-			c.bind(p, m)
+		if m := c.bestNode(p); m != nil {
+			c.bindPod(p, m)
 		}
 	}
 }
 
-func (c *Cluster) best(p *pod) *machine {
-	var best *machine
+func (c *Cluster) bestNode(p *pod) *node {
+	var best *node
 	most := -1.0
 	for _, m := range c.machines {
-		if !m.open() || !c.feasible(p.owner, m) {
+		if !m.schedulable() || !c.feasible(p.owner, m) {
 			continue
 		}
 		milli, mib, _ := m.free()
@@ -31,20 +31,20 @@ func (c *Cluster) best(p *pod) *machine {
 }
 
 // feasible reports whether kube-scheduler's filters let a pod of the workload onto the node.
-func (c *Cluster) feasible(w *workload, m *machine) bool {
+func (c *Cluster) feasible(w *workload, m *node) bool {
 	milli, mib, pods := m.free()
 	return milli >= w.Milli && mib >= w.MiB && pods > 0 && w.admitted(m) &&
-		(!w.Apart || !m.runs(w)) && (!w.Spread || c.even(w, m.deal.zone))
+		(!w.OnePerNode || !m.runs(w)) && (!w.Spread || c.withinSkew(w, m.offering.zone))
 }
 
 // admitted evaluates node selectors and the pool's taints.
-func (w *workload) admitted(m *machine) bool {
-	return (w.Pool == "" || w.Pool == m.pool.Name) && (!w.OnDemand || m.deal.capacity == "on-demand") &&
+func (w *workload) admitted(m *node) bool {
+	return (w.Pool == "" || w.Pool == m.pool.Name) && (!w.OnDemand || m.offering.capacityType == "on-demand") &&
 		(m.pool.Taint == "" || m.pool.Taint == w.Tolerates)
 }
 
 // runs reports whether a pod of the workload is there, on its way out or not.
-func (m *machine) runs(w *workload) bool {
+func (m *node) runs(w *workload) bool {
 	for _, p := range m.pods {
 		if p.owner == w {
 			return true
@@ -56,16 +56,16 @@ func (m *machine) runs(w *workload) bool {
 // even reports whether one more pod in the zone keeps the workload within a skew of 1
 // over the zones of all nodes that it may use. Tainted nodes count, as nodeTaintsPolicy
 // is Ignore by default; pods that terminate do not.
-func (c *Cluster) even(w *workload, zone string) bool {
+func (c *Cluster) withinSkew(w *workload, zone string) bool {
 	count := map[string]int{}
 	for _, m := range c.machines {
-		if m.initialized.IsZero() || (w.Pool != "" && w.Pool != m.pool.Name) || (w.OnDemand && m.deal.capacity != "on-demand") {
+		if m.initialized.IsZero() || (w.Pool != "" && w.Pool != m.pool.Name) || (w.OnDemand && m.offering.capacityType != "on-demand") {
 			continue
 		}
-		count[m.deal.zone] += 0
+		count[m.offering.zone] += 0
 		for _, p := range m.pods {
-			if p.owner == w && !p.dying {
-				count[m.deal.zone]++
+			if p.owner == w && !p.terminating {
+				count[m.offering.zone]++
 			}
 		}
 	}
