@@ -328,7 +328,7 @@ func TestNodeOfClaimWithoutInstance(t *testing.T) {
 	cat := catalogOfTwo()
 	choices := []offering.Ref{{Type: "lean", Zone: "z1", CapacityType: offering.Spot, Price: 10}, {Type: "fat", Zone: "z1", CapacityType: offering.Spot, Price: 20}}
 	want := cluster.Node{
-		Key: "web-1", Name: "nodeclaim/web-1", Pool: "web", Claim: true, Price: 10,
+		Key: "web-1", Name: "nodeclaim/web-1", Pool: "web", HasNodeClaim: true, Price: 10,
 		Labels: map[string]string{karpv1.NodePoolLabelKey: "web", "arch": "amd64", cluster.LabelInstanceType: "lean", cluster.LabelZone: "z1", cluster.LabelCapacityType: "spot"},
 		Taints: []cluster.Taint{{Key: "gpu", Effect: cluster.NoSchedule}},
 		// Limits count the largest node that it may become, pods the smallest.

@@ -41,12 +41,12 @@ func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time
 		Key:         m.Claim.Name,
 		Pool:        m.InSnapshot.Pool,
 		Created:     m.Claim.CreationTimestamp.Time,
-		Leaving:     m.InSnapshot.Leaving,
+		MarkedForDeletion:     m.InSnapshot.MarkedForDeletion,
 		Terminating: ConditionTrue(m.Claim, karpv1.ConditionTypeInstanceTerminating),
 		Initialized: initializedAt(m),
-		QuietSince:  quietSince(m),
-		Grace:       m.Claim.Spec.TerminationGracePeriod != nil,
-		Unpriced:    unpriced(m),
+		LastPodEvent:  quietSince(m),
+		HasTerminationGracePeriod:       m.Claim.Spec.TerminationGracePeriod != nil,
+		PriceUnknownDetail:    unpriced(m),
 	}
 	n.Nominated = m.Nominated > 0
 	if now.Before(m.InSnapshot.NominatedUntil) {
@@ -61,7 +61,7 @@ func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time
 	}
 	n.Name, n.Ready = m.Node.Name, Ready(m.Node)
 	pods := summarize(m.Pods, evictions, now)
-	n.Pods, n.Cost, n.PDBs = pods.movable, pods.cost, pods.pdbs
+	n.Pods, n.EvictionCost, n.PDBs = pods.movable, pods.cost, pods.pdbs
 	n.Blocks = append(append(severalNodes(m), ownBlocks(m.Node)...), pods.blocks()...)
 	return n
 }

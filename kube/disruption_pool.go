@@ -53,7 +53,7 @@ func DisruptionPool(p *karpv1.NodePool, now time.Time) (_ disrupt.Pool, problems
 	if after := p.Spec.Disruption.ConsolidateAfter.Duration; after != nil {
 		out.ConsolidateAfter = *after
 	} else {
-		out.Never = true
+		out.ConsolidationDisabled = true
 	}
 	for i := range p.Spec.Disruption.Budgets {
 		b, err := budget(&p.Spec.Disruption.Budgets[i], now)
@@ -121,7 +121,7 @@ func budget(b *karpv1.Budget, now time.Time) (out disrupt.Budget, err error) {
 	if out.Nodes, out.Percent, err = share(b.Nodes); err == nil {
 		out.Active, out.Until, err = window(b, now.UTC())
 	}
-	out.Broken = err != nil
+	out.Invalid = err != nil
 	return out, err
 }
 

@@ -30,7 +30,7 @@ func TestBudgetsAgreeWithKarpenter(t *testing.T) {
 		got, _ := DisruptionPool(pool, now)
 		for cause, asked := range map[disrupt.Cause]karpv1.DisruptionReason{disrupt.Empty: karpv1.DisruptionReasonEmpty,
 			disrupt.Underutilized: karpv1.DisruptionReasonUnderutilized, disrupt.Drifted: karpv1.DisruptionReasonDrifted, disrupt.Expired: karpv1.DisruptionReasonDrifted} {
-			allowed, until := disrupt.Permitted(&got, nodes, cause)
+			allowed, until := disrupt.MaxDown(&got, nodes, cause)
 			if want := oracle(pool, now, nodes, asked); allowed != want {
 				t.Fatalf("seed %d, case %d, at %s: %d of %d nodes for %s, Karpenter allows %d, by %s", seed, i, now, allowed, nodes, cause, want, printed(pool))
 			}
@@ -175,7 +175,7 @@ func TestUnreadableBudgetsAreSaid(t *testing.T) {
 	p.Spec.Replicas = new(int64)
 	p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "1"}, {Nodes: "some"}, {Nodes: "2", Schedule: &schedule, Duration: &metav1.Duration{Duration: time.Hour}}}
 	got, problems := DisruptionPool(p, time.Now())
-	if !got.Static || !got.Never || len(got.Budgets) != 3 || got.Budgets[0].Broken || !got.Budgets[1].Broken || !got.Budgets[2].Broken {
+	if !got.Static || !got.ConsolidationDisabled || len(got.Budgets) != 3 || got.Budgets[0].Invalid || !got.Budgets[1].Invalid || !got.Budgets[2].Invalid {
 		t.Errorf("%+v", got)
 	}
 	want := []string{

@@ -48,12 +48,12 @@ func (c *selectorContext) spreads(in []corev1.TopologySpreadConstraint) []cluste
 			Key:            normal(s.TopologyKey),
 			MaxSkew:        s.MaxSkew,
 			MinDomains:     valueOr(s.MinDomains, 0),
-			Select:         c.labelled(s.LabelSelector, s.MatchLabelKeys, nil),
+			Selector:         c.labelled(s.LabelSelector, s.MatchLabelKeys, nil),
 			Soft:           s.WhenUnsatisfiable == corev1.ScheduleAnyway,
 			IgnoreAffinity: valueOr(s.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor) == corev1.NodeInclusionPolicyIgnore,
 			HonorTaints:    valueOr(s.NodeTaintsPolicy, corev1.NodeInclusionPolicyIgnore) == corev1.NodeInclusionPolicyHonor,
 		}
-		out[i].Select.Namespaces = c.ownNamespace()
+		out[i].Selector.Namespaces = c.ownNamespace()
 	}
 	return out
 }
@@ -79,13 +79,13 @@ func (c *selectorContext) podTerms(required []corev1.PodAffinityTerm, preferred 
 func (c *selectorContext) podTerm(t *corev1.PodAffinityTerm, weight int32) cluster.PodAffinityTerm {
 	out := cluster.PodAffinityTerm{
 		Key:    normal(t.TopologyKey),
-		Select: c.labelled(t.LabelSelector, t.MatchLabelKeys, t.MismatchLabelKeys),
+		Selector: c.labelled(t.LabelSelector, t.MatchLabelKeys, t.MismatchLabelKeys),
 		Weight: weight,
 	}
-	out.Select.Namespaces = t.Namespaces
+	out.Selector.Namespaces = t.Namespaces
 	if t.NamespaceSelector == nil {
 		if len(t.Namespaces) == 0 {
-			out.Select.Namespaces = c.ownNamespace()
+			out.Selector.Namespaces = c.ownNamespace()
 		}
 		return out
 	}
@@ -93,7 +93,7 @@ func (c *selectorContext) podTerm(t *corev1.PodAffinityTerm, weight int32) clust
 	if !ok { // it selects no namespace; those in Namespaces remain
 		return out
 	}
-	out.Select.NamespaceLabels = rules
+	out.Selector.NamespaceLabels = rules
 	return out
 }
 

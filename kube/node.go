@@ -41,7 +41,7 @@ func unmanaged(n *corev1.Node) cluster.Node {
 		Capacity:    Amounts(n.Status.Capacity),
 		Allocatable: Amounts(n.Status.Allocatable),
 		Initialized: true,
-		Leaving:     n.DeletionTimestamp != nil,
+		MarkedForDeletion:     n.DeletionTimestamp != nil,
 		Created:     n.CreationTimestamp.Time,
 	}
 }
@@ -79,8 +79,8 @@ func claimed(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
 		Name:        InFlightName(c.Name),
 		Pool:        c.Labels[karpv1.NodePoolLabelKey],
 		Initialized: Initialized(n, c),
-		Leaving:     c.DeletionTimestamp != nil || n != nil && n.DeletionTimestamp != nil,
-		Claim:       true,
+		MarkedForDeletion:     c.DeletionTimestamp != nil || n != nil && n.DeletionTimestamp != nil,
+		HasNodeClaim:       true,
 		Created:     c.CreationTimestamp.Time,
 	}
 	if n != nil {
@@ -106,20 +106,19 @@ func InFlightName(claim string) string { return "nodeclaim/" + claim }
 // the largest capacity of all offerings counts against limits, the smallest allocatable is
 // certain to be there for pods.
 func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
-	known := false
+	var size offering.NodeSize
 	for _, choice := range choices {
 		t := cat.Find(choice.Type)
 		if t == nil {
 			continue
 		}
-		if !known {
-			w, known = likeliest(w, c, t, choice), true
-			continue
+		if size.Capacity == nil {
+			w = likeliest(w, c, t, choice)
 		}
-		widen(w.Capacity, t.Capacity)
-		narrow(w.Allocatable, t.Capacity.Sub(t.Overhead))
+		size.Include(t)
 	}
-	if !known { // the launch reports why; here the node just fits its pods
+	w.Capacity, w.Allocatable = size.Capacity, size.Allocatable
+	if w.Capacity == nil { // the launch reports why; here the node just fits its pods
 		w.Allocatable = Amounts(c.Spec.Resources.Requests)
 		w.Capacity = quantity.Amounts{}.Add(w.Allocatable)
 	}
@@ -145,7 +144,6 @@ func typesNamed(c *karpv1.NodeClaim) []string {
 
 func likeliest(w cluster.Node, c *karpv1.NodeClaim, t *offering.InstanceType, choice offering.Ref) cluster.Node {
 	w.Labels = choiceLabels(c, t, choice)
-	w.Capacity, w.Allocatable = maps.Clone(t.Capacity), t.Capacity.Sub(t.Overhead)
 	w.Price = choice.Price
 	if o := find(t, choice.Zone, choice.CapacityType); o != nil && c.Status.ProviderID == "" {
 		w.QuotaUses = o.QuotaUses
@@ -157,21 +155,6 @@ func likeliest(w cluster.Node, c *karpv1.NodeClaim, t *offering.InstanceType, ch
 func widen(a, b quantity.Amounts) {
 	for name, n := range b {
 		a[name] = max(a[name], n)
-	}
-}
-
-// narrow lowers each amount of a to that of b if b has less. A resource that b lacks counts as
-// zero, except that attaching volumes is unlimited where no limit is given.
-func narrow(a, b quantity.Amounts) {
-	for name, n := range a {
-		if other, ok := b[name]; ok || !strings.HasPrefix(name, quantity.Attachable) {
-			a[name] = min(n, other)
-		}
-	}
-	for name, n := range b {
-		if _, ok := a[name]; !ok && strings.HasPrefix(name, quantity.Attachable) {
-			a[name] = n
-		}
 	}
 }
 

@@ -36,7 +36,7 @@ func (k *Converter) Pod(p *corev1.Pod, now time.Time) cluster.Pod {
 		Ports:       hostPorts(&p.Spec),
 		Node:        p.Spec.NodeName,
 		DaemonSet:   DaemonSetOf(p),
-		Movable:     p.Spec.NodeName != "" && Movable(p, now),
+		Reschedulable:     p.Spec.NodeName != "" && Movable(p, now),
 		Terminating: p.DeletionTimestamp != nil,
 	}
 	k.neighbours(&w, p)

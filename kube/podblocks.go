@@ -114,7 +114,7 @@ func appendBlocks(out []disrupt.Block, more []podBlock) []disrupt.Block {
 }
 
 func annotationBlock(p *corev1.Pod) disrupt.Block {
-	b := disrupt.Block{Because: disrupt.DoNotDisrupt, Pod: true, Facts: reason.FactsOf(map[string]any{"pod": name(p)}),
+	b := disrupt.Block{Because: disrupt.DoNotDisrupt, ByPod: true, Facts: reason.FactsOf(map[string]any{"pod": name(p)}),
 		Detail: fmt.Sprintf(`Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=%s)`, name(p))}
 	b.Until = ProtectedUntil(p)
 	return b
@@ -122,11 +122,11 @@ func annotationBlock(p *corev1.Pod) disrupt.Block {
 
 func refusalBlock(p *corev1.Pod, r EvictionRefusal) disrupt.Block {
 	if len(r.Budgets) > 1 {
-		return disrupt.Block{Because: disrupt.MultiplePodDisruptionBudgets, Pod: true,
+		return disrupt.Block{Because: disrupt.MultiplePodDisruptionBudgets, ByPod: true,
 			Detail: fmt.Sprintf("Eviction does not support multiple PDBs (PodDisruptionBudget(s)=%v)", r.Budgets),
 			Facts:  reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.Budgets)})}
 	}
-	return disrupt.Block{Because: disrupt.PodDisruptionBudget, Pod: true,
+	return disrupt.Block{Because: disrupt.PodDisruptionBudget, ByPod: true,
 		Detail: fmt.Sprintf("Pdb prevents pod evictions (PodDisruptionBudget=%v)", r.Budgets),
 		Facts: reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.Budgets),
 			"currentHealthy": int(r.Status.CurrentHealthy), "desiredHealthy": int(r.Status.DesiredHealthy), "expectedPods": int(r.Status.ExpectedPods)})}

@@ -28,7 +28,7 @@ func Pool(p *karpv1.NodePool) cluster.NodePool {
 		Labels:       labels,
 		Taints:       Taints(spec.Taints),
 		Limits:       Amounts(corev1.ResourceList(p.Spec.Limits)),
-		Class:        ClassOf(spec.NodeClassRef),
+		NodeClass:        ClassOf(spec.NodeClassRef),
 		Static:       p.Spec.Replicas != nil,
 	}
 	w.Blocked, w.BlockedDetail, w.BlockedFacts = blocked(p)

@@ -121,11 +121,11 @@ func podTerms(in []cluster.PodAffinityTerm) []corev1.PodAffinityTerm {
 		if t.Weight != 0 {
 			continue
 		}
-		term := corev1.PodAffinityTerm{TopologyKey: t.Key, Namespaces: t.Select.Namespaces, LabelSelector: labelSelector(t.Select)}
-		if t.Select.NamespaceLabels != nil {
-			term.NamespaceSelector = matching(t.Select.NamespaceLabels)
+		term := corev1.PodAffinityTerm{TopologyKey: t.Key, Namespaces: t.Selector.Namespaces, LabelSelector: labelSelector(t.Selector)}
+		if t.Selector.NamespaceLabels != nil {
+			term.NamespaceSelector = matching(t.Selector.NamespaceLabels)
 		}
-		if len(t.Select.Namespaces) == 0 && t.Select.NamespaceLabels == nil {
+		if len(t.Selector.Namespaces) == 0 && t.Selector.NamespaceLabels == nil {
 			term.LabelSelector = nil // no namespace, no pod; Kubernetes would take the pod's own
 		}
 		out = append(out, term)
@@ -136,7 +136,7 @@ func podTerms(in []cluster.PodAffinityTerm) []corev1.PodAffinityTerm {
 // spread writes one constraint. Kubernetes always counts in the pod's own namespace.
 func spread(s cluster.TopologySpreadConstraint) corev1.TopologySpreadConstraint {
 	out := corev1.TopologySpreadConstraint{
-		TopologyKey: s.Key, MaxSkew: s.MaxSkew, LabelSelector: labelSelector(s.Select), WhenUnsatisfiable: corev1.DoNotSchedule,
+		TopologyKey: s.Key, MaxSkew: s.MaxSkew, LabelSelector: labelSelector(s.Selector), WhenUnsatisfiable: corev1.DoNotSchedule,
 		NodeAffinityPolicy: policy(corev1.NodeInclusionPolicyHonor), NodeTaintsPolicy: policy(corev1.NodeInclusionPolicyIgnore),
 	}
 	if s.Soft {

@@ -92,7 +92,7 @@ func (h *replay) missed(ref cluster.PodRef, before, after *scheduler) string {
 	}
 	pod := h.objects.pod(*spec)
 	for _, n := range h.script.Nodes {
-		if n.Leaving || n.Unschedulable {
+		if n.MarkedForDeletion || n.TakesNoPods {
 			continue
 		}
 		if before.refuses(pod, nodeName(n)) == nil && after.refuses(pod, nodeName(n)) == nil {

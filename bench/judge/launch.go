@@ -39,7 +39,7 @@ func (o *objects) launchedNode(name string, l schedule.Launch, c offering.Ref) (
 			labels[key] = value
 		}
 	}
-	labels[cluster.LabelPool] = l.Pool
+	labels[cluster.LabelNodePool] = l.Pool
 	labels[cluster.LabelInstanceType] = c.Type
 	labels[cluster.LabelZone] = c.Zone
 	labels[cluster.LabelCapacityType] = c.CapacityType

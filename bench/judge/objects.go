@@ -90,10 +90,10 @@ func (o *objects) node(n cluster.Node) *corev1.Node {
 		labels[cluster.LabelHostname] = name // every kubelet sets it
 	}
 	out := o.bare(name, labels, n.Taints, n.Allocatable)
-	if n.Leaving {
+	if n.MarkedForDeletion {
 		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule})
 	}
-	if n.Unschedulable {
+	if n.TakesNoPods {
 		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
 	}
 	return out

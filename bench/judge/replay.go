@@ -46,7 +46,7 @@ func newReplay(s *enginetest.Script, p schedule.Plan, to options) *replay {
 		h.specs[s.Pods[i].UID] = &s.Pods[i]
 	}
 	for _, n := range s.Nodes {
-		if !n.Unschedulable || n.Name != "" { // one that never registers does not become a node
+		if !n.TakesNoPods || n.Name != "" { // one that never registers does not become a node
 			h.nodes = append(h.nodes, h.objects.node(n))
 		}
 	}
@@ -71,7 +71,7 @@ func (h *replay) nominate(n schedule.Nomination) {
 		h.planError(n.Pods, n.Node, "there is no such node")
 		return
 	}
-	if node := h.script.Nodes[i]; node.Leaving || node.Unschedulable {
+	if node := h.script.Nodes[i]; node.MarkedForDeletion || node.TakesNoPods {
 		h.planError(n.Pods, n.Node, "the node takes no new pods")
 		return
 	}
@@ -104,7 +104,7 @@ func (h *replay) place(pods []cluster.PodRef, node string) {
 		switch {
 		case spec == nil:
 			h.planError(pods[i:i+1], node, "there is no such pod")
-		case spec.Node != "" && !(spec.Movable && h.leaving(spec.Node)):
+		case spec.Node != "" && !(spec.Reschedulable && h.leaving(spec.Node)):
 			h.planError(pods[i:i+1], node, "the pod runs on "+spec.Node+" and stays there")
 		case slices.ContainsFunc(h.placed, func(p placement) bool { return p.ref.UID == ref.UID }):
 			h.planError(pods[i:i+1], node, "the pod is planned twice")
@@ -115,7 +115,7 @@ func (h *replay) place(pods []cluster.PodRef, node string) {
 }
 
 func (h *replay) leaving(node string) bool {
-	return slices.ContainsFunc(h.script.Nodes, func(n cluster.Node) bool { return n.Leaving && nodeName(n) == node })
+	return slices.ContainsFunc(h.script.Nodes, func(n cluster.Node) bool { return n.MarkedForDeletion && nodeName(n) == node })
 }
 
 // stage is a point in time of the replay.
@@ -221,11 +221,11 @@ func (h *replay) blocking() map[string]int {
 	out := map[string]int{}
 	for _, a := range h.placed {
 		for _, c := range a.spec.Spreads {
-			if c.Soft || c.Select.Nothing {
+			if c.Soft || c.Selector.Nothing {
 				continue
 			}
 			for _, b := range h.placed {
-				if b.spec.Namespace == a.spec.Namespace && matchesSelector(b.spec.Labels, c.Select.Labels) && !hasSpreadOver(b.spec, c) {
+				if b.spec.Namespace == a.spec.Namespace && matchesSelector(b.spec.Labels, c.Selector.Labels) && !hasSpreadOver(b.spec, c) {
 					out[b.ref.UID]++
 				}
 			}
@@ -283,7 +283,7 @@ func (h *replay) run(s *scheduler, o order, start stage) []Rejection {
 // drain takes the movable pods off leaving nodes.
 func (h *replay) drain(s *scheduler) {
 	for _, p := range h.script.Pods {
-		if p.Node != "" && p.Movable && h.leaving(p.Node) {
+		if p.Node != "" && p.Reschedulable && h.leaving(p.Node) {
 			s.remove(p.UID)
 		}
 	}
@@ -300,7 +300,7 @@ func (h *replay) end(s *scheduler) {
 		}
 	}
 	for _, n := range h.script.Nodes {
-		if n.Unschedulable && s.hasNode(nodeName(n)) {
+		if n.TakesNoPods && s.hasNode(nodeName(n)) {
 			s.untaint(nodeName(n), corev1.TaintNodeNotReady)
 		}
 	}
@@ -309,7 +309,7 @@ func (h *replay) end(s *scheduler) {
 // removeLeaving removes the leaving nodes with their remaining pods.
 func (h *replay) removeLeaving(s *scheduler) {
 	for _, n := range h.script.Nodes {
-		if n.Leaving && s.hasNode(nodeName(n)) {
+		if n.MarkedForDeletion && s.hasNode(nodeName(n)) {
 			s.removeNode(nodeName(n))
 		}
 	}

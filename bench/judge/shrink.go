@@ -202,10 +202,10 @@ func (k *shrinker) pods() bool {
 func (k *shrinker) nodes() bool {
 	ways := []simpler[cluster.Node]{
 		dropAll(func(n *cluster.Node) *[]cluster.Taint { return &n.Taints }),
-		drop(func(n *cluster.Node) *bool { return &n.Leaving }),
-		drop(func(n *cluster.Node) *bool { return &n.Unschedulable }),
+		drop(func(n *cluster.Node) *bool { return &n.MarkedForDeletion }),
+		drop(func(n *cluster.Node) *bool { return &n.TakesNoPods }),
 	}
-	ways = append(ways, dropKeys(func(n *cluster.Node) *map[string]string { return &n.Labels }, cluster.LabelHostname, cluster.LabelPool)...)
+	ways = append(ways, dropKeys(func(n *cluster.Node) *map[string]string { return &n.Labels }, cluster.LabelHostname, cluster.LabelNodePool)...)
 	return simplify(k, func(s *enginetest.Script) *[]cluster.Node { return &s.Nodes }, ways)
 }
 

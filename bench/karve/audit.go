@@ -141,7 +141,7 @@ func repelled(ref cluster.PodRef, neighbours []cluster.PodRef, pods map[string]c
 			continue
 		}
 		for _, n := range neighbours {
-			if n.UID != ref.UID && picks(t.Select, pods[n.UID].Labels) {
+			if n.UID != ref.UID && picks(t.Selector, pods[n.UID].Labels) {
 				return n.Name
 			}
 		}

@@ -42,7 +42,7 @@ func TestSettings(t *testing.T) {
 // evictions must save holds whatever the flags say.
 func TestDisruptionSettings(t *testing.T) {
 	karve := disrupt.Defaults()
-	karve.Steps = 200
+	karve.MaxSteps = 200
 	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
 	for _, tc := range []struct {
 		env  map[string]string
@@ -52,7 +52,7 @@ func TestDisruptionSettings(t *testing.T) {
 		{map[string]string{"CONSOLIDATION_MIN_SAVINGS": "$0.02/h", "CONSOLIDATION_MIN_NODE_AGE": "1h", "CONSOLIDATION_STEPS": "0"},
 			disrupt.Settings{MinSavings: disrupt.MinSavings{PerHour: 2e7, PerEviction: karve.MinSavings.PerEviction, PerPod: karve.MinSavings.PerPod}, MinAge: minutes(60)}},
 		{map[string]string{"CONSOLIDATION_RULES": "Karpenter", "FEATURE_GATES": "SpotToSpotConsolidation=true"},
-			disrupt.Settings{MinSavings: karve.MinSavings, MinAge: minutes(5), Steps: 200, Upstream: true, SpotToSpot: true}},
+			disrupt.Settings{MinSavings: karve.MinSavings, MinAge: minutes(5), MaxSteps: 200, Upstream: true, SpotToSpot: true}},
 	} {
 		env := complete()
 		maps.Copy(env, tc.env)

@@ -31,7 +31,7 @@ func writeConditions(ctx context.Context, c client.Client, v *view) error {
 		if !ok || leaving(seen) {
 			continue
 		}
-		_, quiet := disrupt.Quiet(n, &pool, v.now)
+		_, quiet := disrupt.Consolidatable(n, &pool, v.now)
 		at := podEventToWrite(seen, v.now)
 		if at.IsZero() && quiet == kube.ConditionTrue(seen.Claim, karpv1.ConditionTypeConsolidatable) {
 			continue

@@ -154,9 +154,9 @@ func (d *decider) recheck(m *move, v *view) (now disrupt.Move, kept disrupt.Kept
 
 // cluster is what decisions read besides the snapshot; without is a move to leave out.
 func (d *decider) cluster(v *view, without *move) disrupt.Cluster {
-	in := disrupt.Cluster{Now: v.now, Nodes: v.nodes, Resting: d.backOffs.current(v.now), Settings: d.settings}
+	in := disrupt.Cluster{Now: v.now, Nodes: v.nodes, BackOffUntil: d.backOffs.current(v.now), Settings: d.settings}
 	for _, p := range v.pools {
-		p.Resting, p.Unsettled = d.backOffs.pool(p.Name).Until, d.outcomes.pausedUntil(p.Name)
+		p.BackOffUntil, p.ConsolidationPausedUntil = d.backOffs.pool(p.Name).Until, d.outcomes.pausedUntil(p.Name)
 		in.Pools = append(in.Pools, p)
 	}
 	for _, m := range d.moves.inOrder() {

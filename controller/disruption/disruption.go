@@ -158,7 +158,7 @@ func (c *Controller) idleAfter(v *view, err error) idle {
 	until := c.decider.search.due(v.revision, v.now.Add(maxIdle))
 	for i := range v.nodes {
 		pool := v.pools[v.nodes[i].Pool]
-		at, quiet := disrupt.Quiet(&v.nodes[i], &pool, v.now)
+		at, quiet := disrupt.Consolidatable(&v.nodes[i], &pool, v.now)
 		if !quiet && at.After(v.now) && at.Before(until) {
 			until = at
 		}

@@ -36,8 +36,8 @@ func (r *reporter) searched(s search, v *view, in disrupt.Cluster, moves []*move
 			continue
 		}
 		pool := claim.InSnapshot.Pool
-		if k.Costs > 0 {
-			pinned[[2]string{pool, string(k.Because)}] += monthly(k.Costs)
+		if k.WouldSave > 0 {
+			pinned[[2]string{pool, string(k.Because)}] += monthly(k.WouldSave)
 		}
 		if k.Because == disrupt.BudgetExhausted {
 			blocked[k.Detail+"\x00"+pool] = k
@@ -73,12 +73,12 @@ func (r *reporter) invalidAnnotations() {
 // kept publishes on a node why it is kept and what that costs.
 func (r *reporter) kept(claim kube.ManagedNode, k disrupt.Kept, now time.Time) {
 	name := disrupt.Event(k.Because)
-	if name == "" || leaving(claim) || claim.InSnapshot.Leaving || lapsesSoon(k, now) {
+	if name == "" || leaving(claim) || claim.InSnapshot.MarkedForDeletion || lapsesSoon(k, now) {
 		return
 	}
 	text := k.Detail
-	if cents(monthly(k.Costs)) > 0 {
-		text += fmt.Sprintf(" (costs $%.2f a month)", monthly(k.Costs))
+	if cents(monthly(k.WouldSave)) > 0 {
+		text += fmt.Sprintf(" (costs $%.2f a month)", monthly(k.WouldSave))
 	}
 	r.about(claim, events.Event{Reason: name, Message: text, Key: string(k.Because), Every: repeatKept, Annotations: factsData(k.Facts)})
 }
@@ -129,7 +129,7 @@ func (r *reporter) budgets(in disrupt.Cluster, v *view) {
 	r.metrics.ConsumingBudgets.Reset()
 	for name, pool := range v.pools {
 		for _, cause := range []disrupt.Cause{disrupt.Empty, disrupt.Drifted, disrupt.Underutilized} {
-			allowed, _ := disrupt.Allowed(&pool, counts[name], cause)
+			allowed, _ := disrupt.AllowedDisruptions(&pool, counts[name], cause)
 			r.metrics.AllowedDisruptions.WithLabelValues(name, string(cause)).Set(float64(allowed))
 			r.metrics.ConsumingBudgets.WithLabelValues(name, string(cause)).Set(float64(counts[name].Down))
 		}

@@ -35,7 +35,7 @@ func newStubborn(t *testing.T, cause disrupt.Cause) *stubborn {
 	e, s := scripted(t, 2, cause)
 	c := &stubborn{Env: e, script: s, crowded: true, workers: []string{"web-0", "web-1"}}
 	decide := func(w *cluster.Snapshot, d disrupt.Cluster, from disrupt.Cursor) disrupt.Plan {
-		c.rest = d.Pools[0].Unsettled
+		c.rest = d.Pools[0].ConsolidationPausedUntil
 		if d.Now.Before(c.rest) {
 			return disrupt.Plan{Done: true}
 		}

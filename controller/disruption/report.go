@@ -123,7 +123,7 @@ func (r *reporter) starting(m *move) {
 
 func (r *reporter) logStarting(m *move) {
 	line := []any{"move", m.id, "reason", m.reason(), "decision", m.decision(), "disrupted-node-count", len(m.Nodes),
-		"replacement-node-count", len(m.Launches), "pod-count", m.Evictions, "price-before", m.Before.USD(), "price-after", m.After.USD(),
+		"replacement-node-count", len(m.Launches), "pod-count", m.Evictions, "price-before", m.PriceBefore.USD(), "price-after", m.PriceAfter.USD(),
 		"saves-per-month", cents(monthly(m.Saves())), "nodes", r.describe(m.Nodes)}
 	if len(m.Launches) > 0 {
 		line = append(line, "replacements", describeReplacements(m.replacements))
@@ -180,8 +180,8 @@ func (r *reporter) countDeleted(m *move, claim kube.ManagedNode) {
 		}
 	}
 	r.metrics.PodsDisrupted.WithLabelValues(m.reason(), pool, labels[karpv1.CapacityTypeLabelKey], policy, terminationMode(claim.Claim)).Add(pods)
-	if m.consolidates() && m.Before > 0 {
-		share := 1 - m.After.USD()/m.Before.USD()
+	if m.consolidates() && m.PriceBefore > 0 {
+		share := 1 - m.PriceAfter.USD()/m.PriceBefore.USD()
 		r.metrics.ConsolidationSaved.WithLabelValues(pool).Add(max(0, share*claim.InSnapshot.Price.USD()))
 	}
 }

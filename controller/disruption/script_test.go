@@ -44,11 +44,11 @@ func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor
 			busy[key] = true
 		}
 	}
-	move := disrupt.Move{Cause: s.cause, Before: 2e9}
+	move := disrupt.Move{Cause: s.cause, PriceBefore: 2e9}
 	home := ""
 	for _, n := range c.Nodes {
 		switch {
-		case n.Leaving || busy[n.Key] || c.Now.Before(c.Resting[n.Key]) || len(n.Blocks) > 0:
+		case n.MarkedForDeletion || busy[n.Key] || c.Now.Before(c.BackOffUntil[n.Key]) || len(n.Blocks) > 0:
 		case s.isNew(n.Key), n.Key == s.keeps:
 			if !n.Initialized.IsZero() {
 				home = n.Key
@@ -74,7 +74,7 @@ func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor
 			l.Pods = append(l.Pods, p)
 		}
 		for _, l := range move.Launches {
-			move.After += l.Offerings[0].Price
+			move.PriceAfter += l.Offerings[0].Price
 		}
 	}
 	plan.Moves = append(plan.Moves, move)
@@ -83,7 +83,7 @@ func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor
 
 func (s *script) recheck(_ *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
 	for _, n := range c.Nodes {
-		if slices.Contains(m.Nodes, n.Key) && (n.Leaving || n.Nominated || len(n.Blocks) > 0) {
+		if slices.Contains(m.Nodes, n.Key) && (n.MarkedForDeletion || n.Nominated || len(n.Blocks) > 0) {
 			return m, disrupt.Kept{Key: n.Key, Because: disrupt.Nominated, Detail: "Node is nominated for a pending pod"}
 		}
 	}

@@ -52,7 +52,7 @@ func (o *observer) observe(now time.Time, round int) *view {
 
 func (o *observer) node(claim kube.ManagedNode, now time.Time) disrupt.Node {
 	n := kube.DisruptionNode(claim, o.mirror.PDBs(), kube.SoftExpiry(o.mirror.Pool(claim.InSnapshot.Pool)), now)
-	n.Spare = o.buffers.Holds(n.Key)
+	n.HasBufferCapacity = o.buffers.Holds(n.Key)
 	return n
 }
 

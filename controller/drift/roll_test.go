@@ -47,7 +47,7 @@ func TestReleaseKeepsToBudgetAndWindow(t *testing.T) {
 				n.Due = []disrupt.Due{{Cause: disrupt.Drifted, Detail: "ImageDrift", Since: start}}
 			case now.Before(back[i]):
 				down++
-				n.Leaving = true
+				n.MarkedForDeletion = true
 			}
 			all = append(all, n)
 		}
@@ -57,7 +57,7 @@ func TestReleaseKeepsToBudgetAndWindow(t *testing.T) {
 		if left == 0 && done.IsZero() {
 			done = now
 		}
-		allowed, _ := disrupt.Allowed(&p, disrupt.CountNodes(&disrupt.Cluster{Now: now, Nodes: all})["web"], disrupt.Drifted)
+		allowed, _ := disrupt.AllowedDisruptions(&p, disrupt.CountNodes(&disrupt.Cluster{Now: now, Nodes: all})["web"], disrupt.Drifted)
 		for i := range back {
 			if allowed > 0 && back[i].IsZero() {
 				back[i] = now.Add(lasts)

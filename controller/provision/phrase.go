@@ -13,7 +13,7 @@ import (
 
 // ownRequirements is the detail of a cut that the pool's own requirements cause, whatever the
 // pods ask.
-const ownRequirements = cluster.OwnRequirements
+const ownRequirements = cluster.PoolRequirements
 
 // phrase returns the failure texts of upstream, which runbooks for Karpenter search for; empty
 // while offerings are left. The pool's name, which upstream leaves out of most texts, precedes

@@ -81,8 +81,8 @@ func (s Set) Keep(o Set) {
 	clear(s[n:])
 }
 
-// Cut removes the receiver's members that are in o.
-func (s Set) Cut(o Set) {
+// DropAll removes the receiver's members that are in o.
+func (s Set) DropAll(o Set) {
 	for i := range min(len(s), len(o)) {
 		s[i] &^= o[i]
 	}
@@ -113,7 +113,7 @@ func (s *Set) Merge(o Set) {
 // Minus returns the members of s that are not in o.
 func (s Set) Minus(o Set) Set {
 	out := s.Clone()
-	out.Cut(o)
+	out.DropAll(o)
 	return out
 }
 
@@ -136,8 +136,8 @@ func (s Set) Empty() bool {
 	return true
 }
 
-// Meets reports whether s and o share a member.
-func (s Set) Meets(o Set) bool {
+// Intersects reports whether s and o share a member.
+func (s Set) Intersects(o Set) bool {
 	for i := range min(len(s), len(o)) {
 		if s[i]&o[i] != 0 {
 			return true
@@ -146,8 +146,8 @@ func (s Set) Meets(o Set) bool {
 	return false
 }
 
-// Within reports whether every member of s is a member of o.
-func (s Set) Within(o Set) bool {
+// SubsetOf reports whether every member of s is a member of o.
+func (s Set) SubsetOf(o Set) bool {
 	for i, w := range s {
 		if i < len(o) {
 			w &^= o[i]

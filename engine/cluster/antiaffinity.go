@@ -14,7 +14,7 @@ import (
 // not run in the same domain of Key as they do.
 type AntiAffinityTerm struct {
 	Key  *constraint.Key
-	Pods *PodSelector
+	Selector *PodSelector
 
 	key    string
 	owners []*PodClass
@@ -40,7 +40,7 @@ func (c *PodClass) RequiredAntiAffinity() []*AntiAffinityTerm { return c.ownTerm
 func (s *Snapshot) AntiAffinityAgainst(c *PodClass) []*AntiAffinityTerm {
 	var out []*AntiAffinityTerm
 	for _, t := range s.AntiAffinityTerms {
-		if t.Pods.Selects(c) {
+		if t.Selector.Selects(c) {
 			out = append(out, t)
 		}
 	}
@@ -59,7 +59,7 @@ func (ts *antiAffinityTerms) acquire(key *constraint.Key, selector *PodSelector,
 	name := key.Name + "\x00" + selector.key
 	t := ts.byKey[name]
 	if t == nil {
-		t = &AntiAffinityTerm{Key: key, Pods: selector, key: name}
+		t = &AntiAffinityTerm{Key: key, Selector: selector, key: name}
 		ts.byKey[name], ts.sorted = t, nil
 	}
 	t.owners = append(t.owners, owner)

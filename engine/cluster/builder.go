@@ -46,7 +46,7 @@ func (b *Builder) RemovePod(uid string) { b.pods.remove(uid) }
 // SetNode adds or replaces the node with that key. Bound pods refer to it by Node.Name. An
 // unchanged node costs nothing, because kubelets report again and again.
 func (b *Builder) SetNode(n Node) {
-	if b.nodes.unchanged(&n) {
+	if b.nodes.unchanged(n) {
 		return
 	}
 	b.RemoveNode(n.Key)
@@ -63,8 +63,8 @@ func (b *Builder) RemoveNode(key string) {
 	}
 	b.pools.use(node, -1)
 	b.quotas.removeNode(node)
-	if node.Leaving {
-		b.pods.reassignStaying(node)
+	if node.MarkedForDeletion {
+		b.pods.reassignPodsOfRemoved(node)
 	}
 }
 
@@ -130,7 +130,7 @@ func (b *Builder) Snapshot() *Snapshot {
 	nodes, takingNoPods := b.nodes.list(&b.daemons)
 	return &Snapshot{
 		Space: b.space, Resources: b.resources, Settings: b.settings, Catalogs: catalogs,
-		Nodes: nodes, Unschedulable: takingNoPods,
+		Nodes: nodes, NodesTakingNoPods: takingNoPods,
 		Classes:           b.classes.toBePlaced(&b.nodes),
 		AntiAffinityTerms: b.classes.antiAffinity.inOrder(),
 		QuotaLeft:         b.quotas.left(),
@@ -142,17 +142,17 @@ func (b *Builder) Snapshot() *Snapshot {
 // resource that keeps its position, such as the devices of a plugin that is added and removed:
 // then only the vectors of pods and DaemonSets that request it change.
 func (b *Builder) updateVectors() {
-	changed, moved := b.resources.Settle()
+	changed, moved := b.resources.AssignPositions()
 	switch {
 	case moved:
-		b.classes.shapes.measureAll()
-		b.pools.measureAll()
-		b.daemons.measureAll()
+		b.classes.shapes.updateAllVectors()
+		b.pools.updateAllVectors()
+		b.daemons.updateAllVectors()
 		b.nodes.indexes.clear()
 		b.daemonsChanged()
 	case len(changed) > 0:
-		b.classes.eachNodeRunning(b.classes.shapes.measureRequesting(changed), b.nodes.markStale)
-		if b.daemons.measureRequesting(changed) {
+		b.classes.eachNodeRunning(b.classes.shapes.updateVectorsRequesting(changed), b.nodes.markStale)
+		if b.daemons.updateVectorsRequesting(changed) {
 			b.daemonsChanged()
 		}
 	}
@@ -166,10 +166,10 @@ func (b *Builder) Interned() int { return b.space.Len() + b.classes.selectors.in
 // Load is the number of pods, nodes, classes and selectors in the Snapshot.
 func (b *Builder) Load() int { return len(b.pods.byUID) + len(b.nodes.byKey) + b.classes.load() }
 
-// Mentioned lists the labels that selectors use or used before, in no order.
-func (b *Builder) Mentioned() []string { return b.labels.known() }
+// SelectorLabels lists the labels that selectors use or used before, in no order.
+func (b *Builder) SelectorLabels() []string { return b.labels.known() }
 
-// Mention makes the labels count as used before: the classes of pods that are not to be
-// placed may differ in them. It is for a new Builder that replaces another one, before it gets
-// any pods.
-func (b *Builder) Mention(labels ...string) { b.labels.addFormer(labels) }
+// AddFormerSelectorLabels makes the labels count as used before: the classes of pods that are
+// not to be placed may differ in them. It is for a new Builder that replaces another one,
+// before it gets any pods.
+func (b *Builder) AddFormerSelectorLabels(labels ...string) { b.labels.addFormer(labels) }

@@ -93,7 +93,7 @@ func benchCluster() *cluster.Builder {
 		Name: "D8", Capacity: benchNode(0).Capacity,
 		Offerings: []offering.Offering{{Zone: "zone-1", CapacityType: offering.OnDemand, Price: 1}},
 	}}, nil)
-	b.SetPool(cluster.NodePool{Name: "general", Class: "default"})
+	b.SetPool(cluster.NodePool{Name: "general", NodeClass: "default"})
 	b.SetDaemon(cluster.DaemonSet{PodRef: cluster.PodRef{Name: "logs", UID: "logs"}, Requests: quantity.Amounts{quantity.NameCPU: 100}})
 	for i := range benchNodes {
 		b.SetNode(benchNode(i))
@@ -109,7 +109,7 @@ func benchNode(i int) cluster.Node {
 	capacity := quantity.Amounts{quantity.NameCPU: 8000, quantity.NameMemory: 32 << 30, quantity.NamePods: 110}
 	return cluster.Node{
 		Key: name, Name: name, Pool: "general", Initialized: true, Capacity: capacity, Allocatable: capacity, Price: 1,
-		Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelZone: fmt.Sprint("zone-", i%3), cluster.LabelPool: "general"},
+		Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelZone: fmt.Sprint("zone-", i%3), cluster.LabelNodePool: "general"},
 	}
 }
 
@@ -119,9 +119,9 @@ func benchPod(i, node int) cluster.Pod {
 	self := cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{app}}}}
 	p := cluster.Pod{
 		PodRef:  cluster.PodRef{Namespace: "default", Name: fmt.Sprint("pod-", i), UID: fmt.Sprint(i % (benchNodes * benchPodsPerNode))},
-		Created: time.Unix(int64(i), 0), Movable: true, Labels: map[string]string{"app": app},
+		Created: time.Unix(int64(i), 0), Reschedulable: true, Labels: map[string]string{"app": app},
 		Requests: quantity.Amounts{quantity.NameCPU: int64(50 + i%benchDeployments), quantity.NameMemory: 128 << 20, quantity.NamePods: 1},
-		Spreads:  []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Select: self}},
+		Spreads:  []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Selector: self}},
 	}
 	if node >= 0 {
 		p.Node = fmt.Sprint("node-", node)

@@ -29,7 +29,7 @@ func (c *Cell) Set() constraint.Set {
 	return out
 }
 
-// mostCells is for how many lists of keys a pool catalog keeps its cells before it drops them
+// maxCellLists is for how many lists of keys a pool catalog keeps its cells before it drops them
 // all: new pods may keep naming other labels while the pool does not change.
 const maxCellLists = 1024
 
@@ -49,10 +49,10 @@ func (c *PoolCatalog) Cells(keys []*constraint.Key) []CellOfferings {
 		for _, v := range c.valuesOf(k) {
 			cell := Cell{Keys: keys[i : i+1], Values: []int{v}}
 			set := cell.Set()
-			rows := c.admitted(c.Base.And(set), set)
-			for _, had := range cells {
-				if both := had.Offerings.And(rows); !both.Empty() {
-					next = append(next, CellOfferings{Values: append(slices.Clone(had.Values), v), Offerings: both})
+			offerings := c.admitted(c.Base.And(set), set)
+			for _, found := range cells {
+				if both := found.Offerings.And(offerings); !both.Empty() {
+					next = append(next, CellOfferings{Values: append(slices.Clone(found.Values), v), Offerings: both})
 				}
 			}
 		}

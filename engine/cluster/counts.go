@@ -3,13 +3,13 @@
 package cluster
 
 // PodCounts counts the pods of some classes by the value of a node label, on the nodes in
-// its DomainView. Leaving nodes are left out.
+// its DomainView. Nodes marked for deletion are left out.
 type PodCounts struct {
 	*DomainView
 	// Classes are the classes whose pods count.
 	Classes []*PodClass
-	// Settled leaves out terminating pods.
-	Settled bool
+	// WithoutTerminating leaves out terminating pods.
+	WithoutTerminating bool
 
 	// Counts are by value, without zeros. Total is their sum.
 	Counts map[int]int
@@ -20,7 +20,7 @@ type PodCounts struct {
 }
 
 // NodeCounts counts nodes by the value of a label: the nodes in its DomainView that are not
-// leaving, and those that the WhatIf removed (see RemoveNodes).
+// marked for deletion, and those that the WhatIf removed (see RemoveNodes).
 type NodeCounts struct {
 	*DomainView
 	Counts map[int]int // without zeros
@@ -59,8 +59,8 @@ func (s *Snapshot) TrackNodes(c *NodeCounts) {
 
 // podsCount reports whether pods on the node count; labelsCount reports whether its labels
 // count.
-func podsCount(node *NodeInfo) bool   { return !node.Leaving }
-func labelsCount(node *NodeInfo) bool { return !node.Leaving || node.removed }
+func podsCount(node *NodeInfo) bool   { return !node.MarkedForDeletion }
+func labelsCount(node *NodeInfo) bool { return !node.MarkedForDeletion || node.removed }
 
 // addLabels adds the node to the tracked NodeCounts, or subtracts it (by is 1 or -1).
 func (t *trackedCounts) addLabels(node *NodeInfo, by int) {
@@ -89,7 +89,7 @@ func (c *PodCounts) add(node *NodeInfo, of ClassCount, by int) {
 		return
 	}
 	n := of.Pods
-	if c.Settled {
+	if c.WithoutTerminating {
 		n -= of.Terminating
 	}
 	c.Changes++

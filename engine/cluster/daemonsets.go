@@ -28,8 +28,8 @@ type daemon struct {
 func (s *daemonSets) set(set DaemonSet) {
 	s.remove(set.UID)
 	d := &daemon{DaemonSet: set}
-	d.measure(s.resources)
-	s.resources.AskAll(set.Requests, 1)
+	d.updateVector(s.resources)
+	s.resources.CountRequests(set.Requests, 1)
 	d.alternatives, _ = alternatives(s.space, set.Required, set.AnyOf)
 	s.byUID[set.UID] = d
 }
@@ -40,7 +40,7 @@ func (s *daemonSets) remove(uid string) bool {
 	if !ok {
 		return false
 	}
-	s.resources.AskAll(old.Requests, -1)
+	s.resources.CountRequests(old.Requests, -1)
 	delete(s.byUID, uid)
 	return true
 }
@@ -50,32 +50,32 @@ func (s *daemonSets) sorted() []*daemon {
 	return slices.SortedFunc(maps.Values(s.byUID), func(x, y *daemon) int { return cmp.Compare(x.UID, y.UID) })
 }
 
-// measureAll computes the vectors of all DaemonSets again.
-func (s *daemonSets) measureAll() {
+// updateAllVectors computes the vectors of all DaemonSets again.
+func (s *daemonSets) updateAllVectors() {
 	for _, d := range s.byUID {
-		d.measure(s.resources)
+		d.updateVector(s.resources)
 	}
 }
 
-// measureRequesting computes the vectors of the DaemonSets that request any of these resources
-// again; false when there are none.
-func (s *daemonSets) measureRequesting(names []string) bool {
+// updateVectorsRequesting computes the vectors of the DaemonSets that request any of these
+// resources again; false when there are none.
+func (s *daemonSets) updateVectorsRequesting(names []string) bool {
 	any := false
 	for _, d := range s.byUID {
 		if d.requestsAny(names) {
-			d.measure(s.resources)
+			d.updateVector(s.resources)
 			any = true
 		}
 	}
 	return any
 }
 
-// measure computes the vector of what the DaemonSet takes. It leaves out resources without a
+// updateVector computes the vector of what the DaemonSet takes. It leaves out resources without a
 // position (other resources took them all): no pod that requests them is placed either.
-func (d *daemon) measure(resources *quantity.Space) {
+func (d *daemon) updateVector(resources *quantity.Space) {
 	known := maps.Clone(d.Requests)
-	maps.DeleteFunc(known, func(name string, _ int64) bool { return resources.Short(name) })
-	d.requests = resources.Asked(known)
+	maps.DeleteFunc(known, func(name string, _ int64) bool { return resources.LacksPosition(name) })
+	d.requests = resources.RequestVector(known)
 }
 
 func (d *daemon) requestsAny(names []string) bool {

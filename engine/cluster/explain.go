@@ -13,47 +13,47 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// OwnRequirements is the Detail of a cut that does not depend on the pods.
-const OwnRequirements = "the pool's own requirements"
+// PoolRequirements is the Detail of a cut that does not depend on the pods.
+const PoolRequirements = "the pool's own requirements"
 
-// mostListed bounds the lists in one fact, so that people can read the explanation.
+// maxListed bounds the lists in one fact, so that people can read the explanation.
 const maxListed = 12
 
 // Funnel explains step by step, one filter after the other, how the catalog's offerings
 // narrow to those that Compatible finds for the shape. It is computed only for pods without
-// a place, so nothing of it is kept.
-func (m *PoolCatalog) Funnel(c *PodShape, w *Snapshot) []reason.Cut {
-	e := explanation{poolCatalog: m, shape: c, snapshot: w, left: bitset.Upto(len(m.Catalog.Offerings))}
-	e.cut(reason.Requirements, m.Offerings, e.ofPool)
-	e.cut(reason.Requirements, m.anyAlternative(c.own), e.ofPod)
-	e.cut(reason.Volumes, m.anyAlternative(c.Alternatives), e.ofVolumes)
-	if taint, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
-		e.cut(reason.Taints, nil, func(bitset.Set) (string, map[string]any) { return ofTaint(taint) })
+// an offering, so nothing of it is kept.
+func (c *PoolCatalog) Funnel(shape *PodShape, snapshot *Snapshot) []reason.Cut {
+	e := explanation{catalog: c, shape: shape, snapshot: snapshot, left: bitset.Upto(len(c.Catalog.Offerings))}
+	e.cut(reason.Requirements, c.Offerings, e.explainPool)
+	e.cut(reason.Requirements, c.anyAlternative(shape.own), e.explainPod)
+	e.cut(reason.Volumes, c.anyAlternative(shape.Alternatives), e.explainVolumes)
+	if taint, ok := tolerates(shape.Tolerations, c.Pool.Taints, shape.AvoidSoft); !ok {
+		e.cut(reason.Taints, nil, func(bitset.Set) (string, map[string]any) { return explainTaint(taint) })
 	}
-	asked := c.requestsAloneVector()
-	e.cut(reason.Resources, m.WithRoom(&asked), e.ofResources)
-	if taken := m.portsTakenFrom(c); !taken.Empty() {
-		e.cut(reason.Ports, e.left.Minus(taken), e.ofPorts)
+	requests := shape.requestsAloneVector()
+	e.cut(reason.Resources, c.Fitting(&requests), e.explainResources)
+	if taken := c.portsTakenFrom(shape); !taken.Empty() {
+		e.cut(reason.Ports, e.left.Minus(taken), e.explainPorts)
 	}
 	return e.cuts
 }
 
-// aloneVector is what one pod of the shape takes on an otherwise empty node.
-func (c *PodShape) requestsAloneVector() quantity.Vector {
-	asked := c.Requests
-	for _, mount := range c.Mounts {
-		asked[mount.Dim]++
+// requestsAloneVector is what one pod of the shape takes on an otherwise empty node.
+func (s *PodShape) requestsAloneVector() quantity.Vector {
+	requests := s.Requests
+	for _, mount := range s.Mounts {
+		requests[mount.Dim]++
 	}
-	return asked
+	return requests
 }
 
 // explanation is a funnel under construction.
 type explanation struct {
-	poolCatalog *PoolCatalog
-	shape       *PodShape
-	snapshot    *Snapshot
-	left        bitset.Set
-	cuts        []reason.Cut
+	catalog  *PoolCatalog
+	shape    *PodShape
+	snapshot *Snapshot
+	left     bitset.Set
+	cuts     []reason.Cut
 }
 
 // cut keeps those of the offerings left that are in pass. It calls why, with the offerings
@@ -69,53 +69,53 @@ func (e *explanation) cut(by reason.Reason, pass bitset.Set, why func(before bit
 	e.cuts = append(e.cuts, reason.Cut{By: by, Removed: removed, Detail: detail, Facts: reason.FactsOf(facts)})
 }
 
-// ofPool says how many offerings each of the pool's requirements would remove by itself.
-func (e *explanation) ofPool(before bitset.Set) (string, map[string]any) {
+// explainPool says how many offerings each of the pool's requirements would remove by itself.
+func (e *explanation) explainPool(before bitset.Set) (string, map[string]any) {
 	alone := map[string]int64{}
-	for _, q := range e.poolCatalog.Base {
-		if n := before.Len() - e.poolCatalog.Catalog.Matching(q).Len(); e.poolCatalog.Catalog.HasLabel(q.Key) && n > 0 {
+	for _, q := range e.catalog.Base {
+		if n := before.Len() - e.catalog.Catalog.Matching(q).Len(); e.catalog.Catalog.HasLabel(q.Key) && n > 0 {
 			alone[q.String()] = int64(n)
 		}
 	}
-	return OwnRequirements, map[string]any{"by": "pool", "requirements": first(alone)}
+	return PoolRequirements, map[string]any{"by": "pool", "requirements": largestCounts(alone)}
 }
 
-// ofPod names the requirement of the pods that removes the most offerings by itself. Ties go to
-// a requirement on an unknown label.
-func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
+// explainPod names the requirement of the pods that removes the most offerings by itself.
+// Ties go to a requirement on an unknown label.
+func (e *explanation) explainPod(before bitset.Set) (string, map[string]any) {
 	if q, bad := contradiction(e.shape.own); bad {
 		return "the pod's own requirements on " + q.Key.Name + " contradict each other", map[string]any{"by": "pod", "key": q.Key.Name}
 	}
-	var worst constraint.Requirement
+	var tightest constraint.Requirement
 	most, alone := 0, map[string]int64{}
 	for _, alt := range e.shape.own {
 		for _, q := range alt {
-			n := e.excluded(q, before)
+			n := e.removedBy(q, before)
 			if n == 0 || !q.Possible() {
 				continue
 			}
 			alone[q.String()] = int64(n)
-			if n > most || n == most && !e.snapshot.knowsLabel(q.Key) && e.snapshot.knowsLabel(worst.Key) {
-				worst, most = q, n
+			if n > most || n == most && !e.snapshot.knowsLabel(q.Key) && e.snapshot.knowsLabel(tightest.Key) {
+				tightest, most = q, n
 			}
 		}
 	}
 	if most == 0 {
 		return "no instance type meets all of the pod's requirements together", map[string]any{"by": "pod"}
 	}
-	facts := map[string]any{"by": "pod", "requirement": worst.String(), "key": worst.Key.Name, "known": e.known(worst.Key), "requirements": first(alone)}
-	if values, ok := worst.Values(); ok {
+	facts := map[string]any{"by": "pod", "requirement": tightest.String(), "key": tightest.Key.Name, "known": e.valuesInPool(tightest.Key), "requirements": largestCounts(alone)}
+	if values, ok := tightest.Values(); ok {
 		facts["values"] = values[:min(len(values), maxListed)]
 	}
-	if e.snapshot.knowsLabel(worst.Key) {
-		return worst.String(), facts
+	if e.snapshot.knowsLabel(tightest.Key) {
+		return tightest.String(), facts
 	}
-	nearest := e.snapshot.nearestLabel(worst.Key)
-	facts["unknown"], facts["nearest"] = worst.Key.Name, nearest
+	nearest := e.snapshot.nearestLabel(tightest.Key)
+	facts["unknown"], facts["nearest"] = tightest.Key.Name, nearest
 	if nearest == "" {
-		return worst.String() + ", a label that no offer, pool or node has", facts
+		return tightest.String() + ", a label that no offer, pool or node has", facts
 	}
-	return worst.String() + ", a label that no offer, pool or node has; the nearest is " + nearest, facts
+	return tightest.String() + ", a label that no offer, pool or node has; the nearest is " + nearest, facts
 }
 
 // contradiction returns the first requirement that no label value can meet, when every
@@ -131,23 +131,23 @@ func contradiction(alternatives []constraint.Set) (first constraint.Requirement,
 	return first, len(alternatives) > 0
 }
 
-// excluded is how many of the offerings the requirement would remove by itself.
-func (e *explanation) excluded(q constraint.Requirement, rows bitset.Set) int {
+// removedBy is how many of the offerings the requirement would remove by itself.
+func (e *explanation) removedBy(q constraint.Requirement, offerings bitset.Set) int {
 	set := constraint.Set{q}
-	return rows.Len() - e.poolCatalog.admitted(e.poolCatalog.Base.And(set), set).And(rows).Len()
+	return offerings.Len() - e.catalog.admitted(e.catalog.Base.And(set), set).And(offerings).Len()
 }
 
-// known lists the values of a label that nodes of the pool can have.
-func (e *explanation) known(k *constraint.Key) []string {
-	q, own := e.poolCatalog.Base.Get(k)
-	if !e.poolCatalog.Catalog.HasLabel(k) {
+// valuesInPool lists the values of a label that nodes of the pool can have.
+func (e *explanation) valuesInPool(k *constraint.Key) []string {
+	q, own := e.catalog.Base.Get(k)
+	if !e.catalog.Catalog.HasLabel(k) {
 		if values, finite := q.Values(); own && finite {
 			return values[:min(len(values), maxListed)]
 		}
 		return nil
 	}
 	var out []string
-	for _, id := range e.poolCatalog.Catalog.IDs(k) {
+	for _, id := range e.catalog.Catalog.IDs(k) {
 		if !own || q.Admits(id) {
 			out = append(out, k.Value(id))
 		}
@@ -156,28 +156,28 @@ func (e *explanation) known(k *constraint.Key) []string {
 	return out[:min(len(out), maxListed)]
 }
 
-// ofVolumes names the volume that can be mounted with the fewest offerings.
-func (e *explanation) ofVolumes(before bitset.Set) (string, map[string]any) {
-	var worst *Volume
+// explainVolumes names the volume that can be mounted with the fewest offerings.
+func (e *explanation) explainVolumes(before bitset.Set) (string, map[string]any) {
+	var tightest *Volume
 	least := 0
 	for i := range e.shape.volumes {
 		v := &e.shape.volumes[i]
 		if len(v.AnyOf) == 0 {
 			continue
 		}
-		if n := e.mountable(v).And(before).Len(); worst == nil || n < least {
-			worst, least = v, n
+		if n := e.mountable(v).And(before).Len(); tightest == nil || n < least {
+			tightest, least = v, n
 		}
 	}
-	if worst == nil {
+	if tightest == nil {
 		return "a volume of the pod cannot be mounted there", map[string]any{"volumes": len(e.shape.volumes)}
 	}
-	wanted := formatTerms(worst.AnyOf)
-	facts := map[string]any{"driver": worst.Driver, "wanted": wanted}
+	wanted := formatTerms(tightest.AnyOf)
+	facts := map[string]any{"driver": tightest.Driver, "wanted": wanted}
 	name := "a volume of the pod"
-	if worst.Shared {
+	if tightest.Shared {
 		// Only shared volumes have IDs that distinguish pod shapes.
-		facts["volume"], name = worst.ID, "volume "+worst.ID
+		facts["volume"], name = tightest.ID, "volume "+tightest.ID
 	}
 	return name + " can be mounted only where " + strings.Join(wanted, " or "), facts
 }
@@ -190,7 +190,7 @@ func (e *explanation) mountable(v *Volume) bitset.Set {
 			sets = append(sets, set)
 		}
 	}
-	return e.poolCatalog.anyAlternative(sets)
+	return e.catalog.anyAlternative(sets)
 }
 
 func formatTerms(terms []Term) []string {
@@ -206,55 +206,55 @@ func formatTerms(terms []Term) []string {
 	return out
 }
 
-func ofTaint(t Taint) (string, map[string]any) {
+func explainTaint(t Taint) (string, map[string]any) {
 	return "pod does not tolerate taint " + t.String(), map[string]any{"taint": t.String(), "key": t.Key, "value": t.Value, "effect": string(t.Effect)}
 }
 
-// ofPorts lists the ports that DaemonSets take.
-func (e *explanation) ofPorts(before bitset.Set) (string, map[string]any) {
-	ports := e.poolCatalog.PortsTaken(e.shape, before)
+// explainPorts lists the ports that DaemonSets take.
+func (e *explanation) explainPorts(before bitset.Set) (string, map[string]any) {
+	ports := e.catalog.PortsTaken(e.shape, before)
 	return "a DaemonSet takes host port " + strings.Join(ports, ", "), map[string]any{"ports": ports}
 }
 
-// ofResources names the resource that is shortest, and the largest amount there is of it.
-func (e *explanation) ofResources(before bitset.Set) (string, map[string]any) {
-	asked := e.shape.requestsAlone()
+// explainResources names the resource that is shortest, and the largest amount there is of it.
+func (e *explanation) explainResources(before bitset.Set) (string, map[string]any) {
+	requested := e.shape.requestsAlone()
 	alone, requests := map[string]int64{}, map[string]int64{}
-	var worst shortage
-	for _, name := range asked.Asked() {
-		s := e.shortage(name, min(quantity.Most, asked[name]), before)
-		requests[name] = s.asked
+	var tightest shortage
+	for _, name := range requested.RequestedNames() {
+		s := e.shortage(name, min(quantity.Most, requested[name]), before)
+		requests[name] = s.requested
 		if s.removed > 0 {
 			alone[name] = int64(s.removed)
 		}
-		if worst.name == "" || s.exceeds(worst) {
-			worst = s
+		if tightest.name == "" || s.exceeds(tightest) {
+			tightest = s
 		}
 	}
 	facts := map[string]any{
-		"resource": worst.name, "asked": worst.asked, "largest": worst.largest, "largestType": worst.largestType,
+		"resource": tightest.name, "asked": tightest.requested, "largest": tightest.largest, "largestType": tightest.largestType,
 		"resources": alone, "requests": requests,
 	}
 	switch {
-	case worst.unplanned:
-		return e.ofUnplanned(facts), facts
+	case tightest.noPosition:
+		return e.explainNoPosition(facts), facts
 	case !e.left.Empty():
 		return "requests " + formatAllRequests(e.shape.requestsByName), facts
-	case worst.asked <= worst.largest:
+	case tightest.requested <= tightest.largest:
 		return "no single type holds all of its requests together", facts
 	}
-	return worst.String(), facts
+	return tightest.String(), facts
 }
 
-// ofUnplanned names the resources that nothing offers. When everything that the pod requests
+// explainNoPosition names the resources that nothing offers. When everything that the pod requests
 // is offered somewhere, it names the resources for which there is no position.
-func (e *explanation) ofUnplanned(facts map[string]any) string {
-	asked := e.shape.requestsAlone()
+func (e *explanation) explainNoPosition(facts map[string]any) string {
+	requested := e.shape.requestsAlone()
 	var unoffered, short []string
-	for _, name := range asked.Asked() {
-		switch d, _ := e.snapshot.Resources.Place(name); {
+	for _, name := range requested.RequestedNames() {
+		switch d, _ := e.snapshot.Resources.RequestPosition(name); {
 		case d != quantity.Unoffered:
-		case e.snapshot.Resources.Short(name):
+		case e.snapshot.Resources.LacksPosition(name):
 			short = append(short, name)
 		default:
 			unoffered = append(unoffered, name)
@@ -262,18 +262,18 @@ func (e *explanation) ofUnplanned(facts map[string]any) string {
 	}
 	if len(unoffered) > 0 {
 		facts["unoffered"] = unoffered[:min(len(unoffered), maxListed)]
-		return "requests " + formatRequests(asked, unoffered) + ", which no instance type and no node offers"
+		return "requests " + formatRequests(requested, unoffered) + ", which no instance type and no node offers"
 	}
 	facts["unplanned"], facts["most"] = short[:min(len(short), maxListed)], quantity.Extended
 	return fmt.Sprintf("requests %s, for which no room is planned: more than %d extended resources are offered and asked for at the same time, and others go first",
-		formatRequests(asked, short), quantity.Extended)
+		formatRequests(requested, short), quantity.Extended)
 }
 
-// listed spells out requests: 1 of example.com/a, 2 of example.com/b.
-func formatRequests(asked quantity.Amounts, names []string) string {
+// formatRequests spells out requests: 1 of example.com/a, 2 of example.com/b.
+func formatRequests(requested quantity.Amounts, names []string) string {
 	var parts []string
 	for _, name := range names[:min(len(names), maxListed)] {
-		parts = append(parts, quantity.Format(name, asked[name])+" of "+name)
+		parts = append(parts, quantity.Format(name, requested[name])+" of "+name)
 	}
 	if more := len(names) - len(parts); more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(parts, ", "), more)
@@ -283,27 +283,27 @@ func formatRequests(asked quantity.Amounts, names []string) string {
 
 // shortage is how far the offerings fall short of a request.
 type shortage struct {
-	name           string
-	asked, largest int64
-	largestType    string
-	removed        int  // offerings that have less
-	unplanned      bool // the resource has no position
+	name               string
+	requested, largest int64
+	largestType        string
+	removed            int  // offerings that have less
+	noPosition         bool // the resource has no position
 }
 
-func (e *explanation) shortage(name string, asked int64, rows bitset.Set) shortage {
-	d, limited := e.snapshot.Resources.Place(name)
+func (e *explanation) shortage(name string, requested int64, offerings bitset.Set) shortage {
+	d, limited := e.snapshot.Resources.RequestPosition(name)
 	switch {
 	case !limited:
-		return shortage{name: name, asked: asked, largest: quantity.Most}
+		return shortage{name: name, requested: requested, largest: quantity.Most}
 	case d == quantity.Unoffered:
-		return shortage{name: name, asked: asked, removed: rows.Len(), unplanned: true}
+		return shortage{name: name, requested: requested, removed: offerings.Len(), noPosition: true}
 	}
 	var only quantity.Vector
-	only[d] = asked
-	s := shortage{name: name, asked: asked, removed: rows.Minus(e.poolCatalog.WithRoom(&only)).Len()}
-	for i := range rows.All() {
-		if n := max(0, e.poolCatalog.Allocatable[i][d]); n > s.largest {
-			s.largest, s.largestType = n, e.poolCatalog.Catalog.Types[e.poolCatalog.Catalog.Offerings[i].Type].Name
+	only[d] = requested
+	s := shortage{name: name, requested: requested, removed: offerings.Minus(e.catalog.Fitting(&only)).Len()}
+	for i := range offerings.All() {
+		if n := max(0, e.catalog.Allocatable[i][d]); n > s.largest {
+			s.largest, s.largestType = n, e.catalog.Catalog.Types[e.catalog.Catalog.Offerings[i].Type].Name
 		}
 	}
 	return s
@@ -313,30 +313,30 @@ func (e *explanation) shortage(name string, asked int64, rows bitset.Set) shorta
 // meet, by their ratio to the largest amount there is, then by how many offerings have too
 // little.
 func (s shortage) exceeds(o shortage) bool {
-	if s.unplanned != o.unplanned {
-		return s.unplanned
+	if s.noPosition != o.noPosition {
+		return s.noPosition
 	}
-	if vain := s.asked > s.largest; vain || o.asked > o.largest {
-		return vain && float64(s.asked)/float64(max(1, s.largest)) > float64(o.asked)/float64(max(1, o.largest))
+	if impossible := s.requested > s.largest; impossible || o.requested > o.largest {
+		return impossible && float64(s.requested)/float64(max(1, s.largest)) > float64(o.requested)/float64(max(1, o.largest))
 	}
 	return s.removed > o.removed
 }
 
 // String renders the shortage for people.
 func (s shortage) String() string {
-	text := fmt.Sprintf("requests %s of %s, the largest instance type has %s", quantity.Format(s.name, s.asked), s.name, quantity.Format(s.name, s.largest))
-	if s.name == quantity.NameCPU && s.asked >= 1e9 {
+	text := fmt.Sprintf("requests %s of %s, the largest instance type has %s", quantity.Format(s.name, s.requested), s.name, quantity.Format(s.name, s.largest))
+	if s.name == quantity.NameCPU && s.requested >= 1e9 {
 		text += " (CPU request >= 1 Million, m vs M typo?)"
 	}
 	return text
 }
 
-// describe lists a request for people: cpu 6, memory 12Gi.
-func formatAllRequests(asked quantity.Amounts) string {
+// formatAllRequests lists a request for people: cpu 6, memory 12Gi.
+func formatAllRequests(requested quantity.Amounts) string {
 	var parts []string
-	for _, name := range asked.Asked() {
+	for _, name := range requested.RequestedNames() {
 		if name != quantity.NamePods {
-			parts = append(parts, name+" "+quantity.Format(name, min(quantity.Most, asked[name])))
+			parts = append(parts, name+" "+quantity.Format(name, min(quantity.Most, requested[name])))
 		}
 	}
 	return strings.Join(parts, ", ")

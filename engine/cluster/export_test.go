@@ -15,9 +15,9 @@ func (b *Builder) Dump(s *Snapshot) string {
 	var out strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(b.nodes.byKey)) {
 		node := b.nodes.byKey[key]
-		fmt.Fprintln(&out, "node", key, node.Leaving, node.Unschedulable, node.Index, node.listIndex, node.Free, mounts(node), node.bound != nil, node.DaemonPorts)
+		fmt.Fprintln(&out, "node", key, node.MarkedForDeletion, node.TakesNoPods, node.Index, node.listIndex, node.Free, mounts(node), node.bound != nil, node.DaemonPorts)
 	}
-	for _, node := range slices.SortedFunc(slices.Values(s.Unschedulable), func(x, y *NodeInfo) int { return cmp.Compare(x.Key, y.Key) }) {
+	for _, node := range slices.SortedFunc(slices.Values(s.NodesTakingNoPods), func(x, y *NodeInfo) int { return cmp.Compare(x.Key, y.Key) }) {
 		fmt.Fprintln(&out, "takes no pods:", node.Key)
 	}
 	for _, key := range slices.Sorted(maps.Keys(b.classes.byKey)) {

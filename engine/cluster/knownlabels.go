@@ -108,8 +108,8 @@ func editDistance(a, b string) int {
 	return last[len(b)]
 }
 
-// first keeps the mostListed largest counts, ties by name.
-func first(counts map[string]int64) map[string]int64 {
+// largestCounts keeps the maxListed largest counts, ties by name.
+func largestCounts(counts map[string]int64) map[string]int64 {
 	if len(counts) <= maxListed {
 		return counts
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// TestMistakes (Rule REASON-6): one or two wrong letters are a typo; keys are not alike
+// TestTypos (Rule REASON-6): one or two wrong letters are a typo; keys are not alike
 // merely because they share a domain.
-func TestMistakes(t *testing.T) {
+func TestTypos(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
@@ -33,22 +33,22 @@ func TestMistakes(t *testing.T) {
 			got = 3
 		}
 		if got != c.want {
-			t.Errorf("%q for %q: %d mistakes, want %d", c.a, c.b, got, c.want)
+			t.Errorf("%q for %q: %d typos, want %d", c.a, c.b, got, c.want)
 		}
 	}
 }
 
-// TestVocabularyFollowsNodes: labels of nodes are known while the nodes exist, whether or
+// TestKnownLabelsFollowNodes: labels of nodes are known while the nodes exist, whether or
 // not they take pods.
-func TestVocabularyFollowsNodes(t *testing.T) {
+func TestKnownLabelsFollowNodes(t *testing.T) {
 	b := NewBuilder()
 	b.SetCatalog("c", []offering.InstanceType{{
 		Name: "D4", Labels: map[string][]string{"sku": {"D"}}, Capacity: quantity.Amounts{quantity.NameCPU: 1000},
 		Offerings: []offering.Offering{{Zone: "1", CapacityType: offering.Spot, Price: 1}},
 	}}, nil)
-	b.SetPool(NodePool{Name: "p", Class: "c", Labels: map[string]string{"team": "a"}})
-	b.SetNode(Node{Key: "n", Labels: map[string]string{"rack": "1"}, Leaving: true})
-	b.SetNode(Node{Key: "m", Labels: map[string]string{"rack": "2", "row": "1"}, Unschedulable: true})
+	b.SetPool(NodePool{Name: "p", NodeClass: "c", Labels: map[string]string{"team": "a"}})
+	b.SetNode(Node{Key: "n", Labels: map[string]string{"rack": "1"}, MarkedForDeletion: true})
+	b.SetNode(Node{Key: "m", Labels: map[string]string{"rack": "2", "row": "1"}, TakesNoPods: true})
 	knows := func(w *Snapshot, name string) bool { return w.knowsLabel(w.Space.Key(name)) }
 	w := b.Snapshot()
 	for _, name := range []string{"sku", "team", "rack", "row", LabelZone} {

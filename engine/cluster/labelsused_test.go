@@ -10,10 +10,10 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// TestHostsAreAlikeAsFarAsPodsAsk: two nodes are alike unless they differ in a label that
+// TestNodesAreAlike: two nodes are alike unless they differ in a label that
 // pods select nodes by, or in the topology key of a hard spread constraint or a required
 // affinity term.
-func TestHostsAreAlikeAsFarAsPodsAsk(t *testing.T) {
+func TestNodesAreAlike(t *testing.T) {
 	b := cluster.NewBuilder()
 	node := func(name, zone, disk, colour string) {
 		b.SetNode(cluster.Node{Key: name, Name: name, Initialized: true,
@@ -26,21 +26,21 @@ func TestHostsAreAlikeAsFarAsPodsAsk(t *testing.T) {
 	self := cluster.Selector{Namespaces: []string{"default"}}
 	b.SetPod(cluster.Pod{PodRef: cluster.PodRef{Namespace: "default", Name: "p", UID: "p"},
 		Required:     []constraint.Rule{{Key: "disk", Operator: constraint.In, Values: []string{"ssd"}}},
-		Spreads:      []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Select: self}, {Key: "colour", MaxSkew: 1, Select: self, Soft: true}},
-		AntiAffinity: []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Select: self}}})
+		Spreads:      []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Selector: self}, {Key: "colour", MaxSkew: 1, Selector: self, Soft: true}},
+		AntiAffinity: []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Selector: self}}})
 	w := b.Snapshot()
 	var names []string
 	for _, k := range w.LabelsUsed() {
 		names = append(names, k.Name)
 	}
 	if want := []string{"disk", cluster.LabelZone}; !slices.Equal(names, want) {
-		t.Errorf("pods ask for %v, want %v", names, want)
+		t.Errorf("pods use the labels %v, want %v", names, want)
 	}
-	look := func(name string) string { return w.NodeByKey(name).GroupKey(w.LabelsUsed()) }
-	if look("a") != look("b") {
-		t.Error("a and b differ only in what nobody asks for")
+	key := func(name string) string { return w.NodeByKey(name).GroupKey(w.LabelsUsed()) }
+	if key("a") != key("b") {
+		t.Error("a and b differ only in labels that no pod uses")
 	}
-	if look("a") == look("c") || look("a") == look("d") {
+	if key("a") == key("c") || key("a") == key("d") {
 		t.Error("c is in another zone than a, d has another disk")
 	}
 }

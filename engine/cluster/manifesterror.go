@@ -10,7 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// fault is something in a manifest that cannot be planned for, with its parameters as data.
+// manifestError is an error for something in a manifest that cannot be planned for, with its
+// parameters as data.
 type manifestError struct {
 	text  string
 	facts map[string]any

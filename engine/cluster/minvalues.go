@@ -14,15 +14,15 @@ type MinValues struct {
 	Key *constraint.Key
 	Min int
 
-	values [][]int // by offering; nil when the catalog does not have the label
-	fixed  []int   // then: the one value that every node of the pool gets, if any
+	values     [][]int // by offering; nil when the catalog does not have the label
+	sameForAll []int   // then: the one value that every node of the pool gets, if any
 }
 
 // Values are the values of the label that a node launched from the offering may have. They
 // must not be changed.
 func (v *MinValues) Values(row int) []int {
 	if v.values == nil {
-		return v.fixed
+		return v.sameForAll
 	}
 	return v.values[row]
 }
@@ -30,7 +30,7 @@ func (v *MinValues) Values(row int) []int {
 // PerOffering reports whether the offerings themselves have the label.
 func (v *MinValues) PerOffering() bool { return v.values != nil }
 
-// varied compiles the minValues of rules. Where a label has several, the largest counts.
+// compileMinValues compiles the minValues of rules. Where a label has several, the largest counts.
 func (c *PoolCatalog) compileMinValues(space *constraint.Space, rules Term) {
 	for _, r := range rules {
 		if r.MinValues <= 0 {
@@ -46,7 +46,7 @@ func (c *PoolCatalog) compileMinValues(space *constraint.Space, rules Term) {
 		case c.Catalog.HasLabel(key):
 			v.values = c.Catalog.Values(key)
 		case !q.AdmitsAbsent():
-			v.fixed = []int{0} // one value, whichever it will be
+			v.sameForAll = []int{0} // one value, whichever it will be
 		}
 		c.MinValues = append(c.MinValues, v)
 	}

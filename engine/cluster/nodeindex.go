@@ -17,7 +17,7 @@ import (
 // order of Snapshot.Nodes. An index is kept current from decision to decision.
 type NodeIndex struct {
 	Groups []NodeGroup
-	Free   *FreeSpace // by slot; clone it before changing it
+	Free   *FreeCapacity // by slot; clone it before changing it
 
 	nodes     []*NodeInfo // Snapshot.Nodes
 	positions []int32     // in nodes, by slot
@@ -45,8 +45,8 @@ type NodeGroup struct {
 	example *NodeInfo // the node in slot From
 }
 
-// NodeAt returns the position in Snapshot.Nodes of the node in a slot.
-func (x *NodeIndex) NodeAt(slot int) int { return int(x.positions[slot]) }
+// PositionOf returns the position in Snapshot.Nodes of the node in a slot.
+func (x *NodeIndex) PositionOf(slot int) int { return int(x.positions[slot]) }
 
 // SlotOf returns the slot of the node at that position in Snapshot.Nodes.
 func (x *NodeIndex) SlotOf(position int) int { return int(x.slots[position]) }
@@ -100,12 +100,12 @@ func (x *NodeIndex) refresh(node *NodeInfo) {
 	}
 }
 
-// Find is FreeSpace.NextWithRoom for pods of the shape. free is the index's own FreeSpace, or
+// Find is FreeCapacity.NextFitting for pods of the shape. free is the index's own FreeCapacity, or
 // a copy from which planned pods were subtracted. Find remembers which slots have too little
 // free capacity for the shape: a search asks for the same shape again and again while most
 // nodes are full. The maxima over stretches help little then, because one node of a stretch
 // lacks one resource and another node another.
-func (x *NodeIndex) Find(s *PodShape, free *FreeSpace, from, to int) int {
+func (x *NodeIndex) Find(s *PodShape, free *FreeCapacity, from, to int) int {
 	fitting := x.fitting[s]
 	if fitting == nil {
 		fitting = &fittingSlots{}
@@ -195,7 +195,7 @@ func (x *NodeIndex) dropShape(s *PodShape) {
 
 func newNodeIndex(nodes []*NodeInfo, keys []*constraint.Key, dims int) *NodeIndex {
 	x := &NodeIndex{
-		Free: newFreeSpace(len(nodes), dims), nodes: nodes,
+		Free: newFreeCapacity(len(nodes), dims), nodes: nodes,
 		positions: make([]int32, len(nodes)), slots: make([]int32, len(nodes)), groups: make([]int32, len(nodes)),
 		accepting: map[*PodShape][]int32{}, fitting: map[*PodShape]*fittingSlots{},
 	}

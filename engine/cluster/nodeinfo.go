@@ -132,7 +132,7 @@ func (node *NodeInfo) readLabels(space *constraint.Space) {
 // refresh computes what follows from the pods on the node and from the DaemonSets.
 func (node *NodeInfo) refresh(resources *quantity.Space, daemons []*daemon) {
 	node.reschedulable, node.podsByClass = nil, nil
-	node.Free = resources.Offered(node.Allocatable)
+	node.Free = resources.CapacityVector(node.Allocatable)
 	node.Mounted, node.DaemonPorts = nil, nil
 	bound := map[string]bool{} // DaemonSets whose pod is bound, by UID
 	if node.bound != nil {

@@ -38,12 +38,12 @@ func newNodePools(space *constraint.Space, resources *quantity.Space) nodePools 
 
 func (ps *nodePools) set(p NodePool) {
 	ps.remove(p.Name)
-	ps.resources.AskAll(p.Limits, 1)
+	ps.resources.CountRequests(p.Limits, 1)
 	ps.byName[p.Name] = p
 }
 
 func (ps *nodePools) remove(name string) {
-	ps.resources.AskAll(ps.byName[name].Limits, -1)
+	ps.resources.CountRequests(ps.byName[name].Limits, -1)
 	delete(ps.byName, name)
 	delete(ps.catalogs, name)
 }
@@ -84,6 +84,7 @@ func isCompiledFrom(c *offering.Catalog, types []offering.InstanceType) bool {
 
 // removeTypes removes the instance types of a node class.
 func (ps *nodePools) removeTypes(class string) {
+	ps.offer(ps.types[class], -1)
 	delete(ps.types, class)
 	ps.recompile(class)
 }
@@ -94,14 +95,14 @@ func (ps *nodePools) offer(c *offering.Catalog, by int) {
 		return
 	}
 	for i := range c.Types {
-		ps.resources.Offer(quantity.Catalogs, c.Types[i].Capacity, by)
+		ps.resources.CountOffers(quantity.Catalogs, c.Types[i].Capacity, by)
 	}
 }
 
 // recompile has the catalogs of the node class's pools compiled again.
 func (ps *nodePools) recompile(class string) {
 	for name, p := range ps.byName {
-		if p.Class == class {
+		if p.NodeClass == class {
 			delete(ps.catalogs, name)
 		}
 	}
@@ -112,10 +113,10 @@ func (ps *nodePools) recompileAll() { clear(ps.catalogs) }
 // replaced reports whether the catalog is out of date.
 func (ps *nodePools) replaced(c *PoolCatalog) bool { return ps.catalogs[c.Pool.Name] != c }
 
-// measureAll computes the vectors of all instance types again.
-func (ps *nodePools) measureAll() {
+// updateAllVectors computes the vectors of all instance types again.
+func (ps *nodePools) updateAllVectors() {
 	for _, c := range ps.types {
-		c.Resize(ps.resources)
+		c.UpdateVectors(ps.resources)
 	}
 }
 

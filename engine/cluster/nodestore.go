@@ -41,12 +41,12 @@ type nodeStore struct {
 
 	byKey map[string]*NodeInfo
 	pods  map[string]*nodePods // by node name
-	// leaving are the nodes whose reschedulable pods need replacements elsewhere.
-	leaving     map[*NodeInfo]bool
-	stale       map[*NodeInfo]bool // nodes whose Free must be computed again
-	labelsInUse labelsInUse
+	// markedForDeletion are the nodes whose reschedulable pods need replacements elsewhere.
+	markedForDeletion map[*NodeInfo]bool
+	stale             map[*NodeInfo]bool // nodes whose Free must be computed again
+	labelsInUse       labelsInUse
 	// takingPods are the nodes that take pods, in order; nil when they must be listed again.
-	// takingNoPods are the others that are not leaving.
+	// takingNoPods are the others that are not marked for deletion.
 	takingPods, takingNoPods []*NodeInfo
 	indexes                  nodeIndexes // of takingPods
 }
@@ -54,15 +54,15 @@ type nodeStore struct {
 func newNodeStore(space *constraint.Space, resources *quantity.Space) nodeStore {
 	return nodeStore{
 		space: space, resources: resources, byKey: map[string]*NodeInfo{}, pods: map[string]*nodePods{},
-		leaving: map[*NodeInfo]bool{}, stale: map[*NodeInfo]bool{}, labelsInUse: labelsInUse{},
+		markedForDeletion: map[*NodeInfo]bool{}, stale: map[*NodeInfo]bool{}, labelsInUse: labelsInUse{},
 		indexes: nodeIndexes{byKeys: map[string]*NodeIndex{}},
 	}
 }
 
 // unchanged reports whether the node is known and equal.
-func (s *nodeStore) unchanged(n *Node) bool {
+func (s *nodeStore) unchanged(n Node) bool {
 	old := s.byKey[n.Key]
-	return old != nil && reflect.DeepEqual(&old.Node, n)
+	return old != nil && reflect.DeepEqual(old.Node, n)
 }
 
 // add adds a node with a new key.
@@ -72,8 +72,8 @@ func (s *nodeStore) add(n Node) *NodeInfo {
 	s.stale[node] = true
 	s.takingPods = nil
 	s.offer(node, 1)
-	if n.Leaving {
-		s.leaving[node] = true
+	if n.MarkedForDeletion {
+		s.markedForDeletion[node] = true
 	}
 	if n.Name != "" {
 		node.bound = s.podsOf(n.Name)
@@ -90,7 +90,7 @@ func (s *nodeStore) remove(key string) *NodeInfo {
 	}
 	delete(s.byKey, key)
 	delete(s.stale, node)
-	delete(s.leaving, node)
+	delete(s.markedForDeletion, node)
 	s.takingPods = nil
 	s.offer(node, -1)
 	s.labelsInUse.add(node, -1)
@@ -103,8 +103,8 @@ func (s *nodeStore) remove(key string) *NodeInfo {
 
 // offer counts the resources that the node offers, or stops counting them (by is 1 or -1).
 func (s *nodeStore) offer(node *NodeInfo, by int) {
-	s.resources.Offer(quantity.Nodes, node.Capacity, by)
-	s.resources.Offer(quantity.Nodes, node.Allocatable, by)
+	s.resources.CountOffers(quantity.Nodes, node.Capacity, by)
+	s.resources.CountOffers(quantity.Nodes, node.Allocatable, by)
 }
 
 // podsOf returns the pods of the node with that name, known or not.
@@ -136,10 +136,13 @@ func (s *nodeStore) markAllStale() {
 	}
 }
 
-// podsOfLeaving returns the reschedulable pods on leaving nodes, by class.
-func (s *nodeStore) podsOfLeaving() map[*PodClass][]*pod {
+// podsToReschedule returns the reschedulable pods on nodes marked for deletion, by class.
+func (s *nodeStore) podsToReschedule() map[*PodClass][]*pod {
+	if len(s.markedForDeletion) == 0 {
+		return nil
+	}
 	out := map[*PodClass][]*pod{}
-	for node := range s.leaving {
+	for node := range s.markedForDeletion {
 		if node.bound == nil {
 			continue
 		}
@@ -153,7 +156,7 @@ func (s *nodeStore) podsOfLeaving() map[*PodClass][]*pod {
 }
 
 // list brings the nodes and the indexes up to date. It returns the nodes that take pods, in
-// order, and the others that are not leaving.
+// order, and the others that are not marked for deletion.
 func (s *nodeStore) list(daemons *daemonSets) (takingPods, takingNoPods []*NodeInfo) {
 	s.refreshStale(daemons)
 	if s.takingPods == nil {
@@ -183,14 +186,14 @@ func (s *nodeStore) refreshStale(daemons *daemonSets) {
 	}
 }
 
-// sort sorts the nodes that take pods, and lists the others that are not leaving.
+// sort sorts the nodes that take pods, and lists the others that are not marked for deletion.
 func (s *nodeStore) sort() {
 	s.takingPods, s.takingNoPods = make([]*NodeInfo, 0, len(s.byKey)), nil
 	for _, node := range s.byKey {
 		node.Index, node.listIndex = -1, -1
 		switch {
-		case node.Leaving:
-		case node.Unschedulable:
+		case node.MarkedForDeletion:
+		case node.TakesNoPods:
 			s.takingNoPods = append(s.takingNoPods, node)
 		default:
 			s.takingPods = append(s.takingPods, node)

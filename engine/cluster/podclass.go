@@ -30,8 +30,8 @@ type PodClass struct {
 	Refused reason.Reason
 	Detail  string
 	Facts   reason.Facts // the parameters of Detail
-	// Pods are the pods to be placed: first pending pods, then pods of leaving nodes, each
-	// oldest first.
+	// Pods are the pods to be placed: first pending pods, then pods of nodes marked for
+	// deletion, each oldest first.
 	Pods []PodRef
 
 	namespace      string
@@ -41,12 +41,12 @@ type PodClass struct {
 	usedSelectors  []*PodSelector      // selectors of its constraints
 	selectedLabels []string            // pod labels that these selectors select by
 
-	key, body    string
-	pods         int // number of pods in the class, bound ones included
-	podsOn       map[*nodePods]podCount
-	pending      []*pod
-	podsOutdated bool   // Pods must be listed again
-	unplaced     []*pod // the pods that Pods lists during a WhatIf
+	key, body string
+	pods      int // number of pods in the class, bound ones included
+	podsOn    map[*nodePods]podCount
+	pending   []*pod
+	podsStale bool   // Pods must be listed again
+	unplaced  []*pod // the pods that Pods lists during a WhatIf
 }
 
 // podCount is how many pods of a class are bound to a node, and how many of them are
@@ -56,7 +56,7 @@ type podCount struct{ pods, terminating int32 }
 // TopologySpread is a TopologySpreadConstraint, compiled.
 type TopologySpread struct {
 	Key                         *constraint.Key
-	Pods                        *PodSelector
+	Selector                        *PodSelector
 	MaxSkew, MinDomains         int
 	Soft                        bool
 	IgnoreAffinity, HonorTaints bool
@@ -65,7 +65,7 @@ type TopologySpread struct {
 // AffinityTerm is a PodAffinityTerm, compiled.
 type AffinityTerm struct {
 	Key    *constraint.Key
-	Pods   *PodSelector
+	Selector   *PodSelector
 	Weight int32 // 0: required
 }
 
@@ -78,11 +78,11 @@ func (c *PodClass) String() string {
 }
 
 // EachNode visits the nodes that run pods of the class, with the number of these pods and how
-// many of them are terminating. Leaving nodes are left out: their pods run elsewhere once the
-// plan has been carried out. The order is undefined.
+// many of them are terminating. Nodes marked for deletion are left out: their pods run
+// elsewhere once the plan has been carried out. The order is undefined.
 func (c *PodClass) EachNode(f func(node *NodeInfo, pods, terminating int)) {
 	for bound, n := range c.podsOn {
-		if node := bound.node; node != nil && !node.Leaving {
+		if node := bound.node; node != nil && !node.MarkedForDeletion {
 			f(node, int(n.pods), int(n.terminating))
 		}
 	}
@@ -101,10 +101,10 @@ func (c *PodClass) count(p *pod, by int32) {
 	}
 }
 
-// setPods sets Pods: the pending pods, then those of leaving nodes, each oldest first.
-func (c *PodClass) setPods(leaving []*pod) {
-	c.podsOutdated = false
-	pods := append(slices.Clone(c.pending), leaving...)
+// setPods sets Pods: the pending pods, then those of nodes marked for deletion, each oldest first.
+func (c *PodClass) setPods(toReschedule []*pod) {
+	c.podsStale = false
+	pods := append(slices.Clone(c.pending), toReschedule...)
 	slices.SortFunc(pods, func(x, y *pod) int {
 		if (x.bound == nil) != (y.bound == nil) {
 			if x.bound == nil {

@@ -21,7 +21,8 @@ type podClasses struct {
 
 	byKey   map[string]*PodClass
 	pending map[*PodClass]bool // classes with pending pods
-	// listed are the classes whose Pods listed pods of leaving nodes in the last Snapshot.
+	// listed are the classes whose Pods listed pods of nodes marked for deletion in the last
+	// Snapshot.
 	listed  []*PodClass
 	scratch signature
 }
@@ -67,8 +68,8 @@ func (cs *podClasses) get(p *Pod) *PodClass {
 	return c
 }
 
-// again returns the class that fits the labels of a known pod that selectors use by now.
-func (cs *podClasses) again(p *pod, toBePlaced bool) *PodClass {
+// current returns the class that fits the labels of a known pod that selectors use by now.
+func (cs *podClasses) current(p *pod, toBePlaced bool) *PodClass {
 	s := &cs.scratch
 	s.reset()
 	s.bytes = append(s.bytes, p.class.body...)
@@ -90,7 +91,7 @@ func (cs *podClasses) split(old *PodClass, key string, labels map[string]string)
 		s.users++
 	}
 	for _, t := range old.ownTerms {
-		c.ownTerms = append(c.ownTerms, cs.antiAffinity.acquire(t.Key, t.Pods, &c))
+		c.ownTerms = append(c.ownTerms, cs.antiAffinity.acquire(t.Key, t.Selector, &c))
 	}
 	cs.add(&c)
 	return &c
@@ -129,7 +130,7 @@ func (cs *podClasses) addPending(p *pod) {
 	c := p.class
 	p.index = len(c.pending)
 	c.pending = append(c.pending, p)
-	c.podsOutdated = true
+	c.podsStale = true
 	cs.pending[c] = true
 }
 
@@ -137,7 +138,7 @@ func (cs *podClasses) addPending(p *pod) {
 func (cs *podClasses) removePending(p *pod) {
 	c := p.class
 	c.pending = removeAt(c.pending, p.index)
-	c.podsOutdated = true
+	c.podsStale = true
 	if len(c.pending) == 0 {
 		delete(cs.pending, c)
 	}
@@ -146,24 +147,24 @@ func (cs *podClasses) removePending(p *pod) {
 // toBePlaced lists the classes that have pods to be placed, in order, and updates their Pods.
 func (cs *podClasses) toBePlaced(nodes *nodeStore) []*PodClass {
 	for _, c := range cs.listed {
-		c.podsOutdated = true
+		c.podsStale = true
 	}
 	cs.listed = cs.listed[:0]
-	leaving := nodes.podsOfLeaving()
-	out := make([]*PodClass, 0, len(cs.pending)+len(leaving))
+	toReschedule := nodes.podsToReschedule()
+	out := make([]*PodClass, 0, len(cs.pending)+len(toReschedule))
 	for c := range cs.pending {
 		out = append(out, c)
 	}
-	for c := range leaving {
+	for c := range toReschedule {
 		if !cs.pending[c] {
 			out = append(out, c)
 		}
-		c.podsOutdated = true
+		c.podsStale = true
 		cs.listed = append(cs.listed, c)
 	}
 	for _, c := range out {
-		if c.podsOutdated {
-			c.setPods(leaving[c])
+		if c.podsStale {
+			c.setPods(toReschedule[c])
 		}
 	}
 	slices.SortFunc(out, compareClasses)
@@ -195,13 +196,13 @@ func (cs *podClasses) compileConstraints(c *PodClass, p *Pod) error {
 		if s.Key == "" || s.MaxSkew < 1 {
 			return manifestErrorf(map[string]any{"key": s.Key, "maxSkew": int(s.MaxSkew)}, "topology spread over %q with a maxSkew of %d means nothing", s.Key, s.MaxSkew)
 		}
-		selector, err := cs.selectors.acquire(s.Select)
+		selector, err := cs.selectors.acquire(s.Selector)
 		if err != nil {
 			return fmt.Errorf("topology spread over %s: %w", s.Key, err)
 		}
 		c.usedSelectors = append(c.usedSelectors, selector)
 		c.Spreads = append(c.Spreads, TopologySpread{
-			Key: cs.space.Key(s.Key), Pods: selector, MaxSkew: int(s.MaxSkew), MinDomains: max(1, int(s.MinDomains)),
+			Key: cs.space.Key(s.Key), Selector: selector, MaxSkew: int(s.MaxSkew), MinDomains: max(1, int(s.MinDomains)),
 			Soft: s.Soft, IgnoreAffinity: s.IgnoreAffinity, HonorTaints: s.HonorTaints,
 		})
 	}
@@ -217,7 +218,7 @@ func (cs *podClasses) compileConstraints(c *PodClass, p *Pod) error {
 	}
 	for _, t := range c.AntiAffinity {
 		if t.Weight == 0 {
-			c.ownTerms = append(c.ownTerms, cs.antiAffinity.acquire(t.Key, t.Pods, c))
+			c.ownTerms = append(c.ownTerms, cs.antiAffinity.acquire(t.Key, t.Selector, c))
 		}
 	}
 	return nil
@@ -243,12 +244,12 @@ func (cs *podClasses) affinityTerms(c *PodClass, terms []PodAffinityTerm) ([]Aff
 		if t.Key == "" {
 			return nil, manifestErrorf(map[string]any{"field": "topologyKey"}, "a term has no topologyKey")
 		}
-		selector, err := cs.selectors.acquire(t.Select)
+		selector, err := cs.selectors.acquire(t.Selector)
 		if err != nil {
 			return nil, err
 		}
 		c.usedSelectors = append(c.usedSelectors, selector)
-		out = append(out, AffinityTerm{Key: cs.space.Key(t.Key), Pods: selector, Weight: t.Weight})
+		out = append(out, AffinityTerm{Key: cs.space.Key(t.Key), Selector: selector, Weight: t.Weight})
 	}
 	return out, nil
 }

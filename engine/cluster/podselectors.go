@@ -64,13 +64,13 @@ func (ss *podSelectors) acquire(sel Selector) (*PodSelector, error) {
 func requiredLabel(labels constraint.Set) string {
 	for _, q := range labels {
 		if v, ok := q.Single(); ok {
-			return labelAndValue(q.Key.Name, v)
+			return labelWithValue(q.Key.Name, v)
 		}
 	}
 	return ""
 }
 
-func labelAndValue(label, value string) string { return label + "\x00" + value }
+func labelWithValue(label, value string) string { return label + "\x00" + value }
 
 // add gives the selector an ID and adds it to the maps.
 func (ss *podSelectors) add(s *PodSelector) {
@@ -119,7 +119,7 @@ func (ss *podSelectors) release(s *PodSelector) {
 func (ss *podSelectors) addClass(c *PodClass) {
 	namespaceLabels := ss.namespaces[c.namespace]
 	for label, value := range c.labels {
-		at := labelAndValue(label, value)
+		at := labelWithValue(label, value)
 		ss.classesByLabel[at] = append(ss.classesByLabel[at], c)
 		for _, s := range ss.byRequiredLabel[at] {
 			s.addIfSelected(c, namespaceLabels)
@@ -136,7 +136,7 @@ func (ss *podSelectors) removeClass(c *PodClass) {
 		ss.byID[id].remove(c)
 	}
 	for label, value := range c.labels {
-		at := labelAndValue(label, value)
+		at := labelWithValue(label, value)
 		if ss.classesByLabel[at] = removeFrom(ss.classesByLabel[at], c); len(ss.classesByLabel[at]) == 0 {
 			delete(ss.classesByLabel, at)
 		}

@@ -59,11 +59,11 @@ type Mount struct {
 	Dim    quantity.Dim
 }
 
-// mostAlternatives bounds the product of the OR-terms of affinity and volumes. Real pods
+// maxAlternatives bounds the product of the OR-terms of affinity and volumes. Real pods
 // have a handful; only a hostile manifest has more.
 const maxAlternatives = 512
 
-// newPodShape compiles the shape of a pod, but for its vectors: see measure.
+// newPodShape compiles the shape of a pod, but for its vectors: see updateVectors.
 func newPodShape(space *constraint.Space, p *Pod, key string) *PodShape {
 	s := &PodShape{Tolerations: p.Tolerations, Ports: p.Ports, volumes: p.Volumes, requestsByName: requestsOf(p), key: key}
 	s.size = sizeOf(s.requestsByName)
@@ -72,19 +72,19 @@ func newPodShape(space *constraint.Space, p *Pod, key string) *PodShape {
 	if err == nil {
 		s.Alternatives, err = mountable(space, own, p.Volumes)
 	}
-	s.noteKeys()
+	s.setKeys()
 	switch {
 	case err != nil:
 		s.Refused, s.Detail, s.Facts = reason.Invalid, err.Error(), factsOf(err)
 	case optsOut(space, s.own):
-		s.Refused, s.Detail = reason.OptedOut, "the pod requires that "+LabelPool+" does not exist"
-		s.Facts = reason.FactsOf(map[string]any{"key": LabelPool})
+		s.Refused, s.Detail = reason.OptedOut, "the pod requires that "+LabelNodePool+" does not exist"
+		s.Facts = reason.FactsOf(map[string]any{"key": LabelNodePool})
 	}
 	return s
 }
 
-// noteKeys sets Keys and UsesHostname to the labels that the alternatives look at.
-func (s *PodShape) noteKeys() {
+// setKeys sets Keys and UsesHostname to the labels that the alternatives look at.
+func (s *PodShape) setKeys() {
 	for _, alt := range s.Alternatives {
 		for _, q := range alt {
 			switch {
@@ -97,7 +97,7 @@ func (s *PodShape) noteKeys() {
 	}
 }
 
-// asksOf returns the requests of one pod, plus one attachment per volume that only it
+// requestsOf returns the requests of one pod, plus one attachment per volume that only it
 // mounts.
 func requestsOf(p *Pod) quantity.Amounts {
 	attach := quantity.Amounts{}
@@ -114,9 +114,9 @@ func requestsOf(p *Pod) quantity.Amounts {
 
 // sizeOf ranks requests by the largest of their shares. A GiB of memory weighs a quarter of
 // a core, the usual ratio of an instance type.
-func sizeOf(asks quantity.Amounts) int64 {
-	size := max(0, min(quantity.Most, asks[quantity.NameCPU]), min(quantity.Most, asks[quantity.NameMemory])/(4<<30/1000))
-	for name, n := range asks {
+func sizeOf(requests quantity.Amounts) int64 {
+	size := max(0, min(quantity.Most, requests[quantity.NameCPU]), min(quantity.Most, requests[quantity.NameMemory])/(4<<30/1000))
+	for name, n := range requests {
 		if n > 0 && quantity.IsExtended(name) {
 			size += 1 << 40 // pods that request an extended resource are placed before all others
 		}
@@ -180,7 +180,7 @@ func cross(space *constraint.Space, sets []constraint.Set, terms []Term) ([]cons
 // optsOut reports whether the pod may only run on nodes without a NodePool: Karpenter's
 // explicit opt-out.
 func optsOut(space *constraint.Space, alternatives []constraint.Set) bool {
-	pool := space.Key(LabelPool)
+	pool := space.Key(LabelNodePool)
 	for _, alt := range alternatives {
 		q, ok := alt.Get(pool)
 		if !ok || q.PossibleValue() || !q.AdmitsAbsent() {
@@ -198,7 +198,7 @@ func (s *PodShape) OwnRequirements() []constraint.Set { return s.own }
 // anything.
 func (s *PodShape) HasNodeConstraints() bool { return len(s.own) != 1 || len(s.own[0]) > 0 }
 
-// needs are the extended resources that a pod of the shape takes of its node, including
+// extendedRequests are the extended resources that a pod of the shape takes of its node, including
 // those of shared volumes.
 func (s *PodShape) extendedRequests() quantity.Amounts {
 	var out quantity.Amounts
@@ -214,7 +214,7 @@ func (s *PodShape) extendedRequests() quantity.Amounts {
 	return out
 }
 
-// alone is what one pod of the shape takes on an otherwise empty node.
+// requestsAlone is what one pod of the shape takes on an otherwise empty node.
 func (s *PodShape) requestsAlone() quantity.Amounts {
 	attach := quantity.Amounts{}
 	for _, v := range s.volumes {
@@ -228,9 +228,9 @@ func (s *PodShape) requestsAlone() quantity.Amounts {
 	return s.requestsByName.Add(attach)
 }
 
-// measure computes the shape's vectors and drops the memos that depend on the old ones.
-func (s *PodShape) measure(resources *quantity.Space) {
-	s.Requests, s.Dims, s.Mounts = resources.Asked(s.requestsByName), nil, nil
+// updateVectors computes the shape's vectors and drops the memos that depend on the old ones.
+func (s *PodShape) updateVectors(resources *quantity.Space) {
+	s.Requests, s.Dims, s.Mounts = resources.RequestVector(s.requestsByName), nil, nil
 	for d, n := range s.Requests {
 		if n > 0 {
 			s.Dims = append(s.Dims, quantity.Dim(d))
@@ -240,7 +240,7 @@ func (s *PodShape) measure(resources *quantity.Space) {
 		if v.Driver == "" || !v.Shared {
 			continue
 		}
-		if d, limited := resources.Place(quantity.Attachable + v.Driver); limited {
+		if d, limited := resources.RequestPosition(quantity.Attachable + v.Driver); limited {
 			s.Mounts = append(s.Mounts, Mount{Volume: v.ID, Dim: d})
 		}
 	}

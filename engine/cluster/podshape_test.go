@@ -42,10 +42,10 @@ pods tenant cpu=1 example.com/device=1
 		plugin(int64(i % 2))
 		after := fits()
 		if after["plain-1"] != before["plain-1"] {
-			t.Errorf("change %d: pods that ask for no device were looked at again", i)
+			t.Errorf("change %d: pods that request no device were looked at again", i)
 		}
 		if after["tenant-1"] == before["tenant-1"] {
-			t.Errorf("change %d: pods that ask for the device were not looked at again", i)
+			t.Errorf("change %d: pods that request the device were not looked at again", i)
 		}
 		before = after
 	}

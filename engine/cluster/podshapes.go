@@ -35,7 +35,7 @@ func (ss *podShapes) acquire(p *Pod, key string) *PodShape {
 	if s == nil {
 		s = newPodShape(ss.space, p, key)
 		ss.register(s)
-		s.measure(ss.resources)
+		s.updateVectors(ss.resources)
 		ss.byKey[key] = s
 	}
 	s.users++
@@ -59,7 +59,7 @@ func (ss *podShapes) release(c *PodClass) {
 // register registers the extended resources that the shape requests.
 func (ss *podShapes) register(s *PodShape) {
 	for name := range s.extendedRequests() {
-		ss.resources.Ask(name, 1)
+		ss.resources.CountRequest(name, 1)
 		if ss.requesting[name] == nil {
 			ss.requesting[name] = map[*PodShape]bool{}
 		}
@@ -70,7 +70,7 @@ func (ss *podShapes) register(s *PodShape) {
 // unregister undoes register.
 func (ss *podShapes) unregister(s *PodShape) {
 	for name := range s.extendedRequests() {
-		ss.resources.Ask(name, -1)
+		ss.resources.CountRequest(name, -1)
 		if delete(ss.requesting[name], s); len(ss.requesting[name]) == 0 {
 			delete(ss.requesting, name)
 		}
@@ -105,23 +105,23 @@ func (s *PodShape) dropReplaced(pools *nodePools) {
 	maps.DeleteFunc(s.matchingOwn, func(c *PoolCatalog, _ bitset.Set) bool { return pools.replaced(c) })
 }
 
-// measureAll computes the vectors of all shapes again.
-func (ss *podShapes) measureAll() {
+// updateAllVectors computes the vectors of all shapes again.
+func (ss *podShapes) updateAllVectors() {
 	for _, s := range ss.byKey {
-		s.measure(ss.resources)
+		s.updateVectors(ss.resources)
 	}
 }
 
-// measureRequesting computes the vectors of the shapes that request any of these resources
+// updateVectorsRequesting computes the vectors of the shapes that request any of these resources
 // again, and returns these shapes.
-func (ss *podShapes) measureRequesting(names []string) map[*PodShape]bool {
+func (ss *podShapes) updateVectorsRequesting(names []string) map[*PodShape]bool {
 	shapes := map[*PodShape]bool{}
 	for _, name := range names {
 		maps.Copy(shapes, ss.requesting[name])
 	}
 	for s := range shapes {
 		ss.dropMemos(s)
-		s.measure(ss.resources)
+		s.updateVectors(ss.resources)
 	}
 	return shapes
 }

@@ -35,7 +35,7 @@ func (s *podStore) set(p *Pod) {
 	c.pods--
 	added := &pod{
 		PodRef: p.PodRef, created: p.Created.UnixNano(), class: c, labels: p.Labels,
-		daemonSet: p.DaemonSet, reschedulable: p.Movable, terminating: p.Terminating,
+		daemonSet: p.DaemonSet, reschedulable: p.Reschedulable, terminating: p.Terminating,
 	}
 	if p.Node != "" {
 		added.bound = s.nodes.podsOf(p.Node)
@@ -116,9 +116,10 @@ func (s *podStore) useAll(sets ...map[string]bool) {
 	}
 }
 
-// toBePlaced reports whether decisions place the pod: it is pending, or its node is leaving.
+// toBePlaced reports whether decisions place the pod: it is pending, or its node is marked
+// for deletion.
 func (s *podStore) toBePlaced(p *pod) bool {
-	return p.bound == nil || s.nodes.leaving[p.bound.node]
+	return p.bound == nil || s.nodes.markedForDeletion[p.bound.node]
 }
 
 // dropFormerLabels assigns pods that are to be placed to other classes where theirs still
@@ -139,7 +140,7 @@ func (s *podStore) reassignToBePlaced(outdated func(*pod) bool) {
 			}
 		}
 	}
-	for node := range s.nodes.leaving {
+	for node := range s.nodes.markedForDeletion {
 		if node.bound == nil {
 			continue
 		}
@@ -154,9 +155,9 @@ func (s *podStore) reassignToBePlaced(outdated func(*pod) bool) {
 	}
 }
 
-// reassignStaying reassigns the pods of a node that is not leaving any more, because it was
-// removed; its successor may have the same name.
-func (s *podStore) reassignStaying(node *NodeInfo) {
+// reassignPodsOfRemoved reassigns the pods of a removed node, which are not to be placed as long
+// as no node has its name.
+func (s *podStore) reassignPodsOfRemoved(node *NodeInfo) {
 	if len(s.labels.former) == 0 || node.bound == nil || node.bound.node != nil {
 		return
 	}
@@ -168,7 +169,7 @@ func (s *podStore) reassignStaying(node *NodeInfo) {
 // reassign moves a pod to the class that fits the labels that selectors use by now.
 func (s *podStore) reassign(p *pod, toBePlaced bool) {
 	old := p.class
-	c := s.classes.again(p, toBePlaced)
+	c := s.classes.current(p, toBePlaced)
 	if c == old {
 		return
 	}

@@ -28,9 +28,10 @@ type PoolCatalog struct {
 	// the resources in Limited count.
 	Left    quantity.Vector
 	Limited []quantity.Dim
-	// Uncounted are the limits on resources without a position. Instance types that have any of
-	// such a resource are not launched, because nothing counts how much of it there may be.
-	Uncounted []Uncounted
+	// UncountedLimits are the limits on resources without a position. Instance types that
+	// have any of such a resource are not launched, because nothing counts how much of it
+	// there may be.
+	UncountedLimits []UncountedLimit
 	// NodesLeft is how many more nodes the pool may have; negative means no limit.
 	NodesLeft int
 	// MinValues are the labels with minValues, in the order of the pool's requirements.
@@ -53,10 +54,10 @@ type layout struct {
 // newPoolCatalog compiles the catalog of one pool, but for what DaemonSets take. A pool whose
 // node class has no instance types has no offerings.
 func (ps *nodePools) newPoolCatalog(p NodePool) *PoolCatalog {
-	c := &PoolCatalog{Pool: p, Catalog: ps.types[p.Class], cells: map[string][]CellOfferings{}}
+	c := &PoolCatalog{Pool: p, Catalog: ps.types[p.NodeClass], cells: map[string][]CellOfferings{}}
 	if c.Catalog == nil {
 		c.Catalog = offering.Compile(ps.space, ps.resources, nil)
-		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"class": p.Class}, "no offering is known for node class %q yet", p.Class))
+		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"class": p.NodeClass}, "no offering is known for node class %q yet", p.NodeClass))
 	}
 	base, err := ps.space.Set(p.Requirements)
 	if err != nil {
@@ -65,7 +66,7 @@ func (ps *nodePools) newPoolCatalog(p NodePool) *PoolCatalog {
 	for key, value := range p.Labels {
 		base = base.With(ps.space.In(key, value))
 	}
-	base = base.With(ps.space.In(LabelPool, p.Name))
+	base = base.With(ps.space.In(LabelNodePool, p.Name))
 	// The name of a node that is not launched yet is unknown, so no pod can require it.
 	base = base.With(ps.space.In(LabelHostname, ""))
 	c.Base = base
@@ -85,13 +86,13 @@ func (c *PoolCatalog) setBlocked(because reason.Reason, why error) {
 }
 
 // admitted returns the offerings that can meet the narrowed requirements. It looks only at
-// the keys of touched.
-func (c *PoolCatalog) admitted(narrowed, touched constraint.Set) bitset.Set {
-	rows := bitset.Upto(len(c.Catalog.Offerings))
-	for _, t := range touched {
+// the keys of changed.
+func (c *PoolCatalog) admitted(narrowed, changed constraint.Set) bitset.Set {
+	offerings := bitset.Upto(len(c.Catalog.Offerings))
+	for _, t := range changed {
 		q, _ := narrowed.Get(t.Key)
 		if c.Catalog.HasLabel(t.Key) {
-			rows = rows.And(c.Catalog.Matching(q))
+			offerings = offerings.And(c.Catalog.Matching(q))
 			continue
 		}
 		if _, own := c.Base.Get(t.Key); own {
@@ -105,7 +106,7 @@ func (c *PoolCatalog) admitted(narrowed, touched constraint.Set) bitset.Set {
 			return nil
 		}
 	}
-	return rows
+	return offerings
 }
 
 // subtractDaemons subtracts the overhead of DaemonSets from every offering, and notes the host
@@ -115,7 +116,7 @@ func (c *PoolCatalog) admitted(narrowed, touched constraint.Set) bitset.Set {
 func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[layout]*PoolCatalog) {
 	type overhead struct {
 		*daemon
-		rows bitset.Set
+		offerings bitset.Set
 	}
 	var all []overhead
 	var key []byte
@@ -123,13 +124,13 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[layout]*Pool
 		if _, ok := Tolerates(d.Tolerations, c.Pool.Taints); !ok {
 			continue
 		}
-		rows := c.admittedByAny(d.alternatives)
-		all = append(all, overhead{d, rows})
-		words := rows.Append(nil)
+		offerings := c.admittedByAny(d.alternatives)
+		all = append(all, overhead{d, offerings})
+		words := offerings.Append(nil)
 		key = append(append(key, d.UID...), 0)
 		key = append(binary.AppendUvarint(key, uint64(len(words))), words...)
 		if len(d.Ports) > 0 {
-			c.daemonPorts = append(c.daemonPorts, daemonPorts{d.Ports, rows})
+			c.daemonPorts = append(c.daemonPorts, daemonPorts{d.Ports, offerings})
 		}
 	}
 	c.layout = layout{c.Catalog, string(key)}
@@ -140,7 +141,7 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[layout]*Pool
 	c.Allocatable = make([]quantity.Vector, len(c.Catalog.Offerings))
 	c.DaemonOverhead = make([]quantity.Vector, len(c.Catalog.Offerings))
 	for _, o := range all {
-		for i := range o.rows.All() {
+		for i := range o.offerings.All() {
 			c.DaemonOverhead[i] = c.DaemonOverhead[i].Add(o.requests)
 		}
 	}
@@ -153,11 +154,11 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[layout]*Pool
 // admittedByAny is anyAlternative for all offerings, including those that the pool may not
 // launch.
 func (c *PoolCatalog) admittedByAny(alternatives []constraint.Set) bitset.Set {
-	var rows bitset.Set
+	var offerings bitset.Set
 	for _, alt := range alternatives {
-		rows.Merge(c.admitted(c.Base.And(alt), alt))
+		offerings.Merge(c.admitted(c.Base.And(alt), alt))
 	}
-	return rows
+	return offerings
 }
 
 func (c *PoolCatalog) anyAlternative(alternatives []constraint.Set) bitset.Set {
@@ -193,7 +194,7 @@ func (c *PoolCatalog) fit(s *PodShape) *Compatible {
 		return f
 	}
 	requests := s.requestsAloneVector()
-	fitting := c.WithRoom(&requests)
+	fitting := c.Fitting(&requests)
 	taken := c.portsTakenFrom(s)
 	f.PortsTaken = !taken.Empty()
 	for i, alt := range s.Alternatives {
@@ -204,9 +205,9 @@ func (c *PoolCatalog) fit(s *PodShape) *Compatible {
 	return f
 }
 
-// Join adds the requirements of one more class to those of the pods that a node of offering
-// i holds already. It reports false when both cannot hold on one node.
-func (c *PoolCatalog) Join(i int, joint, more constraint.Set) (constraint.Set, bool) {
+// JoinRequirements adds the requirements of one more class to those of the pods that a node
+// of offering i holds already. It reports false when both cannot hold on one node.
+func (c *PoolCatalog) JoinRequirements(i int, joint, more constraint.Set) (constraint.Set, bool) {
 	out := joint.And(more)
 	for _, t := range more {
 		q, _ := out.Get(t.Key)
@@ -232,33 +233,33 @@ func (c *PoolCatalog) Matching(joint constraint.Set) bitset.Set {
 // Admitting returns the offerings that meet the shape's requirements and whose nodes have
 // its host ports free, whatever their capacity.
 func (c *PoolCatalog) Admitting(s *PodShape) bitset.Set {
-	var rows bitset.Set
+	var offerings bitset.Set
 	for _, admitted := range c.Compatible(s).Admitted {
-		rows.Merge(admitted)
+		offerings.Merge(admitted)
 	}
-	return rows
+	return offerings
 }
 
 // MatchingBoth returns the offerings on which one of the shape's alternatives can hold
 // together with more.
 func (c *PoolCatalog) MatchingBoth(s *PodShape, more constraint.Set) bitset.Set {
-	var rows bitset.Set
+	var offerings bitset.Set
 	for _, alt := range s.Alternatives {
 		both := alt.And(more)
-		rows.Merge(c.admitted(c.Base.And(both), both).And(c.Offerings))
+		offerings.Merge(c.admitted(c.Base.And(both), both).And(c.Offerings))
 	}
-	return rows
+	return offerings
 }
 
 // MatchingOwn returns the offerings that meet the shape's own node selector and affinity.
 // They must not be changed.
 func (c *PoolCatalog) MatchingOwn(s *PodShape) bitset.Set {
-	rows, ok := s.matchingOwn[c]
+	offerings, ok := s.matchingOwn[c]
 	if !ok {
-		rows = c.anyAlternative(s.own)
-		s.matchingOwn[c] = rows
+		offerings = c.anyAlternative(s.own)
+		s.matchingOwn[c] = offerings
 	}
-	return rows
+	return offerings
 }
 
 // AnyFlexible reports whether the launch of offering i may choose between values of some

@@ -7,17 +7,17 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Uncounted is a limit on a resource without a position, and the offerings that it rules
+// UncountedLimit is a limit on a resource without a position, and the offerings that it rules
 // out: those with any of the resource, or all when the limit is exceeded already.
-type Uncounted struct {
+type UncountedLimit struct {
 	Limit string
 	Left  int64
-	Rows  bitset.Set
+	Offerings  bitset.Set
 }
 
 // setLimits computes what is left of the pool's limits.
 func (c *PoolCatalog) setLimits(resources *quantity.Space, used poolUsage) {
-	c.NodesLeft, c.Limited, c.Left, c.Uncounted = -1, nil, quantity.Vector{}, nil
+	c.NodesLeft, c.Limited, c.Left, c.UncountedLimits = -1, nil, quantity.Vector{}, nil
 	for _, name := range c.Pool.Limits.Names() {
 		limit := c.Pool.Limits[name]
 		if name == quantity.NameNodes {
@@ -25,7 +25,7 @@ func (c *PoolCatalog) setLimits(resources *quantity.Space, used poolUsage) {
 			continue
 		}
 		left := limit - used.capacity[name]
-		d, ok := resources.Lookup(name)
+		d, ok := resources.Position(name)
 		if !ok {
 			c.addUncounted(resources, name, left)
 			continue
@@ -38,14 +38,14 @@ func (c *PoolCatalog) setLimits(resources *quantity.Space, used poolUsage) {
 // addUncounted adds a limit on a resource that has no position: nothing offers it, or there
 // are more resources than positions.
 func (c *PoolCatalog) addUncounted(resources *quantity.Space, name string, left int64) {
-	if left >= 0 && !resources.OffersFrom(quantity.Catalogs, name) {
+	if left >= 0 && !resources.IsOfferedBy(quantity.Catalogs, name) {
 		return
 	}
-	var rows bitset.Set
+	var offerings bitset.Set
 	for i, o := range c.Catalog.Offerings {
 		if left < 0 || c.Catalog.Types[o.Type].Capacity[name] > 0 {
-			rows.Put(i)
+			offerings.Put(i)
 		}
 	}
-	c.Uncounted = append(c.Uncounted, Uncounted{Limit: name, Left: left, Rows: rows})
+	c.UncountedLimits = append(c.UncountedLimits, UncountedLimit{Limit: name, Left: left, Offerings: offerings})
 }

@@ -40,35 +40,35 @@ func (p Port) clashes(o Port) bool {
 	return p.Protocol == o.Protocol && p.Port == o.Port && (a == b || a == "*" || b == "*")
 }
 
-// portsTaken are host ports that a DaemonSet takes on nodes of these offerings.
+// daemonPorts are host ports that a DaemonSet takes on nodes of these offerings.
 type daemonPorts struct {
-	ports []Port
-	rows  bitset.Set
+	ports     []Port
+	offerings bitset.Set
 }
 
 // portsTakenFrom returns the offerings on whose nodes DaemonSets take a port that the shape
 // needs.
 func (c *PoolCatalog) portsTakenFrom(s *PodShape) bitset.Set {
-	var rows bitset.Set
+	var offerings bitset.Set
 	if len(s.Ports) == 0 {
-		return rows
+		return offerings
 	}
 	for _, t := range c.daemonPorts {
 		if slices.ContainsFunc(s.Ports, t.clashes) {
-			rows.Merge(t.rows)
+			offerings.Merge(t.offerings)
 		}
 	}
-	return rows
+	return offerings
 }
 
 func (t daemonPorts) clashes(p Port) bool { return slices.ContainsFunc(t.ports, p.clashes) }
 
 // PortsTaken lists the ports that the shape needs and that DaemonSets take on nodes of some
 // of the offerings.
-func (c *PoolCatalog) PortsTaken(s *PodShape, rows bitset.Set) []string {
+func (c *PoolCatalog) PortsTaken(s *PodShape, offerings bitset.Set) []string {
 	var out []string
 	for _, p := range s.Ports {
-		if slices.ContainsFunc(c.daemonPorts, func(t daemonPorts) bool { return t.clashes(p) && t.rows.Meets(rows) }) {
+		if slices.ContainsFunc(c.daemonPorts, func(t daemonPorts) bool { return t.clashes(p) && t.offerings.Intersects(offerings) }) {
 			out = append(out, p.String())
 		}
 	}

@@ -19,8 +19,8 @@ type PreferredTerm struct {
 	key string // identifies the term
 }
 
-// Named reports whether the term looks at the hostname.
-func (t PreferredTerm) Named() bool {
+// UsesHostname reports whether the term looks at the hostname.
+func (t PreferredTerm) UsesHostname() bool {
 	return slices.ContainsFunc(t.Term, func(q constraint.Requirement) bool { return q.Key.Name == LabelHostname })
 }
 
@@ -84,7 +84,7 @@ func (s *PodShape) narrowed(preferred []PreferredTerm, terms []int) *PodShape {
 			v.Alternatives[at] = alt.And(preferred[i].Term)
 		}
 	}
-	v.noteKeys()
+	v.setKeys()
 	return &v
 }
 

@@ -91,13 +91,13 @@ func (l *selectorLabels) addFormer(labels []string) {
 // eachSelector visits the selectors of the pod.
 func eachSelector(p *Pod, visit func(*Selector)) {
 	for i := range p.Spreads {
-		visit(&p.Spreads[i].Select)
+		visit(&p.Spreads[i].Selector)
 	}
 	for i := range p.Affinity {
-		visit(&p.Affinity[i].Select)
+		visit(&p.Affinity[i].Selector)
 	}
 	for i := range p.AntiAffinity {
-		visit(&p.AntiAffinity[i].Select)
+		visit(&p.AntiAffinity[i].Selector)
 	}
 }
 

@@ -20,14 +20,14 @@ type signature struct {
 
 func (s *signature) reset() { s.bytes = s.bytes[:0] }
 
-func (s *signature) num(n int64) { s.bytes = binary.AppendVarint(s.bytes, n) }
+func (s *signature) number(n int64) { s.bytes = binary.AppendVarint(s.bytes, n) }
 
-func (s *signature) str(v string) {
+func (s *signature) string(v string) {
 	s.bytes = binary.AppendUvarint(s.bytes, uint64(len(v)))
 	s.bytes = append(s.bytes, v...)
 }
 
-func (s *signature) flag(v bool) {
+func (s *signature) bool(v bool) {
 	if v {
 		s.bytes = append(s.bytes, 1)
 		return
@@ -41,10 +41,10 @@ func (s *signature) amounts(a quantity.Amounts) {
 		s.names = append(s.names, name)
 	}
 	slices.Sort(s.names)
-	s.num(int64(len(s.names)))
+	s.number(int64(len(s.names)))
 	for _, name := range s.names {
-		s.str(name)
-		s.num(a[name])
+		s.string(name)
+		s.number(a[name])
 	}
 }
 
@@ -58,28 +58,28 @@ func (s *signature) labels(labels map[string]string, used *selectorLabels, toBeP
 	}
 	slices.Sort(s.names)
 	for _, key := range s.names {
-		s.str(key)
-		s.str(labels[key])
+		s.string(key)
+		s.string(labels[key])
 	}
 }
 
 func (s *signature) term(t Term) {
-	s.num(int64(len(t)))
-	if len(t) > 1 && !slices.IsSortedFunc(t, compareRules) {
+	s.number(int64(len(t)))
+	if len(t) > 1 && !slices.IsSortedFunc(t, compareRequirements) {
 		t = slices.Clone(t)
-		slices.SortFunc(t, compareRules)
+		slices.SortFunc(t, compareRequirements)
 	}
 	for _, r := range t {
-		s.str(r.Key)
-		s.str(string(r.Operator))
-		s.num(int64(len(r.Values)))
+		s.string(r.Key)
+		s.string(string(r.Operator))
+		s.number(int64(len(r.Values)))
 		for _, v := range r.Values {
-			s.str(v)
+			s.string(v)
 		}
 	}
 }
 
-func compareRules(a, b constraint.Rule) int {
+func compareRequirements(a, b constraint.Rule) int {
 	if c := strings.Compare(a.Key, b.Key); c != 0 {
 		return c
 	}
@@ -90,7 +90,7 @@ func compareRules(a, b constraint.Rule) int {
 }
 
 func (s *signature) terms(ts []Term) {
-	s.num(int64(len(ts)))
+	s.number(int64(len(ts)))
 	for _, t := range ts {
 		s.term(t)
 	}
@@ -98,22 +98,22 @@ func (s *signature) terms(ts []Term) {
 
 func (s *signature) tolerations(ts []Toleration) {
 	ts = sortedTolerations(ts)
-	s.num(int64(len(ts)))
+	s.number(int64(len(ts)))
 	for _, t := range ts {
-		s.str(t.Key)
-		s.str(t.Operator)
-		s.str(t.Value)
-		s.str(string(t.Effect))
+		s.string(t.Key)
+		s.string(t.Operator)
+		s.string(t.Value)
+		s.string(string(t.Effect))
 	}
 }
 
 func (s *signature) selector(sel Selector) {
-	s.flag(sel.Nothing)
-	s.num(int64(len(sel.Namespaces)))
+	s.bool(sel.Nothing)
+	s.number(int64(len(sel.Namespaces)))
 	for _, ns := range sel.Namespaces {
-		s.str(ns)
+		s.string(ns)
 	}
-	s.flag(sel.NamespaceLabels != nil)
+	s.bool(sel.NamespaceLabels != nil)
 	s.term(sel.NamespaceLabels)
 	s.term(sel.Labels)
 }
@@ -124,58 +124,58 @@ func (s *signature) shape(p *Pod) {
 	s.term(p.Required)
 	s.terms(p.AnyOf)
 	s.tolerations(p.Tolerations)
-	s.num(int64(len(p.Volumes)))
+	s.number(int64(len(p.Volumes)))
 	for _, v := range p.Volumes {
-		s.str(v.Driver)
+		s.string(v.Driver)
 		s.terms(v.AnyOf)
-		s.flag(v.Shared)
+		s.bool(v.Shared)
 		if v.Shared {
-			s.str(v.ID)
+			s.string(v.ID)
 		}
 	}
-	s.num(int64(len(p.Ports)))
+	s.number(int64(len(p.Ports)))
 	for _, port := range p.Ports {
-		s.str(port.Protocol)
-		s.str(port.IP)
-		s.num(int64(port.Port))
+		s.string(port.Protocol)
+		s.string(port.IP)
+		s.number(int64(port.Port))
 	}
 }
 
 // body writes everything else that decisions look at, except labels: priority, preferences,
 // spread constraints, pod (anti-)affinity and namespace.
 func (s *signature) body(p *Pod) {
-	s.num(int64(p.Priority))
-	s.flag(p.Virtual)
-	s.str(string(p.Refused))
-	s.str(p.RefusedDetail)
-	s.num(int64(len(p.RefusedFacts)))
+	s.number(int64(p.Priority))
+	s.bool(p.Virtual)
+	s.string(string(p.Refused))
+	s.string(p.RefusedDetail)
+	s.number(int64(len(p.RefusedFacts)))
 	for _, f := range p.RefusedFacts {
-		s.str(f.Name)
-		s.str(f.Text())
+		s.string(f.Name)
+		s.string(f.Text())
 	}
-	s.num(int64(len(p.Preferred)))
+	s.number(int64(len(p.Preferred)))
 	for _, t := range p.Preferred {
-		s.num(int64(t.Weight))
+		s.number(int64(t.Weight))
 		s.term(t.Term)
 	}
-	s.num(int64(len(p.Spreads)))
+	s.number(int64(len(p.Spreads)))
 	for i := range p.Spreads {
 		c := &p.Spreads[i]
-		s.str(c.Key)
-		s.num(int64(c.MaxSkew))
-		s.num(int64(c.MinDomains))
-		s.selector(c.Select)
-		s.flag(c.Soft)
-		s.flag(c.IgnoreAffinity)
-		s.flag(c.HonorTaints)
+		s.string(c.Key)
+		s.number(int64(c.MaxSkew))
+		s.number(int64(c.MinDomains))
+		s.selector(c.Selector)
+		s.bool(c.Soft)
+		s.bool(c.IgnoreAffinity)
+		s.bool(c.HonorTaints)
 	}
 	for _, terms := range [][]PodAffinityTerm{p.Affinity, p.AntiAffinity} {
-		s.num(int64(len(terms)))
+		s.number(int64(len(terms)))
 		for i := range terms {
-			s.str(terms[i].Key)
-			s.selector(terms[i].Select)
-			s.num(int64(terms[i].Weight))
+			s.string(terms[i].Key)
+			s.selector(terms[i].Selector)
+			s.number(int64(terms[i].Weight))
 		}
 	}
-	s.str(p.Namespace)
+	s.string(p.Namespace)
 }

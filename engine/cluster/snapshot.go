@@ -18,9 +18,10 @@ type Snapshot struct {
 	// Nodes are the nodes that take pods: initialized ones first, then by key. In a WhatIf some
 	// of them may take no pods: their Index is negative.
 	Nodes []*NodeInfo
-	// Unschedulable are the nodes that are not leaving but take no pods: their labels and pods
-	// still count for spread constraints and affinity terms of other pods.
-	Unschedulable []*NodeInfo
+	// NodesTakingNoPods are the nodes that are not marked for deletion but take no pods:
+	// their labels and pods still count for spread constraints and affinity terms of other
+	// pods.
+	NodesTakingNoPods []*NodeInfo
 	// Classes are the pending pods: priority descending, then the larger share of a node, then
 	// signature.
 	Classes []*PodClass
@@ -58,7 +59,7 @@ func (s *Snapshot) CatalogOf(pool string) *PoolCatalog {
 	return nil
 }
 
-// NodeByKey is the node with that key, even if it is leaving; nil when there is none.
+// NodeByKey is the node with that key, even if it is marked for deletion; nil when there is none.
 func (s *Snapshot) NodeByKey(key string) *NodeInfo { return s.nodeStore.byKey[key] }
 
 // NodeIndex returns the index over the keys, in any order; the hostname is left out.

@@ -13,11 +13,11 @@ import (
 
 // Label keys that the engine itself gives meaning to.
 const (
-	LabelPool         = "karpenter.sh/nodepool"
-	LabelCapacityType = "karpenter.sh/capacity-type"
-	LabelZone         = "topology.kubernetes.io/zone"
-	LabelInstanceType = "node.kubernetes.io/instance-type"
+	LabelNodePool     = "karpenter.sh/nodepool"
 	LabelHostname     = "kubernetes.io/hostname"
+	LabelInstanceType = offering.LabelInstanceType
+	LabelZone         = offering.LabelZone
+	LabelCapacityType = offering.LabelCapacityType
 )
 
 // Term is a conjunction of label requirements.
@@ -49,7 +49,7 @@ type Toleration struct {
 // PodRef names a pod.
 type PodRef struct{ Namespace, Name, UID string }
 
-// Pod is a pod as the engine sees it.
+// Pod is a Kubernetes Pod, as far as decisions look at it.
 type Pod struct {
 	PodRef
 	Created  time.Time
@@ -85,9 +85,10 @@ type Pod struct {
 	// DaemonSet is the UID of the DaemonSet that owns the pod; empty for all other pods. A node
 	// reserves capacity for each matching DaemonSet until its pod is bound there.
 	DaemonSet string
-	// Movable is set on a bound pod that needs another node when its own node is removed: the
-	// pod is not owned by a DaemonSet or by the node itself, and has not finished.
-	Movable bool
+	// Reschedulable is set on a bound pod that needs another node when its own node is
+	// removed: the pod is not owned by a DaemonSet or by the node itself, and has not
+	// finished.
+	Reschedulable bool
 	// Terminating pods still use capacity of their node, but selectors do not see them.
 	Terminating bool
 	// Virtual pods stand for the spare capacity of a CapacityBuffer. They are placed after all
@@ -102,22 +103,22 @@ type PreferredSchedulingTerm struct {
 	Term   Term
 }
 
-// Selector picks pods by namespace and label. A Selector with empty Namespaces and nil
-// NamespaceLabels picks no pod.
+// Selector selects pods by namespace and label. A Selector with empty Namespaces and nil
+// NamespaceLabels selects no pod.
 type Selector struct {
-	// Namespaces are admitted by name.
+	// Namespaces are selected by name.
 	Namespaces []string
-	// NamespaceLabels admits, in addition, the namespaces that carry these labels. Nil admits no
-	// namespace, empty admits all.
+	// NamespaceLabels selects, in addition, the namespaces with these labels. Nil selects no
+	// namespace, empty selects all.
 	NamespaceLabels Term
-	// Labels must all hold on the pod; empty picks every pod in the admitted namespaces.
+	// Labels must all hold on the pod; empty selects every pod in these namespaces.
 	Labels Term
 	// Nothing is set when the manifest has no selector (a nil LabelSelector), or an invalid
-	// one: it picks no pod at all.
+	// one: it selects no pod at all.
 	Nothing bool
 }
 
-// TopologySpreadConstraint spreads the pods that Select picks evenly over the values of one
+// TopologySpreadConstraint spreads the pods that Selector selects evenly over the values of one
 // node label.
 type TopologySpreadConstraint struct {
 	Key     string
@@ -125,7 +126,7 @@ type TopologySpreadConstraint struct {
 	// MinDomains is how many domains there must be: while there are fewer, the smallest
 	// count is taken as zero. 0 means 1.
 	MinDomains int32
-	Select     Selector // in the pod's own namespace; matchLabelKeys are merged in
+	Selector     Selector // in the pod's own namespace; matchLabelKeys are merged in
 	// Soft is ScheduleAnyway: a preference.
 	Soft bool
 	// IgnoreAffinity counts nodes that the pod's own nodeSelector and node affinity exclude
@@ -137,7 +138,7 @@ type TopologySpreadConstraint struct {
 // PodAffinityTerm is one term of pod affinity or anti-affinity.
 type PodAffinityTerm struct {
 	Key    string // topologyKey: the node label whose value must be shared, or must differ
-	Select Selector
+	Selector Selector
 	// Weight is 0 for a required term and 1 to 100 for a preferred one.
 	Weight int32
 }
@@ -165,7 +166,8 @@ type DaemonSet struct {
 	Ports       []Port // host ports
 }
 
-// Node is a node that exists or that is being launched.
+// Node is a node that exists or that is being launched: a Kubernetes Node, a NodeClaim or
+// both. NodeInfo is the same node in a Snapshot.
 type Node struct {
 	// Key identifies the node for its whole life: the NodeClaim's name if there is one, else the
 	// Node's name.
@@ -187,22 +189,23 @@ type Node struct {
 	// it yet.
 	QuotaUses []offering.QuotaUse
 	Price     offering.Price
-	// Initialized nodes are filled first; the others are still being launched.
+	// Nodes with Initialized are filled first; the others are still being launched.
 	Initialized bool
-	// Leaving nodes take no new pods, and their movable pods need replacements on other nodes.
-	Leaving bool
-	// Unschedulable nodes take no new pods either, but their pods are not replaced elsewhere:
-	// they should have been initialized long ago.
-	Unschedulable bool
-	// Claim is set when the node has a NodeClaim.
-	Claim bool
+	// Nodes with MarkedForDeletion take no new pods, and their reschedulable pods need
+	// replacements on other nodes.
+	MarkedForDeletion bool
+	// Nodes with TakesNoPods take no new pods either, but their pods are not replaced elsewhere.
+	// They should have been initialized long ago. (A node that was cordoned has a taint instead.)
+	TakesNoPods bool
+	// HasNodeClaim is set when the node has a NodeClaim.
+	HasNodeClaim bool
 	// NominatedUntil is until when the node does not count as empty: pods have been nominated to
 	// it.
 	NominatedUntil time.Time
 	Created        time.Time
 }
 
-// NodePool is a NodePool as the engine sees it.
+// NodePool is a NodePool, as far as decisions look at it.
 type NodePool struct {
 	Name   string
 	Weight int32
@@ -213,9 +216,9 @@ type NodePool struct {
 	// Limits are by resource name, in base units; quantity.NameNodes caps the number of nodes.
 	// Nil means no limit.
 	Limits quantity.Amounts
-	// Class is the node class; it names the catalog whose offerings the pool can launch (see
+	// NodeClass is the node class; it names the catalog whose offerings the pool can launch (see
 	// Builder.SetCatalog).
-	Class string
+	NodeClass string
 	// Blocked says why no node may be launched for this pool now; empty when nodes may be
 	// launched.
 	Blocked reason.Reason

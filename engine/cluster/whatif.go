@@ -29,7 +29,7 @@ type Mark int
 func (s *Snapshot) WhatIf() *WhatIf {
 	w := &WhatIf{snapshot: *s, placed: map[*NodeInfo][]*pod{}, tracked: trackedCounts{pods: map[*PodClass][]*PodCounts{}}}
 	w.snapshot.whatIf = w
-	w.snapshot.Classes, w.snapshot.QuotaLeft, w.snapshot.Unschedulable = nil, maps.Clone(s.QuotaLeft), slices.Clip(s.Unschedulable)
+	w.snapshot.Classes, w.snapshot.QuotaLeft, w.snapshot.NodesTakingNoPods = nil, maps.Clone(s.QuotaLeft), slices.Clip(s.NodesTakingNoPods)
 	return w
 }
 
@@ -68,12 +68,12 @@ func (w *WhatIf) RemoveNodes(nodes ...*NodeInfo) {
 		if node.removed {
 			continue
 		}
-		wasLeaving := node.Leaving
-		w.setState(node, nodeState{leaving: true, takesNoPods: node.Unschedulable, removed: true, index: -1})
-		if wasLeaving || !node.Unschedulable {
+		wasMarked := node.MarkedForDeletion
+		w.setState(node, nodeState{markedForDeletion: true, takesNoPods: node.TakesNoPods, removed: true, index: -1})
+		if wasMarked || !node.TakesNoPods {
 			w.listAsTakingNoPods(node)
 		}
-		all = append(all, w.podsToPlace(node, wasLeaving)...)
+		all = append(all, w.podsToPlace(node, wasMarked)...)
 	}
 	if len(all) > 0 {
 		w.addUnplaced(all)
@@ -82,19 +82,19 @@ func (w *WhatIf) RemoveNodes(nodes ...*NodeInfo) {
 
 // Cordon supposes that the node takes no more pods. Its pods and its labels still count.
 func (w *WhatIf) Cordon(node *NodeInfo) {
-	if node.Leaving || node.Unschedulable {
+	if node.MarkedForDeletion || node.TakesNoPods {
 		return
 	}
-	w.setState(node, nodeState{leaving: node.Leaving, takesNoPods: true, removed: node.removed, index: -1})
+	w.setState(node, nodeState{markedForDeletion: node.MarkedForDeletion, takesNoPods: true, removed: node.removed, index: -1})
 	w.listAsTakingNoPods(node)
 }
 
 // Uncordon supposes that cordoned nodes take pods again. It skips nodes that took no pods
-// before the WhatIf, and nodes that are leaving.
+// before the WhatIf, and nodes that are marked for deletion.
 func (w *WhatIf) Uncordon(nodes ...*NodeInfo) {
 	uncordoned := make(map[*NodeInfo]bool, len(nodes))
 	for _, node := range nodes {
-		if node.listIndex >= 0 && node.Index < 0 && !node.Leaving {
+		if node.listIndex >= 0 && node.Index < 0 && !node.MarkedForDeletion {
 			uncordoned[node] = true
 			w.setState(node, nodeState{index: node.listIndex})
 		}
@@ -102,26 +102,26 @@ func (w *WhatIf) Uncordon(nodes ...*NodeInfo) {
 	if len(uncordoned) == 0 {
 		return
 	}
-	before := w.snapshot.Unschedulable
-	w.onRollback(func() { w.snapshot.Unschedulable = before })
-	w.snapshot.Unschedulable = slices.DeleteFunc(slices.Clone(before), func(node *NodeInfo) bool { return uncordoned[node] })
+	before := w.snapshot.NodesTakingNoPods
+	w.onRollback(func() { w.snapshot.NodesTakingNoPods = before })
+	w.snapshot.NodesTakingNoPods = slices.DeleteFunc(slices.Clone(before), func(node *NodeInfo) bool { return uncordoned[node] })
 }
 
 // nodeState is whether a node takes pods, and why not.
 type nodeState struct {
-	leaving, takesNoPods, removed bool
-	index                         int
+	markedForDeletion, takesNoPods, removed bool
+	index                                   int
 }
 
 func (w *WhatIf) setState(node *NodeInfo, next nodeState) {
-	before := nodeState{node.Leaving, node.Unschedulable, node.removed, node.Index}
+	before := nodeState{node.MarkedForDeletion, node.TakesNoPods, node.removed, node.Index}
 	w.onRollback(func() { w.applyState(node, before) })
 	w.applyState(node, next)
 }
 
 func (w *WhatIf) applyState(node *NodeInfo, s nodeState) {
 	pods, labels := podsCount(node), labelsCount(node)
-	node.Leaving, node.Unschedulable, node.removed, node.Index = s.leaving, s.takesNoPods, s.removed, s.index
+	node.MarkedForDeletion, node.TakesNoPods, node.removed, node.Index = s.markedForDeletion, s.takesNoPods, s.removed, s.index
 	if now := podsCount(node); now != pods {
 		w.tracked.addPods(node, node.PodsByClass(), sign(now))
 	}
@@ -140,9 +140,9 @@ func sign(counts bool) int {
 }
 
 func (w *WhatIf) listAsTakingNoPods(node *NodeInfo) {
-	n := len(w.snapshot.Unschedulable)
-	w.onRollback(func() { w.snapshot.Unschedulable = w.snapshot.Unschedulable[:n] })
-	w.snapshot.Unschedulable = append(w.snapshot.Unschedulable, node)
+	n := len(w.snapshot.NodesTakingNoPods)
+	w.onRollback(func() { w.snapshot.NodesTakingNoPods = w.snapshot.NodesTakingNoPods[:n] })
+	w.snapshot.NodesTakingNoPods = append(w.snapshot.NodesTakingNoPods, node)
 }
 
 // refreshIndexes brings the indexes up to date with the node.
@@ -156,8 +156,8 @@ func (w *WhatIf) refreshIndexes(node *NodeInfo) {
 // the quotas it uses. Its labels and the pods placed on it with Place count for spread
 // constraints and affinity terms. Decisions place no other pods on it. Its key must be new.
 func (w *WhatIf) AddNode(n Node) *NodeInfo {
-	n.Unschedulable, n.Leaving = true, false
-	node := &NodeInfo{Node: n, Index: -1, listIndex: -1, Free: w.snapshot.Resources.Offered(n.Allocatable)}
+	n.TakesNoPods, n.MarkedForDeletion = true, false
+	node := &NodeInfo{Node: n, Index: -1, listIndex: -1, Free: w.snapshot.Resources.CapacityVector(n.Allocatable)}
 	node.readLabels(w.snapshot.Space)
 	w.listAsTakingNoPods(node)
 	inUse := w.snapshot.nodeStore.labelsInUse

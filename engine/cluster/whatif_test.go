@@ -30,7 +30,7 @@ type supposition struct {
 
 func (x *supposition) node() *cluster.Node { return &x.script.Nodes[x.IntN(len(x.script.Nodes))] }
 
-func (x *supposition) host(n *cluster.Node) *cluster.NodeInfo {
+func (x *supposition) info(n *cluster.Node) *cluster.NodeInfo {
 	if node := x.added[n.Key]; node != nil {
 		return node
 	}
@@ -46,50 +46,50 @@ func (x *supposition) step() {
 	switch x.IntN(7) {
 	case 0:
 		other := x.node()
-		x.log = append(x.log, "vacate "+n.Key+" and "+other.Key)
-		x.trial.RemoveNodes(x.host(n), x.host(other))
+		x.log = append(x.log, "remove "+n.Key+" and "+other.Key)
+		x.trial.RemoveNodes(x.info(n), x.info(other))
 		for _, n := range []*cluster.Node{n, other} {
-			n.Leaving, n.Unschedulable = true, true
-			x.bringBack(n.Name)
+			n.MarkedForDeletion, n.TakesNoPods = true, true
+			x.restorePods(n.Name)
 		}
 	case 1:
-		x.log = append(x.log, "vacate "+n.Key)
-		x.trial.RemoveNodes(x.host(n))
-		n.Leaving, n.Unschedulable = true, true
-		x.bringBack(n.Name)
+		x.log = append(x.log, "remove "+n.Key)
+		x.trial.RemoveNodes(x.info(n))
+		n.MarkedForDeletion, n.TakesNoPods = true, true
+		x.restorePods(n.Name)
 	case 2, 3:
-		x.shut(n)
+		x.toggleCordon(n)
 	case 4:
 		x.add(n)
 	default:
-		if !n.Leaving {
-			x.settle(n)
+		if !n.MarkedForDeletion {
+			x.place(n)
 		}
 	}
 }
 
-// shut cordons the node, or uncordons it.
-func (x *supposition) shut(n *cluster.Node) {
+// toggleCordon cordons the node, or uncordons it.
+func (x *supposition) toggleCordon(n *cluster.Node) {
 	switch {
-	case n.Leaving:
-		x.trial.Uncordon(x.host(n))
-	case n.Unschedulable:
-		x.log = append(x.log, "reopen "+n.Key)
-		x.trial.Uncordon(x.host(n))
-		n.Unschedulable = x.closed[n.Key]
+	case n.MarkedForDeletion:
+		x.trial.Uncordon(x.info(n))
+	case n.TakesNoPods:
+		x.log = append(x.log, "uncordon "+n.Key)
+		x.trial.Uncordon(x.info(n))
+		n.TakesNoPods = x.closed[n.Key]
 	default:
-		x.log = append(x.log, "shut "+n.Key)
-		x.trial.Cordon(x.host(n))
-		n.Unschedulable = true
+		x.log = append(x.log, "cordon "+n.Key)
+		x.trial.Cordon(x.info(n))
+		n.TakesNoPods = true
 	}
 }
 
-// bringBack restores in the script the node's pods from before the WhatIf: the WhatIf places
-// the pods of a removed node even if it was leaving already.
-func (x *supposition) bringBack(node string) {
+// restorePods restores in the script the node's pods from before the WhatIf: the WhatIf places
+// the pods of a removed node even if it was marked for deletion already.
+func (x *supposition) restorePods(node string) {
 	for i := range x.script.Pods {
 		if p, was := &x.script.Pods[i], x.origin[i]; enginetest.OnNoNode(*p) && node != "" && was.Node == node {
-			p.Node, p.Movable = was.Node, was.Movable
+			p.Node, p.Reschedulable = was.Node, was.Reschedulable
 		}
 	}
 }
@@ -110,18 +110,18 @@ func (x *supposition) add(like *cluster.Node) {
 	}
 	x.log = append(x.log, "add "+n.Key)
 	x.added[n.Key], x.closed[n.Key] = x.trial.AddNode(n), true
-	n.Unschedulable, n.Leaving = true, false
+	n.TakesNoPods, n.MarkedForDeletion = true, false
 	x.script.Nodes = append(x.script.Nodes, n)
 }
 
-// settle places some of the pods without a node on the node.
-func (x *supposition) settle(n *cluster.Node) {
+// place places some of the pods without a node on the node.
+func (x *supposition) place(n *cluster.Node) {
 	if n.Name == "" {
 		n.Name = n.Key // the node registers while the pods are being moved
 	}
 	leaving := map[string]bool{}
 	for _, o := range x.script.Nodes {
-		leaving[o.Name] = leaving[o.Name] || o.Leaving
+		leaving[o.Name] = leaving[o.Name] || o.MarkedForDeletion
 	}
 	var refs []cluster.PodRef
 	for i := range x.script.Pods {
@@ -129,17 +129,17 @@ func (x *supposition) settle(n *cluster.Node) {
 		if x.IntN(3) > 0 || p.DaemonSet != "" || !(leaving[p.Node] || enginetest.OnNoNode(*p)) || p.Virtual {
 			continue
 		}
-		p.Node, p.Movable, p.Terminating = n.Name, true, false
+		p.Node, p.Reschedulable, p.Terminating = n.Name, true, false
 		refs = append(refs, p.PodRef)
 	}
-	x.log = append(x.log, fmt.Sprint("settle ", refs, " on ", n.Key))
-	x.trial.Place(append(refs, cluster.PodRef{UID: "unheard of"}), x.host(n))
+	x.log = append(x.log, fmt.Sprint("place ", refs, " on ", n.Key))
+	x.trial.Place(append(refs, cluster.PodRef{UID: "unknown"}), x.info(n))
 }
 
-// TestTrialIsTrue: after any changes and rollbacks, the Snapshot of a WhatIf equals that of
+// TestWhatIf: after any changes and rollbacks, the Snapshot of a WhatIf equals that of
 // a Builder that gets the same state from scratch. After End, the original Snapshot is
 // unchanged.
-func TestTrialIsTrue(t *testing.T) {
+func TestWhatIf(t *testing.T) {
 	for seed := range uint64(250) {
 		script := enginetest.Populated(seed, 30)
 		b := script.Builder()
@@ -150,7 +150,7 @@ func TestTrialIsTrue(t *testing.T) {
 		indexes := b.Indexes()
 		x := &supposition{Rand: rand.New(rand.NewPCG(seed, 3)), trial: w.WhatIf(), script: enginetest.WithoutPending(script), origin: script.Pods, added: map[string]*cluster.NodeInfo{}, closed: map[string]bool{}}
 		for _, n := range x.script.Nodes {
-			x.closed[n.Key] = n.Unschedulable
+			x.closed[n.Key] = n.TakesNoPods
 		}
 		for range 3 {
 			x.steps(t, seed)
@@ -164,11 +164,11 @@ func TestTrialIsTrue(t *testing.T) {
 		x.trial.End()
 		if slices.Equal(indexes, b.Indexes()) {
 			if diff := cmp.Diff(before, b.Dump(w)); diff != "" {
-				t.Fatalf("seed %d: the world is not what it was:\n%s\nafter %v", seed, diff, x.log)
+				t.Fatalf("seed %d: the Snapshot has changed:\n%s\nafter %v", seed, diff, x.log)
 			}
 		}
 		if diff := cmp.Diff(enginetest.Print(schedule.Solve(script.Snapshot())), enginetest.Print(schedule.Solve(w))); diff != "" {
-			t.Fatalf("seed %d: the world does not give the plan that it gave:\n%s\nafter %v", seed, diff, x.log)
+			t.Fatalf("seed %d: the Snapshot gives another plan:\n%s\nafter %v", seed, diff, x.log)
 		}
 		schedule.Solve(b.Snapshot())
 		if diff := cmp.Diff(fmt.Sprintf("%+v", schedule.Solve(script.Snapshot())), fmt.Sprintf("%+v", schedule.Solve(b.Snapshot()))); diff != "" {

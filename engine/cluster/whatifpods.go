@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// Place supposes that the pods run on the node, which must not be leaving. It skips pods that
-// are unknown or that already run on a node that is not leaving: in time this becomes true of
-// all pods of a move. It returns the classes of the other pods, one for each pod.
+// Place supposes that the pods run on the node, which must not be marked for deletion. It
+// skips pods that are unknown or that already run on a node that is not marked for deletion:
+// in time this becomes true of all pods of a move. It returns the classes of the other pods,
+// one for each pod.
 func (w *WhatIf) Place(refs []PodRef, node *NodeInfo) []*PodClass {
 	var pods []*pod
 	var classes []*PodClass
@@ -36,9 +37,9 @@ func (w *WhatIf) Place(refs []PodRef, node *NodeInfo) []*PodClass {
 	return classes
 }
 
-// needsNode reports whether the pod runs on no node, or on one that is leaving.
+// needsNode reports whether the pod runs on no node, or on one that is marked for deletion.
 func (p *pod) needsNode() bool {
-	return !p.placed && (p.bound == nil || p.bound.node == nil || p.bound.node.Leaving)
+	return !p.placed && (p.bound == nil || p.bound.node == nil || p.bound.node.MarkedForDeletion)
 }
 
 // runOn lets the pods run on the node: it updates free capacity, mounts, counts and indexes.
@@ -105,10 +106,10 @@ type classPods struct {
 	refs  []PodRef
 }
 
-// podsToPlace lists the pods that need a node when the node is removed. If the node was leaving
-// already, some of its pods may have been placed elsewhere.
-func (w *WhatIf) podsToPlace(node *NodeInfo, wasLeaving bool) []classPods {
-	if len(w.placed[node]) == 0 && !wasLeaving {
+// podsToPlace lists the pods that need a node when the node is removed. If the node was
+// marked for deletion already, some of its pods may have been placed elsewhere.
+func (w *WhatIf) podsToPlace(node *NodeInfo, wasMarked bool) []classPods {
+	if len(w.placed[node]) == 0 && !wasMarked {
 		return node.reschedulablePods()
 	}
 	var pods []*pod
@@ -122,8 +123,8 @@ func (w *WhatIf) podsToPlace(node *NodeInfo, wasLeaving bool) []classPods {
 	return groupByClass(append(pods, w.placed[node]...))
 }
 
-// EachMovable visits the pods that need a place when the node is removed, class by class.
-func (node *NodeInfo) EachMovable(f func(c *PodClass, pods []PodRef)) {
+// EachReschedulable visits the pods that need a node when the node is removed, class by class.
+func (node *NodeInfo) EachReschedulable(f func(c *PodClass, pods []PodRef)) {
 	for _, k := range node.reschedulablePods() {
 		f(k.class, k.refs)
 	}
@@ -161,7 +162,7 @@ func groupByClass(pods []*pod) []classPods {
 		for n < len(pods) && pods[n].class == pods[0].class {
 			n++
 		}
-		out = append(out, newClassPodsSorted(pods[0].class, pods[:n:n]))
+		out = append(out, classPodsOfSorted(pods[0].class, pods[:n:n]))
 		pods = pods[n:]
 	}
 	return out
@@ -169,12 +170,12 @@ func groupByClass(pods []*pod) []classPods {
 
 func newClassPods(c *PodClass, pods []*pod) classPods {
 	slices.SortFunc(pods, compareAge)
-	return newClassPodsSorted(c, pods)
+	return classPodsOfSorted(c, pods)
 }
 
-// newClassPodsSorted is newClassPods for pods that are sorted. A pod placed elsewhere by Place
+// classPodsOfSorted is newClassPods for pods that are sorted. A pod placed elsewhere by Place
 // may be listed by two nodes, so duplicates are dropped.
-func newClassPodsSorted(c *PodClass, pods []*pod) classPods {
+func classPodsOfSorted(c *PodClass, pods []*pod) classPods {
 	pods = slices.Compact(pods)
 	refs := make([]PodRef, len(pods))
 	for i, p := range pods {

@@ -11,49 +11,50 @@ import (
 
 // accepted is the moves of the plan, and what they rely on together with those under way.
 type accepted struct {
-	nodes   *nodes
-	budgets budgets
-	drafts  *drafts
-	sim     *schedsim.Cluster // where pods of moves end up; nil when moves are not simulated
-	ties    ties              // of pods of moves
-	moves   []Move
+	nodes        *nodes
+	budgets      budgets
+	drafts       *drafts
+	sim          *schedsim.Cluster // where kube-scheduler would put their pods; nil without rehearsals
+	dependencies dependencies      // of the pods of moves
+	moves        []Move
 }
 
-// resume applies the moves that were decided before, and returns the pods that moved, by node.
-func (s *accepted) resume(underway []Move) arrivals {
-	came := arrivals{}
+// applyUnderway applies the moves that were decided before, and returns the pods that moved, by
+// node.
+func (s *accepted) applyUnderway(underway []Move) arrivals {
+	arrived := arrivals{}
 	for i := range underway {
 		m := &underway[i]
-		s.nodes.mark(m)
-		if len(s.drafts.present(m)) > 0 { // a draining node is leaving in the snapshot already
-			s.perform(m)
+		s.nodes.setRoles(m)
+		if len(s.drafts.existing(m)) > 0 { // a draining node is leaving in the snapshot already
+			s.simulate(m)
 		}
-		came.add(s.drafts.impose(m))
+		arrived.add(s.drafts.apply(m))
 	}
-	return came
+	return arrived
 }
 
-// take adds the move to the plan and applies it, unless it conflicts with the moves that are
+// add adds the move to the plan and applies it, unless it conflicts with the moves that are
 // already there.
-func (s *accepted) take(m Move) Kept {
+func (s *accepted) add(m Move) Kept {
 	mark := s.drafts.whatIf.Mark()
-	came := s.drafts.impose(&m)
-	left := s.ties.broken(s.drafts.snapshot(), came)
-	if left.Because == "" {
-		left = s.rehearse(&m)
+	arrived := s.drafts.apply(&m)
+	kept := s.dependencies.brokenBy(s.drafts.snapshot(), arrived)
+	if kept.Because == "" {
+		kept = s.rehearse(&m)
 	}
-	if left.Because != "" {
+	if kept.Because != "" {
 		s.drafts.rollback(mark)
-		return left
+		return kept
 	}
 	if m.Cause != Underutilized { // underutilized moves were rehearsed
-		s.perform(&m)
+		s.simulate(&m)
 	}
-	s.ties.add(s.drafts.snapshot(), came)
+	s.dependencies.add(s.drafts.snapshot(), arrived)
 	for _, key := range m.Nodes {
-		s.budgets.take(s.nodes.byKey[key].Pool)
+		s.budgets.countDown(s.nodes.byKey[key].Pool)
 	}
-	s.nodes.mark(&m)
+	s.nodes.setRoles(&m)
 	s.moves = append(s.moves, m)
 	return Kept{}
 }
@@ -62,17 +63,17 @@ func (s *accepted) take(m Move) Kept {
 // puts pods on the emptiest nodes, where they take the free capacity that the plan has for
 // others, and the nodes that must be launched for those others can cost more than the move
 // saves. Later moves would remove these nodes again, and so on. So a move is made only when the
-// cluster is cheaper even with such launches (Rule CONSOLIDATION-20). Without an objection the
-// move is performed.
+// cluster is cheaper even with such launches (Rule CONSOLIDATION-20). When nothing
+// speaks against the move, it is performed in the simulation.
 func (s *accepted) rehearse(m *Move) Kept {
 	if s.sim == nil || m.Cause != Underutilized {
 		return Kept{}
 	}
-	return objection(s.sim.Rehearse(s.simulated(m)))
+	return rehearsalFailed(s.sim.Rehearse(s.simulated(m)))
 }
 
-// perform puts the pods of a move that will be made where kube-scheduler would put them.
-func (s *accepted) perform(m *Move) {
+// simulate performs a move that will be made in the simulation.
+func (s *accepted) simulate(m *Move) {
 	if s.sim != nil {
 		s.sim.Perform(s.simulated(m))
 	}
@@ -80,7 +81,7 @@ func (s *accepted) perform(m *Move) {
 
 // simulated is the move as schedsim reads it: with those nodes that are in the snapshot.
 func (s *accepted) simulated(m *Move) schedsim.Move {
-	out := schedsim.Move{Receivers: m.Receivers, Launches: m.Launches, Before: m.Before, After: m.After}
+	out := schedsim.Move{Receivers: m.Receivers, Launches: m.Launches, PriceBefore: m.PriceBefore, PriceAfter: m.PriceAfter}
 	for _, key := range m.Nodes {
 		if n := s.nodes.byKey[key]; n != nil && n.info != nil {
 			out.Drains = append(out.Drains, schedsim.Drain{Node: n.info, PDBs: n.pdbsByPod()})
@@ -89,26 +90,26 @@ func (s *accepted) simulated(m *Move) schedsim.Move {
 	return out
 }
 
-// pdbsByPod are the node's PDBs by the UIDs of the pods that they allow to be evicted.
-func (n *node) pdbsByPod() map[string]schedsim.PDB {
+// pdbsByPod are the node's PDBs by the UIDs of the pods that they select.
+func (n *node) pdbsByPod() map[string]*schedsim.PDB {
 	if n.pdbs == nil && len(n.PDBs) > 0 {
-		n.pdbs = map[string]schedsim.PDB{}
+		n.pdbs = map[string]*schedsim.PDB{}
 		for i := range n.PDBs {
 			for _, uid := range n.PDBs[i].Pods {
-				n.pdbs[uid] = schedsim.PDB{Name: n.PDBs[i].Name, Allowed: n.PDBs[i].Allowed}
+				n.pdbs[uid] = &n.PDBs[i]
 			}
 		}
 	}
 	return n.pdbs
 }
 
-// objection says why a move with that outcome is not made.
-func objection(o schedsim.Outcome) Kept {
+// rehearsalFailed says why a move with that outcome is not made.
+func rehearsalFailed(o schedsim.Outcome) Kept {
 	switch {
 	case o.Unplaced:
 		return Kept{Because: RehearsalFailed, Detail: "kube-scheduler may put pods on nodes that are planned for other pods, and no instance can be launched for those"}
 	case !o.Pays():
-		return Kept{Because: RehearsalFailed, Costs: max(0, o.Saves),
+		return Kept{Because: RehearsalFailed, WouldSave: max(0, o.Saves),
 			Detail: fmt.Sprintf("kube-scheduler may put pods on nodes that are planned for other pods: launches for those would cost another $%s/h, and the move saves $%s/h", o.Extra, o.Saves),
 			Facts:  reason.FactsOf(map[string]any{"saves": o.Saves.String(), "more": o.Extra.String()})}
 	}

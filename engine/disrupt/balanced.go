@@ -16,7 +16,7 @@ const Threshold = 0.5
 // all.
 type Totals struct {
 	Price    offering.Price // per hour
-	Disturbs float64
+	DisruptionCost float64
 }
 
 // TotalsOf adds up every pool; price returns the price of the node with that key.
@@ -26,7 +26,7 @@ func TotalsOf(c *Cluster, price func(key string) offering.Price) map[string]Tota
 		n := &c.Nodes[i]
 		t := out[n.Pool]
 		t.Price = t.Price.Add(price(n.Key))
-		t.Disturbs += 1 + n.Cost
+		t.DisruptionCost += 1 + n.EvictionCost
 		out[n.Pool] = t
 	}
 	return out
@@ -35,20 +35,20 @@ func TotalsOf(c *Cluster, price func(key string) offering.Price) map[string]Tota
 // Score divides the share of its cost that a pool saves by the share of it that is disrupted: 1
 // means the saving for each eviction equals the pool's average. A saving without disruption scores
 // infinity; a pool that costs nothing scores 0.
-func Score(saves offering.Price, disturbs float64, of Totals) float64 {
+func Score(saves offering.Price, disruptionCost float64, pool Totals) float64 {
 	switch {
-	case saves <= 0 || of.Price <= 0 || of.Disturbs <= 0:
+	case saves <= 0 || pool.Price <= 0 || pool.DisruptionCost <= 0:
 		return 0
-	case disturbs <= 0:
+	case disruptionCost <= 0:
 		return math.Inf(1)
 	}
-	return float64(saves) / float64(of.Price) / (disturbs / of.Disturbs)
+	return float64(saves) / float64(pool.Price) / (disruptionCost / pool.DisruptionCost)
 }
 
-// Balance scores a move for each of its Balanced pools and reports whether all of them reach the
-// Threshold. The saving is split in proportion to what each pool's nodes cost. Other pools are
+// ScoreByPool scores a move for each of its Balanced pools and reports whether all of them reach
+// the Threshold. The saving is split in proportion to what each pool's nodes cost. Other pools are
 // not scored. The scores are nil when no pool is Balanced.
-func Balance(parts []Part, saves offering.Price, totals map[string]Totals) (scores map[string]float64, approved bool) {
+func ScoreByPool(parts []Part, saves offering.Price, totals map[string]Totals) (scores map[string]float64, approved bool) {
 	before := offering.Price(0)
 	for _, part := range parts {
 		before = before.Add(part.Price)
@@ -62,7 +62,7 @@ func Balance(parts []Part, saves offering.Price, totals map[string]Totals) (scor
 		if before > 0 && len(parts) > 1 {
 			own = offering.Price(float64(saves) * float64(part.Price) / float64(before))
 		}
-		score := Score(own, part.Disturbs(), totals[part.Pool.Name])
+		score := Score(own, part.DisruptionCost(), totals[part.Pool.Name])
 		if scores == nil {
 			scores = map[string]float64{}
 		}
@@ -72,8 +72,8 @@ func Balance(parts []Part, saves offering.Price, totals map[string]Totals) (scor
 	return scores, approved
 }
 
-// Hopeless reports whether the node cannot reach the Threshold in its Balanced pool even if it
-// were removed without a replacement. It is false for a pool whose cost is not known.
-func Hopeless(n *Node, p *Pool, price offering.Price, of Totals) bool {
-	return p.Policy == Balanced && of.Price > 0 && Score(price, 1+n.Cost, of) < Threshold
+// CannotReachThreshold reports whether the node cannot reach the Threshold in its Balanced pool
+// even if it were removed without a replacement. It is false for a pool whose cost is not known.
+func CannotReachThreshold(n *Node, p *Pool, price offering.Price, of Totals) bool {
+	return p.Policy == Balanced && of.Price > 0 && Score(price, 1+n.EvictionCost, of) < Threshold
 }

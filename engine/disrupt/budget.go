@@ -22,9 +22,9 @@ type Budget struct {
 	// may change by itself, zero when it does not.
 	Active bool
 	Until  time.Time
-	// Broken is set when the budget cannot be parsed: the pool then allows no disruption, for any
+	// Invalid is set when the budget cannot be parsed: the pool then allows no disruption, for any
 	// cause and whatever the schedule.
-	Broken bool
+	Invalid bool
 }
 
 // NodeCount is the nodes of a pool as its budgets count them.
@@ -51,7 +51,7 @@ func CountNodes(c *Cluster) map[string]NodeCount {
 		}
 		count := out[n.Pool]
 		count.Nodes++
-		if n.Leaving || !n.Ready || going[n.Key] {
+		if n.MarkedForDeletion || !n.Ready || going[n.Key] {
 			count.Down++
 		}
 		out[n.Pool] = count
@@ -59,34 +59,34 @@ func CountNodes(c *Cluster) map[string]NodeCount {
 	return out
 }
 
-// Allowed is how many more nodes of the pool may be disrupted for that cause, and the objection
-// for a node that may not (Kept without a key). The strictest budget decides; a pool without
-// budgets may lose all nodes at once.
-func Allowed(p *Pool, count NodeCount, cause Cause) (int, Kept) {
-	most, until := Permitted(p, count.Nodes, cause)
-	left := Kept{
+// AllowedDisruptions is how many more nodes of the pool may be disrupted for that cause, and the
+// objection for a node that may not (Kept without a key). The strictest budget decides; a pool
+// without budgets may lose all nodes at once.
+func AllowedDisruptions(p *Pool, count NodeCount, cause Cause) (int, Kept) {
+	most, until := MaxDown(p, count.Nodes, cause)
+	kept := Kept{
 		Because: BudgetExhausted,
-		Detail:  fmt.Sprintf("No allowed disruptions for disruption reason %s due to blocking budget", cause.budgeted()),
+		Detail:  fmt.Sprintf("No allowed disruptions for disruption reason %s due to blocking budget", cause.inBudgets()),
 		Facts:   reason.FactsOf(map[string]any{"nodepool": p.Name, "nodes": count.Nodes, "down": count.Down, "allowed": most}),
 		Until:   until,
 	}
-	return max(0, most-count.Down), left
+	return max(0, most-count.Down), kept
 }
 
-// Permitted is how many of the pool's nodes may be down at once for that cause (math.MaxInt32
+// MaxDown is how many of the pool's nodes may be down at once for that cause (math.MaxInt32
 // when no budget bounds it), and when that may change by itself.
-func Permitted(p *Pool, nodes int, cause Cause) (most int, until time.Time) {
+func MaxDown(p *Pool, nodes int, cause Cause) (most int, until time.Time) {
 	most = math.MaxInt32
 	for i := range p.Budgets {
 		b := &p.Budgets[i]
-		if b.Broken {
+		if b.Invalid {
 			return 0, time.Time{}
 		}
-		if !b.holdsFor(cause) {
+		if !b.appliesTo(cause) {
 			continue
 		}
 		if b.Active {
-			most = min(most, b.share(nodes))
+			most = min(most, b.limit(nodes))
 		}
 		if !b.Until.IsZero() && (until.IsZero() || b.Until.Before(until)) {
 			until = b.Until
@@ -95,21 +95,21 @@ func Permitted(p *Pool, nodes int, cause Cause) (most int, until time.Time) {
 	return most, until
 }
 
-// budgeted is the cause under which budgets count this one.
-func (c Cause) budgeted() Cause {
+// inBudgets is the cause under which budgets count this one.
+func (c Cause) inBudgets() Cause {
 	if c == Expired {
 		return Drifted
 	}
 	return c
 }
 
-func (b *Budget) holdsFor(cause Cause) bool {
-	return b.Causes == nil || slices.Contains(b.Causes, cause.budgeted())
+func (b *Budget) appliesTo(cause Cause) bool {
+	return b.Causes == nil || slices.Contains(b.Causes, cause.inBudgets())
 }
 
-// share is the budget's limit for that number of nodes, at most math.MaxInt32. Percentages round
+// limit is the budget's limit for that number of nodes, at most math.MaxInt32. Percentages round
 // up: ten percent of three nodes is one, or a small pool could never change.
-func (b *Budget) share(nodes int) int {
+func (b *Budget) limit(nodes int) int {
 	n := min(max(b.Nodes, 0), math.MaxInt32)
 	if !b.Percent {
 		return n

@@ -33,11 +33,11 @@ func TestBudgets(t *testing.T) {
 		"not yet":               {[]Budget{percent(50), asleep}, 10, Empty, 5, noon.Add(time.Hour)},
 		"for others":            {[]Budget{percent(50), always(0, Drifted)}, 10, Empty, 5, time.Time{}},
 		"soft expiry is drift":  {[]Budget{percent(50), always(0, Drifted)}, 10, Expired, 0, time.Time{}},
-		"broken, asleep, other": {[]Budget{percent(50), {Broken: true, Causes: []Cause{Drifted}}}, 10, Empty, 0, time.Time{}},
+		"broken, asleep, other": {[]Budget{percent(50), {Invalid: true, Causes: []Cause{Drifted}}}, 10, Empty, 0, time.Time{}},
 		"for no cause":          {[]Budget{{Nodes: 0, Active: true, Causes: []Cause{}}}, 10, Empty, math.MaxInt32, time.Time{}},
 	} {
 		p := Pool{Budgets: tc.budgets}
-		got, until := Permitted(&p, tc.nodes, tc.cause)
+		got, until := MaxDown(&p, tc.nodes, tc.cause)
 		if got != tc.want || !until.Equal(tc.until) {
 			t.Errorf("%s: %d until %s, want %d until %s", name, got, until, tc.want, tc.until)
 		}
@@ -51,8 +51,8 @@ func TestCensus(t *testing.T) {
 		Nodes: []Node{
 			{Key: "fine", Pool: "a", Initialized: up, Ready: true},
 			{Key: "not ready", Pool: "a", Initialized: up},
-			{Key: "leaving", Pool: "a", Initialized: up, Ready: true, Leaving: true},
-			{Key: "gone", Pool: "a", Initialized: up, Leaving: true, Terminating: true},
+			{Key: "leaving", Pool: "a", Initialized: up, Ready: true, MarkedForDeletion: true},
+			{Key: "gone", Pool: "a", Initialized: up, MarkedForDeletion: true, Terminating: true},
 			{Key: "chosen", Pool: "a", Initialized: up, Ready: true},
 			{Key: "new", Pool: "a"},
 			{Key: "other", Pool: "b", Initialized: up, Ready: true},
@@ -64,13 +64,13 @@ func TestCensus(t *testing.T) {
 		t.Error(diff)
 	}
 	p := Pool{Name: "a", Budgets: []Budget{{Nodes: 100, Percent: true, Active: true, Until: noon}}}
-	n, left := Allowed(&p, census["a"], Expired)
-	if n != 1 || left.Because != BudgetExhausted || left.Detail != "No allowed disruptions for disruption reason Drifted due to blocking budget" ||
-		!left.Until.Equal(noon) || left.Facts.Text("down") != "3" || left.Facts.Text("allowed") != "4" {
-		t.Errorf("%d, %+v", n, left)
+	n, kept := AllowedDisruptions(&p, census["a"], Expired)
+	if n != 1 || kept.Because != BudgetExhausted || kept.Detail != "No allowed disruptions for disruption reason Drifted due to blocking budget" ||
+		!kept.Until.Equal(noon) || kept.Facts.Text("down") != "3" || kept.Facts.Text("allowed") != "4" {
+		t.Errorf("%d, %+v", n, kept)
 	}
 	p.Budgets[0].Nodes = 25
-	if n, _ := Allowed(&p, census["a"], Drifted); n != 0 {
+	if n, _ := AllowedDisruptions(&p, census["a"], Drifted); n != 0 {
 		t.Errorf("%d may go although more are down than may be", n)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/schedsim"
 )
 
 // Cluster is what disruption decisions need besides the snapshot: which nodes may be disrupted,
@@ -18,7 +19,7 @@ type Cluster struct {
 	// removed, and their pods as running on the nodes that the moves planned for them.
 	Underway []Move
 	// Resting are nodes with a failed move, by key, and until when each is left alone.
-	Resting  map[string]time.Time
+	BackOffUntil  map[string]time.Time
 	Settings Settings
 }
 
@@ -45,30 +46,30 @@ type Node struct {
 	// Ready is the node's Ready condition now.
 	Ready bool
 	// Leaving is set once the node is deleted; Terminating once its instance is terminating.
-	Leaving, Terminating bool
-	// QuietSince is when a pod was last bound to the node or left it, or when the node became
+	MarkedForDeletion, Terminating bool
+	// LastPodEvent is when a pod was last bound to the node or left it, or when the node became
 	// ready.
-	QuietSince time.Time
+	LastPodEvent time.Time
 	// ExpireAfter is the node's maximum lifetime; zero means no limit.
 	ExpireAfter time.Duration
-	// Grace is set when the node has a terminationGracePeriod: drift then does not wait for pods
-	// that block eviction.
-	Grace bool
+	// HasTerminationGracePeriod is set when the node has a terminationGracePeriod: drift then does
+	// not wait for pods that block eviction.
+	HasTerminationGracePeriod bool
 
-	// Pods counts the pods that need another node when this one is removed. Cost is the cost of
-	// evicting them: the sum of Karpenter's eviction costs (1 for an ordinary pod, -10 to 10),
-	// with negative ones counted as 0.
-	Pods int
-	Cost float64
+	// Pods counts the pods that need another node when this one is removed. EvictionCost is what
+	// evicting them costs: the sum of Karpenter's eviction costs (1 for an ordinary pod, -10 to
+	// 10), with negative ones counted as 0.
+	Pods         int
+	EvictionCost float64
 	// Nominated is set while pods are nominated to the node; NominatedUntil is when that lapses by
 	// itself, zero when it does not.
 	Nominated      bool
 	NominatedUntil time.Time
-	// Spare is set while the node keeps free capacity for capacity buffers: it is then neither
-	// removed as empty nor consolidated, but still replaced when due.
-	Spare bool
+	// HasBufferCapacity is set while the node keeps free capacity for capacity buffers: it is then
+	// neither removed as empty nor consolidated, but still replaced when due.
+	HasBufferCapacity bool
 	// Unpriced says why the node's price is unknown; empty when the price is known.
-	Unpriced string
+	PriceUnknownDetail string
 	// Blocks are the reasons to leave the node alone, in a fixed order.
 	Blocks []Block
 	// PDBs are the PodDisruptionBudgets of the node's pods that allow some evictions. They may not
@@ -78,13 +79,8 @@ type Node struct {
 	Due []Due
 }
 
-// PDB is a PodDisruptionBudget: the UIDs of a node's pods that it selects, and how many of all
-// the pods that it selects may be evicted now.
-type PDB struct {
-	Name    string
-	Allowed int
-	Pods    []string
-}
+// PDB is a PodDisruptionBudget that selects pods of a node.
+type PDB = schedsim.PDB
 
 // Block is one reason to leave a node alone.
 type Block struct {
@@ -94,9 +90,9 @@ type Block struct {
 	Facts  reason.Facts
 	// Until is when the block lapses by itself; zero when it does not depend on time.
 	Until time.Time
-	// Pod is set when the reason is a pod on the node and not the node itself: with a
+	// ByPod is set when the reason is a pod on the node and not the node itself: with a
 	// terminationGracePeriod such a block does not stop drift.
-	Pod bool
+	ByPod bool
 }
 
 // Due is one cause for which a node must be replaced.
@@ -123,7 +119,7 @@ type Pool struct {
 	// ConsolidateAfter is how long a node must be quiet. Never, which overrides it, is set for
 	// consolidateAfter: Never.
 	ConsolidateAfter time.Duration
-	Never            bool
+	ConsolidationDisabled            bool
 	// Static pools keep a fixed number of nodes: these are replaced when due, but never
 	// consolidated.
 	Static  bool
@@ -133,10 +129,10 @@ type Pool struct {
 	// MinAge is how old a node must be before it is consolidated; negative means Settings.MinAge.
 	MinAge time.Duration
 	// Resting is until when no move is tried in the pool, because too many failed there.
-	Resting time.Time
-	// Unsettled is until when underutilized nodes of the pool are left alone, because the last
-	// consolidation there did not bring the expected result.
-	Unsettled time.Time
+	BackOffUntil time.Time
+	// ConsolidationPausedUntil is until when underutilized nodes of the pool are left alone,
+	// because the last consolidation there did not bring the expected result.
+	ConsolidationPausedUntil time.Time
 }
 
 // Settings are the operator's settings.
@@ -151,5 +147,5 @@ type Settings struct {
 	// one, and spot is replaced by spot only with 15 cheaper instance types.
 	Upstream bool
 	// Steps bounds how many sets of nodes one call tries; 0 means no bound.
-	Steps int
+	MaxSteps int
 }

@@ -15,27 +15,27 @@ import (
 // how many pods they keep in place for the least extra cost and the least free capacity; once
 // all pods have a place the remaining nodes are removed.
 //
-// Pods are a liquid here, in groups that can use the same instance types, measured by what they
-// cost at the best prices. A group may fill nodes of a place where it runs already. The guess
-// decides which nodes receive pods and which are tried first; drafts decide which may be
-// removed.
+// Here the pods of a node may be divided freely. They count in groups that can use the same
+// instance types, measured by what they cost at the best prices. A group may fill nodes of a place
+// where it runs already. The forecast decides which nodes receive pods and which are considered
+// first; drafts decide which may be removed.
 func forecast(all []*node, prices *schedule.ShadowPrices, settings Settings) {
-	t := &fluidNodes{prices: prices, settings: settings, left: make([]float64, prices.Groups()), welcome: map[string][]bool{}}
+	t := &fluidNodes{prices: prices, settings: settings, unplaced: make([]float64, prices.Groups()), runsIn: map[string][]bool{}}
 	var order []*fluidNode
 	for _, n := range all {
-		n.forecast = staysFull
-		if n.info != nil && n.inMove != leaves && !n.info.Leaving {
-			order = append(order, t.see(n))
+		n.forecast = keepExpected
+		if n.info != nil && n.role != leaves && !n.info.MarkedForDeletion {
+			order = append(order, t.add(n))
 		}
 	}
 	for _, x := range order {
-		t.rate(x)
+		t.setScore(x)
 	}
 	slices.SortStableFunc(order, func(x, y *fluidNode) int {
-		if xFree, yFree := x.may == mayConsolidate, y.may == mayConsolidate; xFree != yFree {
-			return cmp.Compare(ordinal(xFree), ordinal(yFree)) // first fill nodes kept in any case
+		if xMay, yMay := x.eligibility == mayConsolidate, y.eligibility == mayConsolidate; xMay != yMay {
+			return cmp.Compare(ordinal(xMay), ordinal(yMay)) // first fill nodes that are kept in any case
 		}
-		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(x.worth, y.worth))
+		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(x.pricePerDisruption, y.pricePerDisruption))
 	})
 	for _, x := range order {
 		t.fill(x)
@@ -49,14 +49,14 @@ func ordinal(b bool) int {
 	return 0
 }
 
-// fluidNodes are the nodes of a cluster when pods are a liquid.
+// fluidNodes are the nodes of a cluster whose pods may be divided freely.
 type fluidNodes struct {
 	prices   *schedule.ShadowPrices
 	settings Settings
-	// left is the worth of the pods without a place yet, by group, USD per hour.
-	left []float64
-	// welcome are the groups that run on nodes of a place.
-	welcome map[string][]bool
+	// unplaced is what the pods that no node holds yet are worth, by group, USD per hour.
+	unplaced []float64
+	// runsIn are the groups that run on nodes of a place.
+	runsIn map[string][]bool
 }
 
 // fluidNode is one of fluidNodes; amounts are USD per hour.
@@ -68,109 +68,110 @@ type fluidNode struct {
 	score float64
 }
 
-// see notes the pods of a node.
-func (t *fluidNodes) see(n *node) *fluidNode {
-	x := &fluidNode{node: n, own: make([]float64, len(t.left))}
-	if t.welcome[n.place] == nil {
-		t.welcome[n.place] = make([]bool, len(t.left))
+// add adds a node with its pods.
+func (t *fluidNodes) add(n *node) *fluidNode {
+	x := &fluidNode{node: n, own: make([]float64, len(t.unplaced))}
+	if t.runsIn[n.place] == nil {
+		t.runsIn[n.place] = make([]bool, len(t.unplaced))
 	}
-	t.prices.Parts(n.info, func(group int, worth float64) {
+	t.prices.EachGroup(n.info, func(group int, worth float64) {
 		x.own[group] += worth
-		t.left[group] += worth
-		t.welcome[n.place][group] = true
+		t.unplaced[group] += worth
+		t.runsIn[n.place][group] = true
 	})
 	return x
 }
 
-// leastPerEviction is the least value of a pod that need not move, USD per hour: among nodes
+// minPerEviction is the smallest value of a pod that need not move, USD per hour: among nodes
 // that cost the same, those with most pods are kept.
-const leastPerEviction = 1e-5
+const minPerEviction = 1e-5
 
-// rate scores a node: its pods need not move, but it costs more than they are worth.
-func (t *fluidNodes) rate(x *fluidNode) {
+// setScore scores a node: its pods need not move, but it costs more than they are worth.
+func (t *fluidNodes) setScore(x *fluidNode) {
 	most := 0.0
 	for group, own := range x.own {
 		x.full += own
-		if t.welcome[x.place][group] {
-			most = max(most, t.prices.Room(x.info, group))
+		if t.runsIn[x.place][group] {
+			most = max(most, t.prices.WorthOfFree(x.info, group))
 		}
 	}
 	x.full += most
 	if x.pool == nil || x.full <= 0 {
 		return
 	}
-	spares := max(parts([]*node{x.node})[0].perEviction(t.settings).USD(), leastPerEviction*x.Cost)
-	x.score = (spares - (x.price.USD() - x.full)) / x.full
+	avoided := max(partsOf([]*node{x.node})[0].evictionSavings(t.settings).USD(), minPerEviction*x.EvictionCost)
+	x.score = (avoided - (x.price.USD() - x.full)) / x.full
 }
 
 const (
 	// wrongShare is the share of its price that a node must waste, however full, to be the wrong
 	// instance type. Below that a new one, which is never quite full either, is hardly better.
 	wrongShare = 0.1
-	// fullShare is how full a node must get to be kept. If fewer pods are left for it, its pods
+	// fullShare is how full a node must get to be kept. If fewer pods remain for it, its pods
 	// should rather fill other nodes.
 	fullShare = 0.9
 )
 
-// fill gives the node its own pods and welcome pods of other nodes, unless the node is to be
+// fill gives the node its own pods and pods of other nodes, unless the node is expected to be
 // removed.
 func (t *fluidNodes) fill(x *fluidNode) {
-	holds, from := t.pour(x)
-	if x.may == mayConsolidate {
-		x.forecast = x.guess(holds)
+	holds, byGroup := t.contents(x)
+	if x.eligibility == mayConsolidate {
+		x.forecast = x.forecastFor(holds)
 	}
-	if x.forecast != staysFull {
+	if x.forecast != keepExpected {
 		return
 	}
-	for group := range t.left {
-		t.left[group] -= from[group]
+	for group := range t.unplaced {
+		t.unplaced[group] -= byGroup[group]
 	}
 }
 
-// guess is the forecast for a node that may be consolidated when it holds that much.
-func (x *fluidNode) guess(holds float64) nodeForecast {
+// forecastFor is the forecast for a node that may be consolidated when it holds that much.
+func (x *fluidNode) forecastFor(holds float64) nodeForecast {
 	switch {
-	case x.replaceable && x.price.USD()-x.full >= max(x.least.USD(), x.price.USD()*wrongShare):
+	case x.replaceable && x.price.USD()-x.full >= max(x.minSavings.USD(), x.price.USD()*wrongShare):
 		return wrongType
 	case holds >= x.full*fullShare, !x.replaceable && holds > 0:
-		return staysFull
+		return keepExpected
 	}
-	return goes
+	return removeExpected
 }
 
-// pour is how much of left the node would hold, in total and by group: its own pods, then the
-// pods that are worth most there.
-func (t *fluidNodes) pour(x *fluidNode) (holds float64, from []float64) {
-	from = make([]float64, len(t.left))
+// contents is how much of unplaced the node would hold, in total and by group: its own pods, then
+// the pods that are worth most there.
+func (t *fluidNodes) contents(x *fluidNode) (holds float64, byGroup []float64) {
+	byGroup = make([]float64, len(t.unplaced))
 	for group, own := range x.own {
-		from[group] = min(own, t.left[group])
-		holds += from[group]
+		byGroup[group] = min(own, t.unplaced[group])
+		holds += byGroup[group]
 	}
 	free := 1.0
 	if x.info.Index < 0 { // it takes no pods
 		free = 0
 	}
 	for free > 1e-3 {
-		best, room := t.dearest(x, from)
+		best, room := t.mostValuable(x, byGroup)
 		if best < 0 {
 			break
 		}
-		come := min(t.left[best]-from[best], room*free)
-		from[best] += come
-		holds += come
-		free -= come / room
+		added := min(t.unplaced[best]-byGroup[best], room*free)
+		byGroup[best] += added
+		holds += added
+		free -= added / room
 	}
-	return holds, from
+	return holds, byGroup
 }
 
-// dearest is the group with pods left that is worth most in the node's free capacity; -1 for none.
-func (t *fluidNodes) dearest(x *fluidNode, from []float64) (best int, room float64) {
+// mostValuable is the group with unplaced pods that is worth most in the node's free capacity; -1
+// for none.
+func (t *fluidNodes) mostValuable(x *fluidNode, held []float64) (best int, room float64) {
 	best = -1
-	for group, welcome := range t.welcome[x.place] {
-		if !welcome || t.left[group]-from[group] <= 1e-9 {
+	for group, runs := range t.runsIn[x.place] {
+		if !runs || t.unplaced[group]-held[group] <= 1e-9 {
 			continue
 		}
-		if r := t.prices.Room(x.info, group); r > room {
+		if r := t.prices.WorthOfFree(x.info, group); r > room {
 			best, room = group, r
 		}
 	}

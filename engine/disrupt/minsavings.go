@@ -14,8 +14,8 @@ import (
 type MinSavings struct {
 	Share   float64        // of the cost of the removed nodes, 0 to 1
 	PerHour offering.Price // absolute
-	// PerEviction is for each ordinary pod that moves (see Node.Cost). A node that is removed
-	// without a replacement must save it, too.
+	// PerEviction is for each ordinary pod that moves (see Node.EvictionCost). A node that is
+	// removed without a replacement must save it, too.
 	PerEviction offering.Price
 	// PerPod lowers PerEviction to this share of the average cost of a pod that may move: see
 	// capPerEviction. Zero leaves PerEviction as it is.
@@ -37,33 +37,33 @@ type Part struct {
 	// and Cost is what it costs to evict their pods (the sum of Node.Cost).
 	Nodes int
 	Price offering.Price
-	Cost  float64
+	EvictionCost  float64
 }
 
-// Disturbs is the part's disruption cost as Karpenter counts it: one for each node and one for
-// each ordinary pod.
-func (p Part) Disturbs() float64 { return float64(p.Nodes) + p.Cost }
+// DisruptionCost is the part's disruption cost as Karpenter counts it: one for each node and one
+// for each ordinary pod.
+func (p Part) DisruptionCost() float64 { return float64(p.Nodes) + p.EvictionCost }
 
 // Worth is the node's price divided by its disruption cost. Nodes with the highest worth are
 // removed first.
-func Worth(price offering.Price, n *Node) float64 { return float64(price) / (1 + n.Cost) }
+func PricePerDisruption(price offering.Price, n *Node) float64 { return float64(price) / (1 + n.EvictionCost) }
 
-// Least is what replacing those nodes must save at least, per hour: the sum of what every pool
-// asks for its own nodes. It is never less than the smallest positive price, as a move that saves
-// nothing disrupts for nothing.
-func Least(parts []Part, s Settings) offering.Price {
+// RequiredSavings is what replacing those nodes must save at least, per hour: the sum of what
+// every pool asks for its own nodes. It is never less than the smallest positive price, as a move
+// that saves nothing disrupts for nothing.
+func RequiredSavings(parts []Part, s Settings) offering.Price {
 	least := offering.Price(0)
 	for _, part := range parts {
 		if !s.Upstream {
-			least = least.Add(part.asks(s))
+			least = least.Add(part.requiredSavings(s))
 		}
 	}
 	return max(least, 1)
 }
 
-func (p Part) asks(s Settings) offering.Price {
+func (p Part) requiredSavings(s Settings) offering.Price {
 	t := p.minSavings(s)
-	return max(t.Least(p.Price), p.perEviction(s))
+	return max(t.ForPrice(p.Price), p.evictionSavings(s))
 }
 
 func (p Part) minSavings(s Settings) MinSavings {
@@ -73,27 +73,27 @@ func (p Part) minSavings(s Settings) MinSavings {
 	return s.MinSavings
 }
 
-// perEviction is what the part's evictions must save.
-func (p Part) perEviction(s Settings) offering.Price {
-	return offering.Price(math.Ceil(p.Cost * float64(p.minSavings(s).PerEviction)))
+// evictionSavings is what the part's evictions must save.
+func (p Part) evictionSavings(s Settings) offering.Price {
+	return offering.Price(math.Ceil(p.EvictionCost * float64(p.minSavings(s).PerEviction)))
 }
 
 // Least is what replacing nodes of that price must save.
-func (t MinSavings) Least(before offering.Price) offering.Price {
+func (t MinSavings) ForPrice(before offering.Price) offering.Price {
 	return max(offering.Price(math.Ceil(t.Share*float64(before))), t.PerHour, 0)
 }
 
 // Pays reports whether a consolidation saves enough. With launches it must save what its pools
 // ask for; without launches any saving that covers PerEviction is enough.
-func Pays(parts []Part, before, after offering.Price, launches int, s Settings) bool {
+func Pays(parts []Part, saves offering.Price, launches int, s Settings) bool {
 	if launches == 0 {
 		least := offering.Price(1)
 		for _, part := range parts {
 			if !s.Upstream {
-				least = max(least, part.perEviction(s))
+				least = max(least, part.evictionSavings(s))
 			}
 		}
-		return before-after >= least
+		return saves >= least
 	}
-	return before-after >= Least(parts, s)
+	return saves >= RequiredSavings(parts, s)
 }

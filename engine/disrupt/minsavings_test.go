@@ -33,8 +33,8 @@ func TestThrift(t *testing.T) {
 		"any saving for Karpenter":  {plain, 100*cent - 1, 1, Settings{MinSavings: MinSavings{Share: 0.5}, Upstream: true}, true},
 		"no saving for Karpenter":   {plain, 100 * cent, 1, Settings{Upstream: true}, false},
 		"a deletion":                {plain, 0, 0, Settings{MinSavings: MinSavings{PerHour: 500 * cent}}, true},
-		"a deletion for many pods":  {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, Cost: 5}}, 0, 0, Defaults(), false},
-		"a deletion for some pods":  {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, Cost: 4}}, 0, 0, Defaults(), true},
+		"a deletion for many pods":  {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 5}}, 0, 0, Defaults(), false},
+		"a deletion for some pods":  {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 4}}, 0, 0, Defaults(), true},
 		"two pools, enough":         {money, 193 * cent, 1, Defaults(), true},
 		"two pools, too little":     {money, 193*cent + 1, 1, Defaults(), false},
 		"a pool that asks for none": {[]Part{{Pool: pool(&MinSavings{}), Price: 100 * cent}}, 100*cent - 1, 1, Defaults(), true},
@@ -43,14 +43,14 @@ func TestThrift(t *testing.T) {
 		for _, p := range tc.parts {
 			before += p.Price
 		}
-		if got := Pays(tc.parts, before, tc.after, tc.launches, tc.s); got != tc.want {
+		if got := Pays(tc.parts, before-tc.after, tc.launches, tc.s); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	if got := (MinSavings{Share: 0.05}).Least(3); got != 1 {
+	if got := (MinSavings{Share: 0.05}).ForPrice(3); got != 1 {
 		t.Errorf("shares are rounded to %d", got)
 	}
-	if Pays(plain, 0, 0, 0, Settings{}) {
+	if Pays(plain, 0, 0, Settings{}) {
 		t.Error("removing what costs nothing pays")
 	}
 }
@@ -61,7 +61,7 @@ func TestBalanced(t *testing.T) {
 	nodes := make([]Node, 10)
 	prices := map[string]offering.Price{}
 	for i := range nodes {
-		nodes[i] = Node{Key: string(rune('a' + i)), Pool: "p", Pods: 9, Cost: 9}
+		nodes[i] = Node{Key: string(rune('a' + i)), Pool: "p", Pods: 9, EvictionCost: 9}
 		prices[nodes[i].Key] = 10 * cent
 	}
 	nodes[9].Pool = "q"
@@ -71,43 +71,43 @@ func TestBalanced(t *testing.T) {
 		t.Fatal(diff)
 	}
 	p, q := &Pool{Name: "p", Policy: Balanced}, &Pool{Name: "q"}
-	one := []Part{{Pool: p, Nodes: 1, Price: 10 * cent, Cost: 9}}
-	both := append(one, Part{Pool: q, Nodes: 1, Price: 10 * cent, Cost: 9})
+	one := []Part{{Pool: p, Nodes: 1, Price: 10 * cent, EvictionCost: 9}}
+	both := append(one, Part{Pool: q, Nodes: 1, Price: 10 * cent, EvictionCost: 9})
 	for name, tc := range map[string]struct {
 		parts  []Part
 		saves  offering.Price
 		scores map[string]float64
 		ok     bool
 	}{
-		"all of it":       {one, 10 * cent, map[string]float64{"p": 1}, true},
-		"half of it":      {one, 5 * cent, map[string]float64{"p": 0.5}, true},
-		"less":            {one, 4 * cent, map[string]float64{"p": 0.4}, false},
-		"nothing":         {one, 0, map[string]float64{"p": 0}, false},
-		"a loss":          {one, -cent, map[string]float64{"p": 0}, false},
-		"shared":          {both, 10 * cent, map[string]float64{"p": 0.5}, true},
-		"nobody balanced": {both[1:], 0, nil, true},
+		"all of it":        {one, 10 * cent, map[string]float64{"p": 1}, true},
+		"half of it":       {one, 5 * cent, map[string]float64{"p": 0.5}, true},
+		"less":             {one, 4 * cent, map[string]float64{"p": 0.4}, false},
+		"nothing":          {one, 0, map[string]float64{"p": 0}, false},
+		"a loss":           {one, -cent, map[string]float64{"p": 0}, false},
+		"shared":           {both, 10 * cent, map[string]float64{"p": 0.5}, true},
+		"no Balanced pool": {both[1:], 0, nil, true},
 	} {
-		scores, ok := Balance(tc.parts, tc.saves, totals)
+		scores, ok := ScoreByPool(tc.parts, tc.saves, totals)
 		near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })
 		if diff := cmp.Diff(tc.scores, scores, near); diff != "" || ok != tc.ok {
 			t.Errorf("%s: %t %s", name, ok, diff)
 		}
 	}
 	q.Policy = Balanced
-	if scores, ok := Balance(both, 10*cent, map[string]Totals{"p": want["p"]}); ok || scores["q"] != 0 {
+	if scores, ok := ScoreByPool(both, 10*cent, map[string]Totals{"p": want["p"]}); ok || scores["q"] != 0 {
 		t.Errorf("a pool that costs nothing approves: %v", scores)
 	}
-	if s := Score(1, 0, Totals{Price: 1, Disturbs: 1}); !math.IsInf(s, 1) {
+	if s := Score(1, 0, Totals{Price: 1, DisruptionCost: 1}); !math.IsInf(s, 1) {
 		t.Errorf("disturbing nothing scores %v", s)
 	}
-	if n := (Node{Cost: 99}); !Hopeless(&n, p, 10*cent, want["p"]) || Hopeless(&n, p, 90*cent, want["p"]) || Hopeless(&n, p, cent, Totals{}) {
-		t.Error("who could score enough is not told from who could not")
+	if n := (Node{EvictionCost: 99}); !CannotReachThreshold(&n, p, 10*cent, want["p"]) || CannotReachThreshold(&n, p, 90*cent, want["p"]) || CannotReachThreshold(&n, p, cent, Totals{}) {
+		t.Error("nodes that can reach the threshold are not distinguished from those that cannot")
 	}
 }
 
 // Rule CONSOLIDATION-18: a saving is worth more the less it disrupts.
 func TestWorth(t *testing.T) {
-	if a, b := Worth(10*cent, &Node{Cost: 9}), Worth(10*cent, &Node{}); b != 10*a {
+	if a, b := PricePerDisruption(10*cent, &Node{EvictionCost: 9}), PricePerDisruption(10*cent, &Node{}); b != 10*a {
 		t.Errorf("%v and %v", a, b)
 	}
 }

@@ -27,7 +27,7 @@ type Move struct {
 	Launches  []schedule.Launch
 	// Before is what the removed nodes cost per hour, After what the launches cost at their
 	// first offerings.
-	Before, After offering.Price
+	PriceBefore, PriceAfter offering.Price
 	// Evictions counts the pods that move.
 	Evictions int
 	// Detail describes the move in words. For Balanced pools Score is the deciding score, by pool.
@@ -36,7 +36,7 @@ type Move struct {
 }
 
 // Saves is what the move saves per hour; negative when it costs more.
-func (m Move) Saves() offering.Price { return m.Before - m.After }
+func (m Move) Saves() offering.Price { return m.PriceBefore - m.PriceAfter }
 
 // Kept is a node that is not removed, and why.
 type Kept struct {
@@ -47,7 +47,7 @@ type Kept struct {
 	// Until is when the reason lapses by itself; zero when it does not depend on time.
 	Until time.Time
 	// Costs is what its removal would save per hour. Zero when that was not computed.
-	Costs offering.Price
+	WouldSave offering.Price
 }
 
 // Plan is the moves to make, best first, and every node that is left alone with the reason.
@@ -68,14 +68,14 @@ type Cursor struct {
 
 // newMove builds a move from the plan.
 func newMove(cause Cause, set []*node, p schedule.Plan) Move {
-	m := Move{Cause: cause, Receivers: p.Nominations, Launches: p.Launches, After: p.Price()}
+	m := Move{Cause: cause, Receivers: p.Nominations, Launches: p.Launches, PriceAfter: p.Price()}
 	for _, n := range set {
 		m.Nodes = append(m.Nodes, n.Key)
-		m.Before = m.Before.Add(n.price)
+		m.PriceBefore = m.PriceBefore.Add(n.price)
 	}
 	slices.Sort(m.Nodes)
-	for _, home := range m.Receivers {
-		m.Evictions += len(home.Pods)
+	for _, r := range m.Receivers {
+		m.Evictions += len(r.Pods)
 	}
 	for i := range m.Launches {
 		m.Evictions += len(m.Launches[i].Pods)

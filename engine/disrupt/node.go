@@ -16,24 +16,24 @@ import (
 // node is a Node with its NodeInfo in the snapshot, and with what the search decided.
 type node struct {
 	*Node
-	pool  *Pool             // nil when it is not known
-	info  *cluster.NodeInfo // nil when it is not in the snapshot
-	place string            // its pool, zone and capacity type
-	as    offeringKey       // its offering and pool
-	price offering.Price    // per hour; zero when unknown
-	worth float64           // see Worth
-	// pdbs are its PDBs by the pods that they allow to be evicted; see pdbsByPod.
-	pdbs map[string]schedsim.PDB
-	// waste is what the node costs beyond what its pods would cost at the best prices; least is
-	// what replacing it must save; rank is its place in the queue of replaceStage.
-	waste, least offering.Price
-	rank         int
-	replaceable  bool // as far as its capacity type decides it
-	inMove       moveRole
-	may          nodeFate
-	forecast     nodeForecast
-	intake       intake
-	kept         Kept
+	pool               *Pool             // nil when it is not known
+	info               *cluster.NodeInfo // nil when it is not in the snapshot
+	place              string            // its pool, zone and capacity type
+	offering           offering.Key      // its offering and pool
+	price              offering.Price    // per hour; zero when unknown
+	pricePerDisruption float64           // see PricePerDisruption
+	// pdbs are its PDBs by the UIDs of their pods; see pdbsByPod.
+	pdbs map[string]*schedsim.PDB
+	// waste is what the node costs beyond what its pods would cost at the best prices; minSavings
+	// is what replacing it must save; queueIndex is its place in the queue of replaceStage.
+	waste, minSavings offering.Price
+	queueIndex        int
+	replaceable       bool // as far as its capacity type decides it
+	role              moveRole
+	eligibility       eligibility
+	forecast          nodeForecast
+	intake            intake
+	kept              Kept
 }
 
 // moveRole is the part that a node has in the moves of the plan and in those under way.
@@ -45,86 +45,87 @@ const (
 	receives
 )
 
-// nodeFate is what may happen to a node, as far as the node itself and its pool decide it.
-type nodeFate uint8
+// eligibility is what may happen to a node, as far as the node itself and its pool decide it.
+type eligibility uint8
 
 const (
-	mayStay        nodeFate = iota
-	mayConsolidate          // it may be consolidated
-	mustGo                  // it is due, and will be replaced as soon as its pool's budget allows
+	notEligible    eligibility = iota
+	mayConsolidate             // it may be consolidated
+	mustReplace                // it is due, and will be replaced as soon as its pool's budget allows
 )
 
 // nodeForecast is the guess whether a node is kept; see forecast.
 type nodeForecast uint8
 
 const (
-	goes      nodeForecast = iota // its pods will probably go to other nodes
-	staysFull                     // it is kept, and other pods fill it
-	wrongType                     // it is the wrong instance type for its pods, and will be replaced
+	removeExpected nodeForecast = iota // its pods will probably go to other nodes
+	keepExpected                       // it is kept, and other pods fill it
+	wrongType                          // it is the wrong instance type for its pods, and will be replaced
 )
 
-// measure reads price, place and offering of the node from the snapshot.
-func (n *node) measure() {
-	if n.Unpriced == "" {
+// readPrice reads price, place and offering of the node from the snapshot.
+func (n *node) readPrice() {
+	if n.PriceUnknownDetail == "" {
 		n.price = n.info.Price
 	}
-	n.worth = Worth(n.price, n.Node)
+	n.pricePerDisruption = PricePerDisruption(n.price, n.Node)
 	l := n.info.Labels
-	n.as = offeringKey{n.Pool, l[cluster.LabelInstanceType], l[cluster.LabelZone], l[cluster.LabelCapacityType]}
-	n.place = n.Pool + "|" + n.as.zone + "|" + n.as.capacityType
+	n.offering = offering.Key{Pool: n.Pool, Type: l[cluster.LabelInstanceType], Zone: l[cluster.LabelZone], CapacityType: l[cluster.LabelCapacityType]}
+	n.place = n.Pool + "|" + n.offering.Zone + "|" + n.offering.CapacityType
 }
 
-// judge decides whether the node may be consolidated, or must be replaced because it is due.
-func (n *node) judge(c *Cluster, count NodeCount) {
+// setEligibility decides whether the node may be consolidated, or must be replaced because it
+// is due.
+func (n *node) setEligibility(c *Cluster, count NodeCount) {
 	cause := Underutilized
-	if Vacant(n.Node, c.Settings) {
+	if IsEmpty(n.Node, c.Settings) {
 		cause = Empty
 	}
-	left, eligible := Eligible(n.Node, n.pool, cause, c)
-	n.kept = left
-	stays := n.info != nil && !n.info.Leaving
+	kept, eligible := Eligible(n.Node, n.pool, cause, c)
+	n.kept = kept
+	stays := n.info != nil && !n.info.MarkedForDeletion
 	if eligible && stays && cause == Underutilized {
-		n.may = mayConsolidate
+		n.eligibility = mayConsolidate
 	}
 	if len(n.Due) == 0 {
 		return
 	}
-	if left, ok := Eligible(n.Node, n.pool, n.Due[0].Cause, c); !ok {
-		n.kept = left
+	if kept, ok := Eligible(n.Node, n.pool, n.Due[0].Cause, c); !ok {
+		n.kept = kept
 		return
 	}
-	if most, _ := Permitted(n.pool, count.Nodes, n.Due[0].Cause); most > 0 && stays {
-		n.may = mustGo
+	if most, _ := MaxDown(n.pool, count.Nodes, n.Due[0].Cause); most > 0 && stays {
+		n.eligibility = mustReplace
 	}
 }
 
 // removable reports whether the node may be consolidated in this plan.
-func (n *node) removable() bool { return n.may == mayConsolidate && n.inMove == noMove }
+func (n *node) removable() bool { return n.eligibility == mayConsolidate && n.role == noMove }
 
-// pinned reports whether the node is kept for a reason that does not lapse soon.
-func (n *node) pinned() bool {
+// keptIndefinitely reports whether the node is kept for a reason that does not lapse soon.
+func (n *node) keptIndefinitely() bool {
 	switch n.kept.Because {
 	case NotInitialized, Nominated, MoveInProgress, MarkedForDeletion, BackingOff:
 		return false
 	}
-	return n.may == mayStay && n.kept.Because != "" && n.kept.Until.IsZero()
+	return n.eligibility == notEligible && n.kept.Because != "" && n.kept.Until.IsZero()
 }
 
 // losesPods reports whether pods on the node will have to leave it, whatever this plan does.
 func (n *node) losesPods() bool {
-	return n.may == mustGo || n.forecast == wrongType || n.soonConsolidated()
+	return n.eligibility == mustReplace || n.forecast == wrongType || n.soonConsolidated()
 }
 
 // soonConsolidated reports whether the node is mostly wasted and kept only because it is too
-// young or not quiet: it is looked at again as soon as that has passed.
+// young or not consolidatable yet: it is considered again as soon as that has passed.
 func (n *node) soonConsolidated() bool {
-	return (n.kept.Because == RecentlyLaunched || n.kept.Because == NotYetConsolidatable) && n.waste >= n.least && n.waste > n.price/2
+	return (n.kept.Because == RecentlyLaunched || n.kept.Because == NotYetConsolidatable) && n.waste >= n.minSavings && n.waste > n.price/2
 }
 
-// stays records why the node is kept.
-func (n *node) stays(left Kept) {
-	left.Key = n.Key
-	n.kept = left
+// keep records why the node is kept.
+func (n *node) keep(kept Kept) {
+	kept.Key = n.Key
+	n.kept = kept
 }
 
 // nodes is every node of the search, with the pools.
@@ -142,7 +143,7 @@ func newNodes(w *cluster.Snapshot, c *Cluster) *nodes {
 	for i := range c.Nodes {
 		n := &node{Node: &c.Nodes[i], pool: s.pools[c.Nodes[i].Pool]}
 		if n.info = w.NodeByKey(n.Key); n.info != nil {
-			n.measure()
+			n.readPrice()
 		}
 		s.byKey[n.Key] = n
 		s.all = append(s.all, n)
@@ -151,33 +152,33 @@ func newNodes(w *cluster.Snapshot, c *Cluster) *nodes {
 	return s
 }
 
-// byWorth lists all nodes, those first that save most for what they disrupt.
-func (s *nodes) byWorth() []*node {
+// byPricePerDisruption lists all nodes, those first that save most for what they disrupt.
+func (s *nodes) byPricePerDisruption() []*node {
 	out := slices.Clone(s.all)
-	slices.SortStableFunc(out, func(x, y *node) int { return cmp.Compare(y.worth, x.worth) })
+	slices.SortStableFunc(out, func(x, y *node) int { return cmp.Compare(y.pricePerDisruption, x.pricePerDisruption) })
 	return out
 }
 
-// mark notes which nodes take part in a move.
-func (s *nodes) mark(m *Move) {
+// setRoles records which nodes take part in a move.
+func (s *nodes) setRoles(m *Move) {
 	for _, key := range m.Nodes {
 		if n := s.byKey[key]; n != nil {
-			n.inMove = leaves
+			n.role = leaves
 		}
 	}
 	for _, r := range m.Receivers {
-		if n := s.byKey[r.Node]; n != nil && n.inMove == noMove {
-			n.inMove = receives
+		if n := s.byKey[r.Node]; n != nil && n.role == noMove {
+			n.role = receives
 		}
 	}
 }
 
-// resting says that a node would be launched in a resting pool: launches for other moves failed
-// there recently.
-func (s *nodes) resting(launches []schedule.Launch, c *Cluster) Kept {
+// backingOff says that a node would be launched in a pool that is backing off: launches for other
+// moves failed there recently.
+func (s *nodes) backingOff(launches []schedule.Launch, c *Cluster) Kept {
 	for i := range launches {
-		if p := s.pools[launches[i].Pool]; p != nil && c.Now.Before(p.Resting) {
-			return Kept{Because: BackingOff, Until: p.Resting, Detail: fmt.Sprintf(
+		if p := s.pools[launches[i].Pool]; p != nil && c.Now.Before(p.BackOffUntil) {
+			return Kept{Because: BackingOff, Until: p.BackOffUntil, Detail: fmt.Sprintf(
 				"The replacement would be launched in NodePool %q, where moves failed; it is tried again later", p.Name)}
 		}
 	}
@@ -188,11 +189,11 @@ func (s *nodes) resting(launches []schedule.Launch, c *Cluster) Kept {
 func (s *nodes) kept() []Kept {
 	var out []Kept
 	for _, n := range s.all {
-		if n.inMove == leaves {
+		if n.role == leaves {
 			continue
 		}
-		if n.kept.Because == "" && n.inMove == receives {
-			n.stays(Kept{Because: ReceivesPods, Detail: "Pods of other nodes are to move there"})
+		if n.kept.Because == "" && n.role == receives {
+			n.keep(Kept{Because: ReceivesPods, Detail: "Pods of other nodes are to move there"})
 		}
 		if n.kept.Because != "" {
 			out = append(out, n.kept)
@@ -204,21 +205,21 @@ func (s *nodes) kept() []Kept {
 // budgets counts how many nodes of each pool are down. Nodes of moves in this plan are.
 type budgets map[string]NodeCount
 
-// room is how many more nodes of the pool may be disrupted for that cause.
-func (b budgets) room(p *Pool, cause Cause) int {
+// allowed is how many more nodes of the pool may be disrupted for that cause.
+func (b budgets) allowed(p *Pool, cause Cause) int {
 	count := b[p.Name]
-	most, _ := Permitted(p, count.Nodes, cause)
+	most, _ := MaxDown(p, count.Nodes, cause)
 	return max(0, most-count.Down)
 }
 
-// refuse notes that the budget of the node's pool is used up.
-func (b budgets) refuse(n *node, cause Cause) {
-	_, left := Allowed(n.pool, b[n.Pool], cause)
-	n.stays(left)
+// keep records that the node is kept because the budget of its pool is used up.
+func (b budgets) keep(n *node, cause Cause) {
+	_, kept := AllowedDisruptions(n.pool, b[n.Pool], cause)
+	n.keep(kept)
 }
 
-// take counts one more node of the pool as down.
-func (b budgets) take(pool string) {
+// countDown counts one more node of the pool as down.
+func (b budgets) countDown(pool string) {
 	count := b[pool]
 	count.Down++
 	b[pool] = count

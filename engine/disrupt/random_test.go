@@ -17,39 +17,39 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// sound checks a plan against the cluster as a script: all moves are made at once, every pod of
-// a removed node has exactly one node that kube-scheduler would bind it to, limits and quota
+// checkMoves checks a plan against the cluster as a script: all moves are made at once, every pod
+// of a removed node has exactly one node that kube-scheduler would bind it to, limits and quota
 // hold, and no node that receives pods is removed.
-func sound(s *enginetest.Script, moves []disrupt.Move) error {
-	going := map[string]bool{}
+func checkMoves(s *enginetest.Script, moves []disrupt.Move) error {
+	removed := map[string]bool{}
 	var p schedule.Plan
-	homes := map[string][]cluster.PodRef{}
+	receivers := map[string][]cluster.PodRef{}
 	var errs []error
 	for _, m := range moves {
 		for _, key := range m.Nodes {
-			if going[key] {
-				errs = append(errs, fmt.Errorf("node %s goes twice", key))
+			if removed[key] {
+				errs = append(errs, fmt.Errorf("node %s is removed twice", key))
 			}
-			going[key] = true
+			removed[key] = true
 		}
 		for _, h := range m.Receivers {
-			homes[h.Node] = append(homes[h.Node], h.Pods...)
+			receivers[h.Node] = append(receivers[h.Node], h.Pods...)
 		}
 		p.Launches = append(p.Launches, m.Launches...)
-		if m.Cause == disrupt.Underutilized && m.Saves() <= 0 && m.Before > 0 {
+		if m.Cause == disrupt.Underutilized && m.Saves() <= 0 && m.PriceBefore > 0 {
 			errs = append(errs, fmt.Errorf("move of %v saves %s", m.Nodes, m.Saves()))
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(homes)) {
-		if going[key] {
-			errs = append(errs, fmt.Errorf("node %s goes and is a home", key))
+	for _, key := range slices.Sorted(maps.Keys(receivers)) {
+		if removed[key] {
+			errs = append(errs, fmt.Errorf("node %s is removed and receives pods", key))
 		}
-		p.Nominations = append(p.Nominations, schedule.Nomination{Node: key, Pods: homes[key]})
+		p.Nominations = append(p.Nominations, schedule.Nomination{Node: key, Pods: receivers[key]})
 	}
 	out := *s
 	out.Nodes = slices.Clone(s.Nodes)
 	for i := range out.Nodes {
-		out.Nodes[i].Leaving = out.Nodes[i].Leaving || going[out.Nodes[i].Key]
+		out.Nodes[i].MarkedForDeletion = out.Nodes[i].MarkedForDeletion || removed[out.Nodes[i].Key]
 	}
 	return errors.Join(append(errs, enginetest.Check(&out, p))...)
 }
@@ -65,7 +65,7 @@ func poolsOf(s *enginetest.Script) []disrupt.Pool {
 // Rule CONSOLIDATION-6, Rule CONSOLIDATION-19, Rule CONSOLIDATION-14. For every random cluster:
 // each move of a plan can be made, the cost falls with every plan, and after a while no move is
 // left.
-func TestRandomWorldsConverge(t *testing.T) {
+func TestRandomClustersConverge(t *testing.T) {
 	seeds := 5000
 	if testing.Short() {
 		seeds = 60
@@ -77,7 +77,7 @@ func TestRandomWorldsConverge(t *testing.T) {
 		pools := poolsOf(s)
 		settings := disrupt.Settings{SpotToSpot: seed%2 == 0}
 		for pass := 0; ; pass++ {
-			p := disrupt.Search(f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), pools, settings), disrupt.Cursor{})
+			p := disrupt.Search(f.Builder.Snapshot(), f.ForDisruption(disrupttest.Now(), pools, settings), disrupt.Cursor{})
 			if !p.Done {
 				t.Fatalf("seed %d: a search without a bound is not done", seed)
 			}
@@ -85,14 +85,14 @@ func TestRandomWorldsConverge(t *testing.T) {
 				break
 			}
 			moves += len(p.Moves)
-			if err := sound(f.Script(s), p.Moves); err != nil {
+			if err := checkMoves(f.Script(s), p.Moves); err != nil {
 				t.Fatalf("seed %d, pass %d: %v\n%s", seed, pass, err, enginetest.Format(f.Script(s)))
 			}
 			before, nodes := f.Price(), len(f.Nodes)
 			if err := f.Apply(p.Moves); err != nil {
 				t.Fatalf("seed %d, pass %d: %v", seed, pass, err)
 			}
-			launches += f.Bought
+			launches += f.Launched
 			if after := f.Price(); after > before || after == before && len(f.Nodes) >= nodes {
 				t.Fatalf("seed %d, pass %d: %d nodes for %s became %d for %s", seed, pass, nodes, before, len(f.Nodes), after)
 			}
@@ -111,7 +111,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		search := func(c disrupt.Cluster) string {
 			return fmt.Sprintf("%+v", disrupt.Search(s.Snapshot(), c, disrupt.Cursor{}))
 		}
-		c := disrupttest.Of(s).Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
+		c := disrupttest.Of(s).ForDisruption(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
 		want := search(c)
 		r := rand.New(rand.NewPCG(seed, 1))
 		r.Shuffle(len(c.Nodes), func(i, j int) { c.Nodes[i], c.Nodes[j] = c.Nodes[j], c.Nodes[i] })
@@ -129,14 +129,14 @@ func TestOrderDoesNotMatter(t *testing.T) {
 func TestSlicesAddUp(t *testing.T) {
 	for _, steps := range []int{1, 7, 40} {
 		for seed := range uint64(3) {
-			f := disrupttest.Sprawl(seed, 24)
-			pools := disrupttest.SprawlPools()
+			f := disrupttest.Overprovisioned(seed, 24)
+			pools := disrupttest.OverprovisionedPools()
 			for i := range pools {
 				pools[i].Budgets = []disrupt.Budget{{Nodes: 20, Percent: true, Active: true}}
 			}
 			settings := disrupt.Defaults()
-			settings.Steps = steps
-			c := f.Cluster(disrupttest.Now(), pools, settings)
+			settings.MaxSteps = steps
+			c := f.ForDisruption(disrupttest.Now(), pools, settings)
 			census := disrupt.CountNodes(&c)
 			script := f.Script(&enginetest.Script{Types: f.Types["default"], Pools: poolSpecs(f)})
 			var from disrupt.Cursor
@@ -154,7 +154,7 @@ func TestSlicesAddUp(t *testing.T) {
 					t.Fatalf("seed %d: no end", seed)
 				}
 			}
-			if err := sound(script, c.Underway); err != nil {
+			if err := checkMoves(script, c.Underway); err != nil {
 				t.Fatalf("seed %d, %d steps: %v", seed, steps, err)
 			}
 			gone := map[string]int{}
@@ -165,7 +165,7 @@ func TestSlicesAddUp(t *testing.T) {
 				}
 			}
 			for i := range pools {
-				if most, _ := disrupt.Permitted(&pools[i], census[pools[i].Name].Nodes, disrupt.Underutilized); gone[pools[i].Name] > most {
+				if most, _ := disrupt.MaxDown(&pools[i], census[pools[i].Name].Nodes, disrupt.Underutilized); gone[pools[i].Name] > most {
 					t.Errorf("seed %d, %d steps: pool %s loses %d nodes, %d are allowed", seed, steps, pools[i].Name, gone[pools[i].Name], most)
 				}
 			}
@@ -176,7 +176,7 @@ func TestSlicesAddUp(t *testing.T) {
 	}
 }
 
-func poolSpecs(f *disrupttest.Fleet) []cluster.NodePool {
+func poolSpecs(f *disrupttest.Cluster) []cluster.NodePool {
 	var out []cluster.NodePool
 	for _, name := range slices.Sorted(maps.Keys(f.Pools)) {
 		out = append(out, f.Pools[name])

@@ -8,28 +8,28 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// receivers decides which nodes take pods of moves, by cordons in the what-if.
+// receivers decides which nodes may receive pods of moves: it cordons the others in the what-if.
 type receivers struct {
 	c      *Cluster
 	nodes  *nodes
 	whatIf *cluster.WhatIf
-	// busyAdmitted is set while pods may go to nodes that are not quiet.
-	busyAdmitted bool
+	// admitting is set while pods may go to nodes that are not consolidatable yet.
+	admitting bool
 }
 
-// intake is whether a stage changed which nodes take pods.
+// intake is whether a stage changed that a node may receive pods.
 type intake uint8
 
 const (
 	unchanged intake = iota
-	closed           // it takes no pods, as long as the stage lasts
-	admitted         // it takes pods although it is not quiet; see receivers.admit
+	closed           // it receives no pods, as long as the stage lasts
+	admitted         // it receives pods although it is not consolidatable yet
 )
 
-// begin closes the nodes that may not receive pods in any stage.
-func (s *receivers) begin() {
+// closeIneligible closes the nodes that may not receive pods in any stage.
+func (s *receivers) closeIneligible() {
 	for _, n := range s.nodes.all {
-		if n.info != nil && n.inMove != leaves && !CanReceive(n.Node, n.pool, s.c) {
+		if n.info != nil && n.role != leaves && !CanReceive(n.Node, n.pool, s.c) {
 			s.whatIf.Cordon(n.info)
 		}
 	}
@@ -40,45 +40,46 @@ func (s *receivers) begin() {
 	}
 }
 
-// rewind undoes what the previous stage changed. Nodes that lose their pods anyway take none:
+// reset undoes what the previous stage changed. Nodes that lose their pods anyway receive none:
 // these would move twice.
-func (s *receivers) rewind() {
-	s.dismiss()
+func (s *receivers) reset() {
+	s.closeAdmitted()
 	var open []*cluster.NodeInfo
 	for _, n := range s.nodes.all {
-		if n.intake == closed && n.inMove != leaves && !n.losesPods() {
+		if n.intake == closed && n.role != leaves && !n.losesPods() {
 			n.intake = unchanged
 			open = append(open, n.info)
 		}
 	}
 	s.whatIf.Uncordon(open...)
 	for _, n := range s.nodes.all {
-		if n.losesPods() && n.inMove != leaves && n.info != nil {
+		if n.losesPods() && n.role != leaves && n.info != nil {
 			s.close(n)
 		}
 	}
 }
 
-// close keeps pods off the node until the stage ends, unless it takes none anyway.
+// close keeps pods off the node until the stage ends, unless it receives none anyway.
 func (s *receivers) close(n *node) {
-	if n.info.Leaving || n.info.Unschedulable {
+	if n.info.MarkedForDeletion || n.info.TakesNoPods {
 		return
 	}
 	n.intake = closed
 	s.whatIf.Cordon(n.info)
 }
 
-// admit lets pods of nodes that are due move to nodes that are not quiet. Consolidation avoids
-// such nodes, as they may be consolidated or filled up soon. But pods of a node that is due need
-// a node now, and otherwise one would be launched although there is free capacity.
-func (s *receivers) admit() {
-	if s.busyAdmitted {
+// admitNotConsolidatable lets pods of nodes that are due move to nodes that are not consolidatable
+// yet. Consolidation avoids such nodes, as they may be consolidated or filled up soon. But pods of
+// a node that is due need a node now, and otherwise one would be launched although there is free
+// capacity.
+func (s *receivers) admitNotConsolidatable() {
+	if s.admitting {
 		return
 	}
-	s.busyAdmitted = true
+	s.admitting = true
 	var open []*cluster.NodeInfo
 	for _, n := range s.nodes.all {
-		if s.busy(n) {
+		if s.notConsolidatable(n) {
 			n.intake = admitted
 			open = append(open, n.info)
 		}
@@ -86,31 +87,32 @@ func (s *receivers) admit() {
 	s.whatIf.Uncordon(open...)
 }
 
-// busy reports whether the node takes no pods only because it is not quiet.
-func (s *receivers) busy(n *node) bool {
-	if n.info == nil || n.inMove == leaves || n.losesPods() || CanReceive(n.Node, n.pool, s.c) {
+// notConsolidatable reports whether the node receives no pods only because consolidateAfter has
+// not passed.
+func (s *receivers) notConsolidatable(n *node) bool {
+	if n.info == nil || n.role == leaves || n.losesPods() || CanReceive(n.Node, n.pool, s.c) {
 		return false
 	}
 	return CanReceive(n.Node, nil, s.c)
 }
 
-// dismiss closes them again.
-func (s *receivers) dismiss() {
-	s.busyAdmitted = false
+// closeAdmitted closes the nodes that were admitted.
+func (s *receivers) closeAdmitted() {
+	s.admitting = false
 	for _, n := range s.nodes.all {
 		if n.intake != admitted {
 			continue
 		}
-		if n.inMove != leaves {
+		if n.role != leaves {
 			s.whatIf.Cordon(n.info)
 		}
 		n.intake = unchanged
 	}
 }
 
-// only closes all nodes except the move's receivers: on the receivers no free capacity is promised
-// to other pods.
-func (s *receivers) only(w *cluster.Snapshot, m *Move) {
+// closeAllExcept closes all nodes except the move's receivers: pods that are nominated to other
+// nodes keep their free capacity.
+func (s *receivers) closeAllExcept(w *cluster.Snapshot, m *Move) {
 	receiving := map[string]bool{}
 	for _, r := range m.Receivers {
 		receiving[r.Node] = true

@@ -15,29 +15,29 @@ import (
 // While nothing changes, a move that was decided remains right, and all moves can still be made
 // together as they are then. A few may be refused: where pods spread, a move depends on which
 // pods arrive first, and the search looks for a refused move again.
-func TestWhatWasDecidedStaysRight(t *testing.T) {
+func TestDecidedMovesStayRight(t *testing.T) {
 	asked, refused := 0, 0
 	for seed := range uint64(3) {
-		f := disrupttest.Sprawl(seed, 12)
+		f := disrupttest.Overprovisioned(seed, 12)
 		script := f.Script(&enginetest.Script{Types: f.Types[enginetest.NodeClass], Pools: poolSpecs(f)})
 		for pass := range 4 {
-			c := f.Cluster(disrupttest.Now(), disrupttest.SprawlPools(), disrupt.Settings{SpotToSpot: true})
+			c := f.ForDisruption(disrupttest.Now(), disrupttest.OverprovisionedPools(), disrupt.Settings{SpotToSpot: true})
 			w := f.Builder.Snapshot()
 			p := disrupt.Search(w, c, disrupt.Cursor{})
 			c.Underway = p.Moves
 			for i, m := range p.Moves {
-				now, left := disrupt.Recheck(w, c, m)
-				if asked++; left.Because != "" {
-					t.Logf("seed %d, pass %d: %v is not right any more: %s %s", seed, pass, m.Nodes, left.Because, left.Detail)
+				now, kept := disrupt.Recheck(w, c, m)
+				if asked++; kept.Because != "" {
+					t.Logf("seed %d, pass %d: %v is no longer right: %s %s", seed, pass, m.Nodes, kept.Because, kept.Detail)
 					refused++
 					continue
 				}
 				if now.Saves() <= 0 {
-					t.Errorf("seed %d: %v costs %s, then %s", seed, m.Nodes, now.Before, now.After)
+					t.Errorf("seed %d: %v costs %s, then %s", seed, m.Nodes, now.PriceBefore, now.PriceAfter)
 				}
 				c.Underway[i] = now
 			}
-			if err := sound(f.Script(script), c.Underway); err != nil {
+			if err := checkMoves(f.Script(script), c.Underway); err != nil {
 				t.Fatalf("seed %d, pass %d: %v", seed, pass, err)
 			}
 			if err := f.Apply(c.Underway); err != nil {
@@ -52,13 +52,13 @@ func TestWhatWasDecidedStaysRight(t *testing.T) {
 
 // Rule MOVE-2: while nothing changes some move of every plan is still right, so that the same
 // move is not decided and refused again and again.
-func TestSomethingComesTrue(t *testing.T) {
+func TestSomeMoveOfEveryPlanIsStillRight(t *testing.T) {
 	asked, refused := 0, 0
 	for seed := range uint64(300) {
 		s := enginetest.WithoutPending(enginetest.Populated(seed, 25))
 		f := disrupttest.Of(s)
 		for pass := 0; ; pass++ {
-			w, c := f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
+			w, c := f.Builder.Snapshot(), f.ForDisruption(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
 			c.Underway = disrupt.Search(w, c, disrupt.Cursor{}).Moves
 			if len(c.Underway) == 0 {
 				break
@@ -81,7 +81,7 @@ func TestSomethingComesTrue(t *testing.T) {
 func stillRight(w *cluster.Snapshot, c disrupt.Cluster) (right []disrupt.Move) {
 	c.Underway = slices.Clone(c.Underway)
 	for i, m := range slices.Clone(c.Underway) {
-		if now, left := disrupt.Recheck(w, c, m); left.Because == "" {
+		if now, kept := disrupt.Recheck(w, c, m); kept.Because == "" {
 			c.Underway[i], right = now, append(right, now)
 		}
 	}

@@ -11,41 +11,41 @@ import (
 )
 
 // Eligible reports whether the node may be disrupted for that cause, as far as the node and its
-// pool decide it. If not, Kept is the first objection, with Karpenter's text where Karpenter
-// has one. The order is Karpenter's too: objections to every cause precede the others.
+// pool decide it. If not, Kept is the first reason, with Karpenter's text where Karpenter has
+// one. The order is Karpenter's too: reasons against every cause precede the others.
 //
 // Budgets, prices and free capacity elsewhere are checked separately. p is nil when the pool is
 // not known.
 func Eligible(n *Node, p *Pool, cause Cause, c *Cluster) (Kept, bool) {
-	left := unfit(n, p, cause, c)
-	if left.Because == "" && cause.graceful() {
-		left = unwanted(n, p, cause, c)
+	kept := keptForAnyCause(n, p, cause, c)
+	if kept.Because == "" && cause.respectsBlocks() {
+		kept = keptFromConsolidation(n, p, cause, c)
 	}
-	if left.Because == "" && !cause.graceful() {
-		left = notDue(n, cause)
+	if kept.Because == "" && !cause.respectsBlocks() {
+		kept = notDue(n, cause)
 	}
-	left.Key = n.Key
-	return left, left.Because == ""
+	kept.Key = n.Key
+	return kept, kept.Because == ""
 }
 
-// graceful reports whether the cause respects every pod that blocks disruption. The other
+// respectsBlocks reports whether the cause respects every pod that blocks disruption. The other
 // causes ignore such pods on nodes with a terminationGracePeriod.
-func (c Cause) graceful() bool { return c == Empty || c == Underutilized }
+func (c Cause) respectsBlocks() bool { return c == Empty || c == Underutilized }
 
-// unfit returns the first objection that holds for every cause.
-func unfit(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
+// keptForAnyCause returns the first reason that holds for every cause.
+func keptForAnyCause(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	switch {
 	case underway(n.Key, c.Underway):
 		return Kept{Because: MoveInProgress, Detail: "A move of the node is under way"}
 	case n.Initialized.IsZero():
 		return Kept{Because: NotInitialized, Detail: "Node isn't initialized"}
-	case n.Leaving || n.Terminating:
+	case n.MarkedForDeletion || n.Terminating:
 		return Kept{Because: MarkedForDeletion, Detail: "Node is deleting or marked for deletion"}
 	case n.Nominated:
 		return Kept{Because: Nominated, Detail: "Node is nominated for a pending pod", Until: n.NominatedUntil}
 	}
-	if b := n.block(false); b != nil {
-		return b.left()
+	if b := n.firstBlock(false); b != nil {
+		return b.kept()
 	}
 	switch {
 	case n.Pool == "":
@@ -53,10 +53,10 @@ func unfit(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	case p == nil:
 		return Kept{Because: NoNodePool, Detail: fmt.Sprintf("NodePool not found (NodePool=%s)", n.Pool)}
 	}
-	if b := n.block(true); b != nil && (cause.graceful() || !n.Grace) {
-		return b.left()
+	if b := n.firstBlock(true); b != nil && (cause.respectsBlocks() || !n.HasTerminationGracePeriod) {
+		return b.kept()
 	}
-	return resting(n, p, c)
+	return backingOff(n, p, c)
 }
 
 func underway(key string, moves []Move) bool {
@@ -68,27 +68,27 @@ func underway(key string, moves []Move) bool {
 	return false
 }
 
-// block is the first block whose reason is a pod (with ofPod), or the node itself.
-func (n *Node) block(ofPod bool) *Block {
+// firstBlock is the first block whose reason is a pod (with byPod), or the node itself.
+func (n *Node) firstBlock(byPod bool) *Block {
 	for i := range n.Blocks {
-		if n.Blocks[i].Pod == ofPod {
+		if n.Blocks[i].ByPod == byPod {
 			return &n.Blocks[i]
 		}
 	}
 	return nil
 }
 
-func (b *Block) left() Kept {
+func (b *Block) kept() Kept {
 	return Kept{Because: b.Because, Detail: b.Detail, Facts: b.Facts, Until: b.Until}
 }
 
-// resting objects for every cause while a move of the node or of its pool failed recently.
-func resting(n *Node, p *Pool, c *Cluster) Kept {
-	if until := c.Resting[n.Key]; c.Now.Before(until) {
+// backingOff keeps the node from every cause while a move of it or of its pool failed recently.
+func backingOff(n *Node, p *Pool, c *Cluster) Kept {
+	if until := c.BackOffUntil[n.Key]; c.Now.Before(until) {
 		return Kept{Because: BackingOff, Detail: "A move of the node failed, it is tried again later", Until: until}
 	}
-	if c.Now.Before(p.Resting) {
-		return Kept{Because: BackingOff, Detail: fmt.Sprintf("Moves in NodePool %q failed, it is tried again later", p.Name), Until: p.Resting}
+	if c.Now.Before(p.BackOffUntil) {
+		return Kept{Because: BackingOff, Detail: fmt.Sprintf("Moves in NodePool %q failed, it is tried again later", p.Name), Until: p.BackOffUntil}
 	}
 	return Kept{}
 }
@@ -100,37 +100,38 @@ func notDue(n *Node, cause Cause) Kept {
 	return Kept{Because: NoReplacementNeeded}
 }
 
-// unwanted returns the first objection to consolidating the node.
-func unwanted(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
+// keptFromConsolidation returns the first reason not to consolidate the node.
+func keptFromConsolidation(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	switch {
 	case p.Static:
 		return Kept{Because: reason.Static, Detail: fmt.Sprintf("NodePool %q keeps a fixed number of nodes", p.Name)}
-	case cause == Underutilized && n.Unpriced != "":
-		return Kept{Because: PriceUnknown, Detail: n.Unpriced}
-	case p.Never:
+	case cause == Underutilized && n.PriceUnknownDetail != "":
+		return Kept{Because: PriceUnknown, Detail: n.PriceUnknownDetail}
+	case p.ConsolidationDisabled:
 		return Kept{Because: ConsolidateAfterNever, Detail: fmt.Sprintf("NodePool %q has consolidation disabled", p.Name)}
-	case n.Spare:
+	case n.HasBufferCapacity:
 		return Kept{Because: BufferCapacity, Detail: fmt.Sprintf("Node %q has buffer pods", n.Name)}
 	}
-	if left := occupancy(n, p, cause, c.Settings); left.Because != "" {
-		return left
+	if kept := occupancy(n, p, cause, c.Settings); kept.Because != "" {
+		return kept
 	}
-	if at, quiet := Quiet(n, p, c.Now); !quiet {
+	if at, ok := Consolidatable(n, p, c.Now); !ok {
 		return Kept{Because: NotYetConsolidatable, Until: at,
-			Detail: fmt.Sprintf("Quiet for %s of %s", c.Now.Sub(n.QuietSince).Truncate(time.Second), p.ConsolidateAfter)}
+			Detail: fmt.Sprintf("Quiet for %s of %s", c.Now.Sub(n.LastPodEvent).Truncate(time.Second), p.ConsolidateAfter)}
 	}
-	if cause == Underutilized && c.Now.Before(p.Unsettled) {
-		return Kept{Because: ConsolidationUndone, Until: p.Unsettled,
+	if cause == Underutilized && c.Now.Before(p.ConsolidationPausedUntil) {
+		return Kept{Because: ConsolidationUndone, Until: p.ConsolidationPausedUntil,
 			Detail: fmt.Sprintf("The last consolidation in NodePool %q did not come true, it is tried again later", p.Name)}
 	}
 	if cause == Underutilized {
-		return young(n, p, c)
+		return belowMinAge(n, p, c)
 	}
 	return Kept{}
 }
 
+// occupancy keeps empty nodes from other causes, and other nodes from being removed as empty.
 func occupancy(n *Node, p *Pool, cause Cause, s Settings) Kept {
-	empty := Vacant(n, s)
+	empty := IsEmpty(n, s)
 	switch {
 	case cause == Empty && !empty:
 		return Kept{Because: NotEmpty, Detail: fmt.Sprintf("%d pods need another node", n.Pods)}
@@ -142,29 +143,29 @@ func occupancy(n *Node, p *Pool, cause Cause, s Settings) Kept {
 	return Kept{}
 }
 
-// Vacant reports whether the node counts as empty: no pod on it needs another node. Karpenter
+// IsEmpty reports whether the node counts as empty: no pod on it needs another node. Karpenter
 // instead asks whether eviction costs anything, so it also treats a node as empty when all its
 // pods have an eviction cost of zero or less.
-func Vacant(n *Node, s Settings) bool { return n.Pods == 0 || s.Upstream && n.Cost <= 0 }
+func IsEmpty(n *Node, s Settings) bool { return n.Pods == 0 || s.Upstream && n.EvictionCost <= 0 }
 
-// Quiet reports whether no pod was bound to the node or left it for the pool's
+// Consolidatable reports whether no pod was bound to the node or left it for the pool's
 // consolidateAfter, and the time from which that holds or will hold. This is the Consolidatable
 // condition of a NodeClaim.
-func Quiet(n *Node, p *Pool, now time.Time) (at time.Time, quiet bool) {
-	at = n.QuietSince.Add(p.ConsolidateAfter)
-	return at, !n.Initialized.IsZero() && !p.Never && !p.Static && !now.Before(at)
+func Consolidatable(n *Node, p *Pool, now time.Time) (at time.Time, ok bool) {
+	at = n.LastPodEvent.Add(p.ConsolidateAfter)
+	return at, !n.Initialized.IsZero() && !p.ConsolidationDisabled && !p.Static && !now.Before(at)
 }
 
-// young objects to nodes below the minimum age: the pods that they were launched for may not be
+// belowMinAge keeps nodes below the minimum age: the pods that they were launched for may not be
 // bound yet. Karpenter has no minimum age.
-func young(n *Node, p *Pool, c *Cluster) Kept {
-	least := p.MinAge
-	if least < 0 {
-		least = c.Settings.MinAge
+func belowMinAge(n *Node, p *Pool, c *Cluster) Kept {
+	minAge := p.MinAge
+	if minAge < 0 {
+		minAge = c.Settings.MinAge
 	}
-	if old := n.Created.Add(least); c.Now.Before(old) && !c.Settings.Upstream {
-		return Kept{Because: RecentlyLaunched, Until: old,
-			Detail: fmt.Sprintf("Node is %s old, NodePool %q asks for %s", c.Now.Sub(n.Created).Truncate(time.Second), p.Name, least)}
+	if reached := n.Created.Add(minAge); c.Now.Before(reached) && !c.Settings.Upstream {
+		return Kept{Because: RecentlyLaunched, Until: reached,
+			Detail: fmt.Sprintf("Node is %s old, NodePool %q asks for %s", c.Now.Sub(n.Created).Truncate(time.Second), p.Name, minAge)}
 	}
 	return Kept{}
 }
@@ -175,8 +176,8 @@ func young(n *Node, p *Pool, c *Cluster) Kept {
 // bound or left: until then it may become empty or fill up. Static pools and consolidateAfter:
 // Never have no such wait.
 func CanReceive(n *Node, p *Pool, c *Cluster) bool {
-	if n.Initialized.IsZero() || n.Leaving || n.Terminating || underway(n.Key, c.Underway) {
+	if n.Initialized.IsZero() || n.MarkedForDeletion || n.Terminating || underway(n.Key, c.Underway) {
 		return false
 	}
-	return p == nil || p.Static || p.Never || !c.Now.Before(n.QuietSince.Add(p.ConsolidateAfter))
+	return p == nil || p.Static || p.ConsolidationDisabled || !c.Now.Before(n.LastPodEvent.Add(p.ConsolidateAfter))
 }

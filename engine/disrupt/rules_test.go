@@ -17,19 +17,19 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // quietNode may be disrupted for any cause.
 func quietNode() Node {
 	return Node{
-		Key: "claim-1", Name: "node-1", Pool: "general", Ready: true, Pods: 3, Cost: 3,
-		Created: noon.Add(-2 * time.Hour), Initialized: noon.Add(-2 * time.Hour), QuietSince: noon.Add(-time.Hour),
+		Key: "claim-1", Name: "node-1", Pool: "general", Ready: true, Pods: 3, EvictionCost: 3,
+		Created: noon.Add(-2 * time.Hour), Initialized: noon.Add(-2 * time.Hour), LastPodEvent: noon.Add(-time.Hour),
 		Due: []Due{{Cause: Drifted, Since: noon.Add(-time.Minute)}, {Cause: Expired, Since: noon}},
 	}
 }
 
 var (
-	protectedPod = Block{Because: DoNotDisrupt, Detail: "pod", Pod: true, Until: noon.Add(time.Hour)}
+	protectedPod = Block{Because: DoNotDisrupt, Detail: "pod", ByPod: true, Until: noon.Add(time.Hour)}
 	protectedOne = Block{Because: DoNotDisrupt, Detail: "node"}
 )
 
 // Rule BLOCK-1, Rule BLOCK-2, Rule CONSOLIDATION-3, Rule CONSOLIDATION-4, Rule CONSOLIDATION-5,
-// Rule CONSOLIDATION-23: which nodes are left alone, for which causes, and with which reason.
+// Rule CONSOLIDATION-23: which nodes are kept, for which causes, and with which reason.
 func TestEligible(t *testing.T) {
 	all := []Cause{Empty, Underutilized, Drifted, Expired}
 	occupied := []Cause{Underutilized, Drifted, Expired} // causes that concern nodes with pods
@@ -37,7 +37,7 @@ func TestEligible(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*Node, *Pool, *Cluster)
-		goes   []Cause
+		causes []Cause
 		// asked and because are the cause and the reason of a refusal; causes for which the
 		// node cannot be disrupted anyway are left out.
 		asked   Cause
@@ -46,60 +46,60 @@ func TestEligible(t *testing.T) {
 		until   time.Time
 	}{
 		{"nothing against it", func(*Node, *Pool, *Cluster) {}, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
-		{"an empty one", func(n *Node, _ *Pool, _ *Cluster) { n.Pods, n.Cost = 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
+		{"an empty one", func(n *Node, _ *Pool, _ *Cluster) { n.Pods, n.EvictionCost = 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
 		{"on its way up", func(n *Node, _ *Pool, _ *Cluster) { n.Initialized = time.Time{} }, nil, Drifted, NotInitialized, "Node isn't initialized", time.Time{}},
-		{"leaving", func(n *Node, _ *Pool, _ *Cluster) { n.Leaving = true }, nil, Drifted, MarkedForDeletion, "Node is deleting or marked for deletion", time.Time{}},
+		{"leaving", func(n *Node, _ *Pool, _ *Cluster) { n.MarkedForDeletion = true }, nil, Drifted, MarkedForDeletion, "Node is deleting or marked for deletion", time.Time{}},
 		{"terminating", func(n *Node, _ *Pool, _ *Cluster) { n.Terminating = true }, nil, Expired, MarkedForDeletion, "Node is deleting or marked for deletion", time.Time{}},
 		{"chosen before", func(_ *Node, _ *Pool, c *Cluster) { c.Underway = []Move{{Nodes: []string{"a", "claim-1"}}} }, nil,
 			Drifted, MoveInProgress, "A move of the node is under way", time.Time{}},
 		{"nominated", func(n *Node, _ *Pool, _ *Cluster) { n.Nominated = true }, nil, Drifted, Nominated, "Node is nominated for a pending pod", time.Time{}},
-		{"annotated", func(n *Node, _ *Pool, _ *Cluster) { n.Grace, n.Blocks = true, []Block{protectedPod, protectedOne} }, nil, Drifted, DoNotDisrupt, "node", time.Time{}},
+		{"annotated", func(n *Node, _ *Pool, _ *Cluster) { n.HasTerminationGracePeriod, n.Blocks = true, []Block{protectedPod, protectedOne} }, nil, Drifted, DoNotDisrupt, "node", time.Time{}},
 		{"of no pool", func(n *Node, _ *Pool, _ *Cluster) { n.Pool = "" }, nil, Drifted, NoNodePool,
 			"Node doesn't have required label (label=karpenter.sh/nodepool)", time.Time{}},
 		{"a pod protects it", func(n *Node, _ *Pool, _ *Cluster) { n.Blocks = []Block{protectedPod} }, nil, Drifted, DoNotDisrupt, "pod", noon.Add(time.Hour)},
-		{"a pod protects it for a while", func(n *Node, _ *Pool, _ *Cluster) { n.Grace, n.Blocks = true, []Block{protectedPod} }, []Cause{Drifted, Expired},
+		{"a pod protects it for a while", func(n *Node, _ *Pool, _ *Cluster) { n.HasTerminationGracePeriod, n.Blocks = true, []Block{protectedPod} }, []Cause{Drifted, Expired},
 			Underutilized, DoNotDisrupt, "pod", noon.Add(time.Hour)},
-		{"a move failed", func(_ *Node, _ *Pool, c *Cluster) { c.Resting = map[string]time.Time{"claim-1": noon.Add(time.Minute)} }, nil,
+		{"a move failed", func(_ *Node, _ *Pool, c *Cluster) { c.BackOffUntil = map[string]time.Time{"claim-1": noon.Add(time.Minute)} }, nil,
 			Drifted, BackingOff, "A move of the node failed, it is tried again later", noon.Add(time.Minute)},
-		{"a move failed once", func(_ *Node, _ *Pool, c *Cluster) { c.Resting = map[string]time.Time{"claim-1": noon} }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
-		{"moves failed", func(_ *Node, p *Pool, _ *Cluster) { p.Resting = noon.Add(time.Minute) }, nil,
+		{"a move failed once", func(_ *Node, _ *Pool, c *Cluster) { c.BackOffUntil = map[string]time.Time{"claim-1": noon} }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
+		{"moves failed", func(_ *Node, p *Pool, _ *Cluster) { p.BackOffUntil = noon.Add(time.Minute) }, nil,
 			Drifted, BackingOff, `Moves in NodePool "general" failed, it is tried again later`, noon.Add(time.Minute)},
 		{"not due", func(n *Node, _ *Pool, _ *Cluster) { n.Due = nil }, []Cause{Underutilized}, Expired, NoReplacementNeeded, "", time.Time{}},
 		{"static", func(_ *Node, p *Pool, _ *Cluster) { p.Static = true }, []Cause{Drifted, Expired}, Underutilized, reason.Static,
 			`NodePool "general" keeps a fixed number of nodes`, time.Time{}},
-		{"no price", func(n *Node, _ *Pool, _ *Cluster) { n.Unpriced = "Instance Type \"x\" not found" }, []Cause{Drifted, Expired}, Underutilized, PriceUnknown,
+		{"no price", func(n *Node, _ *Pool, _ *Cluster) { n.PriceUnknownDetail = "Instance Type \"x\" not found" }, []Cause{Drifted, Expired}, Underutilized, PriceUnknown,
 			`Instance Type "x" not found`, time.Time{}},
-		{"no price, empty", func(n *Node, _ *Pool, _ *Cluster) { n.Unpriced, n.Pods, n.Cost = "?", 0, 0 }, vacant, Underutilized, PriceUnknown, "?", time.Time{}},
-		{"never", func(_ *Node, p *Pool, _ *Cluster) { p.Never = true }, []Cause{Drifted, Expired}, Underutilized, ConsolidateAfterNever,
+		{"no price, empty", func(n *Node, _ *Pool, _ *Cluster) { n.PriceUnknownDetail, n.Pods, n.EvictionCost = "?", 0, 0 }, vacant, Underutilized, PriceUnknown, "?", time.Time{}},
+		{"never", func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidationDisabled = true }, []Cause{Drifted, Expired}, Underutilized, ConsolidateAfterNever,
 			`NodePool "general" has consolidation disabled`, time.Time{}},
-		{"never, empty", func(n *Node, p *Pool, _ *Cluster) { p.Never, n.Pods, n.Cost = true, 0, 0 }, []Cause{Drifted, Expired}, Empty, ConsolidateAfterNever,
+		{"never, empty", func(n *Node, p *Pool, _ *Cluster) { p.ConsolidationDisabled, n.Pods, n.EvictionCost = true, 0, 0 }, []Cause{Drifted, Expired}, Empty, ConsolidateAfterNever,
 			`NodePool "general" has consolidation disabled`, time.Time{}},
-		{"spare room", func(n *Node, _ *Pool, _ *Cluster) { n.Spare, n.Pods, n.Cost = true, 0, 0 }, []Cause{Drifted, Expired}, Empty, BufferCapacity,
+		{"spare room", func(n *Node, _ *Pool, _ *Cluster) { n.HasBufferCapacity, n.Pods, n.EvictionCost = true, 0, 0 }, []Cause{Drifted, Expired}, Empty, BufferCapacity,
 			`Node "node-1" has buffer pods`, time.Time{}},
 		{"only empty ones", func(_ *Node, p *Pool, _ *Cluster) { p.Policy = WhenEmpty }, []Cause{Drifted, Expired}, Underutilized, WhenEmptyPolicy,
 			`NodePool "general" has consolidation policy WhenEmpty, but node is not empty`, time.Time{}},
 		{"busy", func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidateAfter = 90 * time.Minute }, []Cause{Drifted, Expired}, Underutilized, NotYetConsolidatable,
 			"Quiet for 1h0m0s of 1h30m0s", noon.Add(30 * time.Minute)},
-		{"consolidated in vain", func(_ *Node, p *Pool, _ *Cluster) { p.Unsettled = noon.Add(time.Minute) }, []Cause{Drifted, Expired}, Underutilized, ConsolidationUndone,
+		{"consolidated in vain", func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidationPausedUntil = noon.Add(time.Minute) }, []Cause{Drifted, Expired}, Underutilized, ConsolidationUndone,
 			`The last consolidation in NodePool "general" did not come true, it is tried again later`, noon.Add(time.Minute)},
-		{"consolidated in vain once", func(_ *Node, p *Pool, _ *Cluster) { p.Unsettled = noon }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
-		{"consolidated in vain, empty", func(n *Node, p *Pool, _ *Cluster) { p.Unsettled, n.Pods, n.Cost = noon.Add(time.Minute), 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
+		{"consolidated in vain once", func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidationPausedUntil = noon }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
+		{"consolidated in vain, empty", func(n *Node, p *Pool, _ *Cluster) { p.ConsolidationPausedUntil, n.Pods, n.EvictionCost = noon.Add(time.Minute), 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
 		{"young", func(_ *Node, p *Pool, _ *Cluster) { p.MinAge = 3 * time.Hour }, []Cause{Drifted, Expired}, Underutilized, RecentlyLaunched,
 			`Node is 2h0m0s old, NodePool "general" asks for 3h0m0s`, noon.Add(time.Hour)},
-		{"young and empty", func(n *Node, p *Pool, _ *Cluster) { p.MinAge, n.Pods, n.Cost = 3*time.Hour, 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
-		{"young by the operator's wish", func(_ *Node, p *Pool, c *Cluster) { p.MinAge, c.Settings.MinAge = -1, 3*time.Hour }, []Cause{Drifted, Expired}, Underutilized, RecentlyLaunched,
+		{"young and empty", func(n *Node, p *Pool, _ *Cluster) { p.MinAge, n.Pods, n.EvictionCost = 3*time.Hour, 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
+		{"too young by the settings", func(_ *Node, p *Pool, c *Cluster) { p.MinAge, c.Settings.MinAge = -1, 3*time.Hour }, []Cause{Drifted, Expired}, Underutilized, RecentlyLaunched,
 			`Node is 2h0m0s old, NodePool "general" asks for 3h0m0s`, noon.Add(time.Hour)},
 		{"young, as Karpenter sees it", func(_ *Node, p *Pool, c *Cluster) { p.MinAge, c.Settings.Upstream = 3*time.Hour, true }, occupied, Empty, NotEmpty,
 			"3 pods need another node", time.Time{}},
-		{"cheap pods", func(n *Node, _ *Pool, _ *Cluster) { n.Cost = 0 }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
-		{"cheap pods, as Karpenter sees it", func(n *Node, _ *Pool, c *Cluster) { n.Cost, c.Settings.Upstream = 0, true }, vacant, Underutilized, NotOccupied, "", time.Time{}},
+		{"cheap pods", func(n *Node, _ *Pool, _ *Cluster) { n.EvictionCost = 0 }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
+		{"cheap pods, as Karpenter sees it", func(n *Node, _ *Pool, c *Cluster) { n.EvictionCost, c.Settings.Upstream = 0, true }, vacant, Underutilized, NotOccupied, "", time.Time{}},
 	} {
 		n, p, c := quietNode(), Pool{Name: "general"}, Cluster{Now: noon}
 		tc.change(&n, &p, &c)
 		for _, cause := range all {
-			left, ok := Eligible(&n, &p, cause, &c)
-			if want := slices.Contains(tc.goes, cause); ok != want || ok != (left.Because == "") {
-				t.Errorf("%s: %s goes: %t (%+v), want %t", tc.name, cause, ok, left, want)
+			kept, ok := Eligible(&n, &p, cause, &c)
+			if want := slices.Contains(tc.causes, cause); ok != want || ok != (kept.Because == "") {
+				t.Errorf("%s: %s allowed: %t (%+v), want %t", tc.name, cause, ok, kept, want)
 			}
 		}
 		want := Kept{Key: "claim-1", Because: tc.because, Detail: tc.detail, Until: tc.until}
@@ -118,20 +118,23 @@ func TestUnknownPool(t *testing.T) {
 	}
 }
 
-// Rule CONSOLIDATION-4: nodes that are not quiet take no pods of consolidated nodes.
+// Rule CONSOLIDATION-4: nodes that are not consolidatable yet receive no pods of consolidated
+// nodes.
 func TestHomes(t *testing.T) {
 	p := Pool{Name: "general", ConsolidateAfter: 90 * time.Minute}
 	for name, tc := range map[string]struct {
 		change func(*Node, *Pool, *Cluster)
 		want   bool
 	}{
-		"busy":     {func(*Node, *Pool, *Cluster) {}, false},
-		"quiet":    {func(n *Node, _ *Pool, _ *Cluster) { n.QuietSince = noon.Add(-90 * time.Minute) }, true},
-		"never":    {func(_ *Node, p *Pool, _ *Cluster) { p.Never = true }, true},
-		"static":   {func(_ *Node, p *Pool, _ *Cluster) { p.Static = true }, true},
-		"leaving":  {func(n *Node, p *Pool, _ *Cluster) { n.Leaving, p.Never = true, true }, false},
-		"underway": {func(_ *Node, p *Pool, c *Cluster) { c.Underway, p.Never = []Move{{Nodes: []string{"claim-1"}}}, true }, false},
-		"young":    {func(n *Node, p *Pool, _ *Cluster) { n.Initialized, p.Never = time.Time{}, true }, false},
+		"busy":           {func(*Node, *Pool, *Cluster) {}, false},
+		"consolidatable": {func(n *Node, _ *Pool, _ *Cluster) { n.LastPodEvent = noon.Add(-90 * time.Minute) }, true},
+		"never":          {func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidationDisabled = true }, true},
+		"static":         {func(_ *Node, p *Pool, _ *Cluster) { p.Static = true }, true},
+		"leaving":        {func(n *Node, p *Pool, _ *Cluster) { n.MarkedForDeletion, p.ConsolidationDisabled = true, true }, false},
+		"underway": {func(_ *Node, p *Pool, c *Cluster) {
+			c.Underway, p.ConsolidationDisabled = []Move{{Nodes: []string{"claim-1"}}}, true
+		}, false},
+		"young": {func(n *Node, p *Pool, _ *Cluster) { n.Initialized, p.ConsolidationDisabled = time.Time{}, true }, false},
 	} {
 		n, p, c := quietNode(), p, Cluster{Now: noon}
 		tc.change(&n, &p, &c)
@@ -159,7 +162,7 @@ func TestDueOrder(t *testing.T) {
 		{Key: "older, for another cause", Pods: 1, Due: []Due{{Cause: Expired, Since: noon.Add(-9 * time.Hour)}, {Cause: Drifted, Since: noon}}},
 		{Key: "empty", Due: []Due{{Cause: Drifted, Since: noon}}},
 	}
-	slices.SortFunc(nodes, func(a, b Node) int { return DueBefore(&a, &b, Drifted) })
+	slices.SortFunc(nodes, func(a, b Node) int { return CompareDue(&a, &b, Drifted) })
 	var got []string
 	for _, n := range nodes {
 		got = append(got, n.Key)

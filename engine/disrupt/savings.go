@@ -15,21 +15,25 @@ type savings struct {
 	totals map[string]Totals
 }
 
-// least is what replacing the nodes must save.
-func (s savings) least(set []*node) offering.Price { return Least(parts(set), s.c.Settings) }
+// required is what replacing the nodes must save.
+func (s savings) required(set []*node) offering.Price {
+	return RequiredSavings(partsOf(set), s.c.Settings)
+}
 
 // pays reports whether a move of the nodes saves enough.
-func (s savings) pays(set []*node, before, after offering.Price, launches int) bool {
-	return Pays(parts(set), before, after, launches, s.c.Settings)
+func (s savings) pays(set []*node, saves offering.Price, launches int) bool {
+	return Pays(partsOf(set), saves, launches, s.c.Settings)
 }
 
-// balance scores a move of the nodes in their Balanced pools.
-func (s savings) balance(set []*node, saves offering.Price) (scores map[string]float64, approved bool) {
-	return Balance(parts(set), saves, s.totals)
+// scoreByPool scores a move of the nodes in their Balanced pools.
+func (s savings) scoreByPool(set []*node, saves offering.Price) (scores map[string]float64, approved bool) {
+	return ScoreByPool(partsOf(set), saves, s.totals)
 }
 
-// hopeless reports whether no move of the node saves enough in its Balanced pool.
-func (s savings) hopeless(n *node) bool { return Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]) }
+// cannotReachThreshold reports whether no move of the node saves enough in its Balanced pool.
+func (s savings) cannotReachThreshold(n *node) bool {
+	return CannotReachThreshold(n.Node, n.pool, n.price, s.totals[n.Pool])
+}
 
 // spotToSpot says why the nodes cannot be replaced by spot nodes, as far as the nodes
 // themselves decide it: a spot node is hardly ever replaced by nodes of another capacity type.
@@ -40,8 +44,8 @@ func (s savings) spotToSpot(set []*node) Kept {
 	return Kept{Because: SpotToSpot, Detail: "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"}
 }
 
-// cost is what the nodes cost together.
-func cost(set []*node) offering.Price {
+// priceOf is what the nodes cost together.
+func priceOf(set []*node) offering.Price {
 	var sum offering.Price
 	for _, n := range set {
 		sum = sum.Add(n.price)
@@ -49,8 +53,8 @@ func cost(set []*node) offering.Price {
 	return sum
 }
 
-// parts splits the nodes by pool.
-func parts(set []*node) []Part {
+// partsOf splits the nodes by pool.
+func partsOf(set []*node) []Part {
 	var out []Part
 	for _, n := range set {
 		i := slices.IndexFunc(out, func(p Part) bool { return p.Pool == n.pool })
@@ -60,7 +64,7 @@ func parts(set []*node) []Part {
 		}
 		out[i].Nodes++
 		out[i].Price = out[i].Price.Add(n.price)
-		out[i].Cost += n.Cost
+		out[i].EvictionCost += n.EvictionCost
 	}
 	slices.SortFunc(out, func(x, y Part) int { return cmp.Compare(x.Pool.Name, y.Pool.Name) })
 	return out

@@ -16,23 +16,23 @@ import (
 // plan can be made at once, in any order, and no pod moves twice.
 //
 // It looks in stages: nodes that are empty; nodes that are due; nodes whose pods fit on other
-// nodes; nodes whose pods cost less on new nodes. With Settings.Steps it stops after that many
+// nodes; nodes whose pods cost less on new nodes. With Settings.MaxSteps it stops after that many
 // drafts of package schedule, and the Plan says where to continue. The order of nodes and pools
 // in the Cluster does not change the Plan.
 func Search(w *cluster.Snapshot, c Cluster, from Cursor) Plan {
 	s := newSearch(w, &c, !c.Settings.Upstream)
 	defer s.drafts.whatIf.End()
-	s.accepted.ties.add(s.drafts.snapshot(), s.came)
+	s.accepted.dependencies.add(s.drafts.snapshot(), s.arrivals)
 	all := s.stages(from != Cursor{})
 	for i := from.Stage; i < len(all); i++ {
-		s.receivers.rewind()
-		next, done := s.run(i, all[i], from)
+		s.receivers.reset()
+		next, done := s.runStage(i, all[i], from)
 		if !done {
 			return Plan{Moves: s.accepted.moves, Kept: s.nodes.kept(), Next: next}
 		}
 	}
 	if from == (Cursor{}) {
-		s.nodes.explainRest()
+		s.nodes.explainOthers()
 	}
 	return Plan{Moves: s.accepted.moves, Kept: s.nodes.kept(), Done: true}
 }
@@ -47,12 +47,12 @@ type search struct {
 	drafts    *drafts
 	receivers *receivers
 	accepted  *accepted
-	came      arrivals // with moves under way
+	arrivals  arrivals // of pods of moves under way
 }
 
-// newSearch applies the moves under way. It simulates its moves when rehearsed is set.
+// newSearch applies the moves under way. It rehearses its moves when rehearsed is set.
 func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
-	s := &search{c: c, nodes: newNodes(w, c), budgets: CountNodes(c), drafts: &drafts{w: w, whatIf: w.WhatIf()}}
+	s := &search{c: c, nodes: newNodes(w, c), budgets: CountNodes(c), drafts: &drafts{before: w, whatIf: w.WhatIf()}}
 	var infos []*cluster.NodeInfo
 	for i := range c.Nodes {
 		if info := s.nodes.byKey[c.Nodes[i].Key].info; info != nil {
@@ -62,66 +62,66 @@ func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
 	s.prices = schedule.NewShadowPrices(w, infos)
 	s.savings = savings{c, TotalsOf(c, func(key string) offering.Price { return s.nodes.byKey[key].price })}
 	s.receivers = &receivers{c: c, nodes: s.nodes, whatIf: s.drafts.whatIf}
-	s.accepted = &accepted{nodes: s.nodes, budgets: s.budgets, drafts: s.drafts, ties: ties{}}
+	s.accepted = &accepted{nodes: s.nodes, budgets: s.budgets, drafts: s.drafts, dependencies: dependencies{}}
 	if rehearsed {
 		s.accepted.sim = schedsim.New(w)
 	}
-	s.came = s.accepted.resume(c.Underway)
-	s.receivers.begin()
+	s.arrivals = s.accepted.applyUnderway(c.Underway)
+	s.receivers.closeIneligible()
 	for _, n := range s.nodes.all {
-		n.judge(c, s.budgets[n.Pool])
+		n.setEligibility(c, s.budgets[n.Pool])
 	}
-	capPerEviction(c, s.nodes.all, s.prices)
+	setPerEviction(c, s.nodes.all, s.prices)
 	for _, n := range s.nodes.all {
-		s.weigh(n)
+		s.setWaste(n)
 	}
 	forecast(s.nodes.all, s.prices, c.Settings)
 	return s
 }
 
-// capPerEviction computes what an eviction must save: a share of the average cost of a pod. The
-// average is the price that remains in the best case (the price of pinned nodes, and the price
-// of nodes for the other pods at the best prices) divided by the pods that may move: where few
-// pods may move, the saving of the whole cluster depends on these. The value does not change
-// while the cluster shrinks, so no plan is undone by the next.
-func capPerEviction(c *Cluster, all []*node, prices *schedule.ShadowPrices) {
+// setPerEviction computes what an eviction must save: a share of the average cost of a pod. The
+// average is the price that remains in the best case (the price of nodes that are kept
+// indefinitely, and the price of nodes for the other pods at the best prices) divided by the pods
+// that may move: where few pods may move, the saving of the whole cluster depends on these. The
+// value does not change while the cluster shrinks, so no plan is undone by the next.
+func setPerEviction(c *Cluster, all []*node, prices *schedule.ShadowPrices) {
 	t := &c.Settings.MinSavings
 	if t.PerPod <= 0 {
 		return
 	}
-	bill, pods := offering.Price(0), 0.0
+	remains, pods := offering.Price(0), 0.0
 	for _, n := range all {
 		switch {
-		case n.info == nil || n.inMove == leaves || n.info.Leaving:
-		case n.pinned():
-			bill = bill.Add(n.price)
+		case n.info == nil || n.role == leaves || n.info.MarkedForDeletion:
+		case n.keptIndefinitely():
+			remains = remains.Add(n.price)
 		default:
-			bill = bill.Add(prices.Of(n.info))
-			pods += n.Cost
+			remains = remains.Add(prices.Worth(n.info))
+			pods += n.EvictionCost
 		}
 	}
 	if pods > 0 {
-		t.PerEviction = min(t.PerEviction, offering.Price(t.PerPod*float64(bill)/pods))
+		t.PerEviction = min(t.PerEviction, offering.Price(t.PerPod*float64(remains)/pods))
 	}
 }
 
-// weigh computes what the node wastes, and whether its replacement can pay.
-func (s *search) weigh(n *node) {
+// setWaste computes what the node wastes, and whether its replacement can pay.
+func (s *search) setWaste(n *node) {
 	if n.info == nil || n.price == 0 {
 		return
 	}
-	n.waste = n.price - s.prices.Of(n.info) // of all nodes: cursors need the same queue
+	n.waste = n.price - s.prices.Worth(n.info) // of all nodes: cursors need the same queue
 	if n.pool == nil {
 		return
 	}
-	n.least = s.savings.least([]*node{n})
+	n.minSavings = s.savings.required([]*node{n})
 	n.replaceable = s.savings.spotToSpot([]*node{n}).Because == ""
 }
 
-// stage is one pass over the nodes: order lists them, look handles each.
+// stage is one pass over the nodes: list lists them, and consider decides about each.
 type stage struct {
-	order func() []*node
-	look  func(*node)
+	list     func() []*node
+	consider func(*node)
 }
 
 // stages in the order in which they run. Deletions are tried three times. First the nodes that
@@ -132,18 +132,18 @@ func (s *search) stages(resumed bool) []stage {
 	empty := &emptyStage{s.c, s.nodes, s.budgets, s.accepted, emptyMoves{s.c, s.drafts}}
 	due := &dueStage{s.c, s.nodes, s.budgets, s.accepted, s.dueMoves()}
 	deletion := &deleteStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, receivers: s.receivers, savings: s.savings,
-		moves: deletions{s.drafts, s.savings}, resumed: resumed, putOff: map[*node]bool{}}
+		moves: deletions{s.drafts, s.savings}, resumed: resumed, postponed: map[*node]bool{}}
 	replacement := &replaceStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, drafts: s.drafts, savings: s.savings,
-		moves: s.replacements(false), past: map[string]past{}, failedCheap: map[string]int{}, exchanged: map[string]int{}}
-	pricing := &pricingStage{s.nodes, s.drafts, s.prices}
+		moves: s.replacements(false), history: map[string]groupHistory{}, failedWithFreeCapacity: map[string]int{}, triedSizes: map[string]int{}}
+	settingCost := &settingCostStage{s.nodes, s.drafts, s.prices}
 	return []stage{
-		{empty.order, empty.look},
-		{due.order, due.look},
-		{deletion.likely, deletion.look},
-		{deletion.all, deletion.look},
-		{replacement.order, replacement.look},
-		{deletion.again, deletion.look},
-		{pricing.order, pricing.look},
+		{empty.list, empty.consider},
+		{due.list, due.consider},
+		{deletion.listExpected, deletion.consider},
+		{deletion.listAll, deletion.consider},
+		{replacement.list, replacement.consider},
+		{deletion.listPostponed, deletion.consider},
+		{settingCost.list, settingCost.consider},
 	}
 }
 
@@ -151,27 +151,28 @@ func (s *search) dueMoves() dueMoves {
 	return dueMoves{s.c, s.nodes, s.drafts, s.receivers}
 }
 
+// replacements makes replacements of a search, or of Recheck when the move was decided before.
 func (s *search) replacements(decided bool) replacements {
 	return replacements{s.c, s.nodes, s.drafts, s.savings, decided}
 }
 
-// run runs one stage from the cursor on, if the cursor is in it. The order includes nodes that
+// runStage runs one stage from the cursor on, if the cursor is in it. The list includes nodes that
 // earlier calls handled, so that the cursor finds its place.
-func (s *search) run(i int, of stage, from Cursor) (next Cursor, done bool) {
-	order := of.order()
+func (s *search) runStage(i int, stage stage, from Cursor) (next Cursor, done bool) {
+	list := stage.list()
 	at := 0
 	if i == from.Stage && from.Key != "" {
-		at = 1 + slices.IndexFunc(order, func(n *node) bool { return n.Key == from.Key })
+		at = 1 + slices.IndexFunc(list, func(n *node) bool { return n.Key == from.Key })
 	}
 	next.Stage = i
-	for ; at < len(order); at++ {
+	for ; at < len(list); at++ {
 		if at > 0 {
-			next.Key = order[at-1].Key
+			next.Key = list[at-1].Key
 		}
-		if most := s.c.Settings.Steps; most > 0 && s.drafts.steps >= most {
+		if limit := s.c.Settings.MaxSteps; limit > 0 && s.drafts.steps >= limit {
 			return next, false
 		}
-		of.look(order[at])
+		stage.consider(list[at])
 	}
 	return Cursor{}, true
 }

@@ -21,7 +21,7 @@ func AfterPlan(s *Script, p schedule.Plan) *Script {
 	leaving := map[string]bool{}
 	out.Nodes = nil
 	for _, n := range s.Nodes {
-		if n.Leaving {
+		if n.MarkedForDeletion {
 			leaving[n.Name] = true
 			continue
 		}
@@ -38,7 +38,7 @@ func AfterPlan(s *Script, p schedule.Plan) *Script {
 	}
 	for i, l := range p.Launches {
 		name := fmt.Sprintf("bought-%03d", i)
-		out.Nodes = append(out.Nodes, s.become(name, l))
+		out.Nodes = append(out.Nodes, s.launchedNode(name, l))
 		for _, ref := range l.Pods {
 			home[ref.UID] = name
 		}
@@ -49,7 +49,7 @@ func AfterPlan(s *Script, p schedule.Plan) *Script {
 		case moved:
 			pod.Node, pod.Terminating = name, false // its replacement pod
 		case pod.Node != "" && leaving[pod.Node]:
-			if !pod.Movable {
+			if !pod.Reschedulable {
 				continue
 			}
 			pod.Node = ""
@@ -59,23 +59,23 @@ func AfterPlan(s *Script, p schedule.Plan) *Script {
 	return &out
 }
 
-// become makes the node that a launch becomes.
-func (s *Script) become(name string, l schedule.Launch) cluster.Node {
-	t, o := s.onSale(l.Offerings[0])
+// launchedNode makes the node that a launch becomes.
+func (s *Script) launchedNode(name string, l schedule.Launch) cluster.Node {
+	t, o := s.offered(l.Offerings[0])
 	pool := s.Pools[slices.IndexFunc(s.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })]
 	labels := map[string]string{}
 	for k, values := range s.labelsOf(*t, *o, pool) {
 		for _, v := range values {
-			if !slices.ContainsFunc(l.Rules, func(r constraint.Rule) bool { return r.Key == k && !one(r, v) }) {
+			if !slices.ContainsFunc(l.Rules, func(r constraint.Rule) bool { return r.Key == k && !valueSatisfies(r, v) }) {
 				labels[k] = v
 				break
 			}
 		}
 	}
 	maps.Copy(labels, l.Labels)
-	maps.Copy(labels, map[string]string{cluster.LabelHostname: name, cluster.LabelInstanceType: t.Name, cluster.LabelZone: o.Zone, cluster.LabelCapacityType: o.CapacityType, cluster.LabelPool: pool.Name})
+	maps.Copy(labels, map[string]string{cluster.LabelHostname: name, cluster.LabelInstanceType: t.Name, cluster.LabelZone: o.Zone, cluster.LabelCapacityType: o.CapacityType, cluster.LabelNodePool: pool.Name})
 	return cluster.Node{
-		Key: name, Name: name, Pool: pool.Name, Claim: true, Initialized: true, Labels: labels, Taints: l.Taints,
+		Key: name, Name: name, Pool: pool.Name, HasNodeClaim: true, Initialized: true, Labels: labels, Taints: l.Taints,
 		Capacity: t.Capacity, Allocatable: t.Capacity.Sub(t.Overhead), QuotaUses: o.QuotaUses, Price: o.Price,
 	}
 }

@@ -37,8 +37,8 @@ func Check(s *Script, p schedule.Plan) error {
 		c.launch(i, l)
 	}
 	if len(c.errs) == 0 {
-		c.neighbours()
-		c.leftOut()
+		c.bindable()
+		c.unplacedNeedlessly()
 	}
 	c.preferences()
 	c.limits()
@@ -59,9 +59,9 @@ type checker struct {
 	seen map[string]int
 	errs []error
 
-	cluster *refCluster
-	byKey   map[string]int // index into places by node key
-	first   []int          // index into places by launch, as its first offering
+	cluster   *refCluster
+	byKey     map[string]int // index into nodes by node key
+	firstNode []int          // index into nodes by launch, as its first offering
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -89,7 +89,7 @@ func (c *checker) everyPodOnce() {
 	}
 	for _, pod := range c.Pods {
 		want := 0
-		if c.homeless(pod) {
+		if c.needsNode(pod) {
 			want = 1
 		}
 		if c.seen[pod.UID] != want {
@@ -99,18 +99,18 @@ func (c *checker) everyPodOnce() {
 }
 
 func (c *checker) leaving(node string) bool {
-	return slices.ContainsFunc(c.Nodes, func(n cluster.Node) bool { return n.Name == node && n.Leaving })
+	return slices.ContainsFunc(c.Nodes, func(n cluster.Node) bool { return n.Name == node && n.MarkedForDeletion })
 }
 
-// homeless reports whether the pod needs a placement: the plan must mention it.
-func (c *checker) homeless(p cluster.Pod) bool {
-	return p.Node == "" || c.leaving(p.Node) && p.Movable
+// needsNode reports whether the pod needs a placement: the plan must mention it.
+func (c *checker) needsNode(p cluster.Pod) bool {
+	return p.Node == "" || c.leaving(p.Node) && p.Reschedulable
 }
 
-// build sets up the nodes that are not leaving, the pods that run on them, and the pods to
-// place.
+// build sets up the nodes that are not leaving, the pods that run on them, and the pods that
+// need a node.
 func (c *checker) build() {
-	pods, bound := c.Script.inOrder(c.homeless)
+	pods, bound := c.Script.runningThenPending(c.needsNode)
 	for i, p := range pods {
 		c.pods[p.UID] = i
 	}
@@ -118,11 +118,12 @@ func (c *checker) build() {
 	c.byKey = c.addNodes(c.cluster)
 }
 
-// inOrder lists the running pods that are not to be placed, then the pods that need a node.
-func (s *Script) inOrder(homeless func(cluster.Pod) bool) (pods []*cluster.Pod, bound int) {
+// runningThenPending lists the running pods that are not to be placed, then the pods that need a
+// node.
+func (s *Script) runningThenPending(needsNode func(cluster.Pod) bool) (pods []*cluster.Pod, bound int) {
 	var wait []*cluster.Pod
 	for i := range s.Pods {
-		if homeless(s.Pods[i]) {
+		if needsNode(s.Pods[i]) {
 			wait = append(wait, &s.Pods[i])
 		} else {
 			pods = append(pods, &s.Pods[i])
@@ -131,11 +132,11 @@ func (s *Script) inOrder(homeless func(cluster.Pod) bool) (pods []*cluster.Pod, 
 	return append(pods, wait...), len(pods)
 }
 
-// addNodes adds a place for each node that is not leaving, with its bound pods.
+// addNodes adds each node that is not leaving, with its bound pods.
 func (s *Script) addNodes(c *refCluster) map[string]int {
 	byKey := map[string]int{}
 	for _, n := range s.Nodes {
-		if n.Leaving {
+		if n.MarkedForDeletion {
 			continue
 		}
 		labels := map[string][]string{cluster.LabelHostname: {"unregistered " + n.Key}}
@@ -143,18 +144,18 @@ func (s *Script) addNodes(c *refCluster) map[string]int {
 			labels[k] = []string{v}
 		}
 		room := n.Allocatable
-		at := len(c.places)
+		at := len(c.nodes)
 		for i, p := range c.pods[:c.bound] {
 			if n.Name != "" && p.Node == n.Name {
 				room = room.Sub(p.Requests)
-				c.at[i] = at
+				c.nodeOf[i] = at
 			}
 		}
 		byKey[n.Key] = at
 		overhead, ports := s.daemons(labels, n.Taints, n.Name)
-		c.places = append(c.places, place{
-			name: "node " + n.Key, labels: labels, taints: n.Taints, closed: n.Unschedulable,
-			room: room.Sub(overhead), attach: attachable(n.Allocatable), ports: ports,
+		c.nodes = append(c.nodes, refNode{
+			name: "node " + n.Key, labels: labels, taints: n.Taints, takesNoPods: n.TakesNoPods,
+			free: room.Sub(overhead), attach: attachable(n.Allocatable), ports: ports,
 		})
 	}
 	return byKey
@@ -172,15 +173,15 @@ func attachable(a quantity.Amounts) map[string]int64 {
 
 func (c *checker) nomination(n schedule.Nomination) {
 	at, ok := c.byKey[n.Node]
-	if !ok || c.cluster.places[at].closed {
+	if !ok || c.cluster.nodes[at].takesNoPods {
 		c.fail("pods nominated to %s, which takes no pods", n.Node)
 		return
 	}
-	c.admits(at, n.Pods)
+	c.assign(at, n.Pods)
 }
 
 func (c *checker) launch(i int, l schedule.Launch) {
-	c.first = append(c.first, len(c.cluster.places))
+	c.firstNode = append(c.firstNode, len(c.cluster.nodes))
 	p := slices.IndexFunc(c.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })
 	if len(l.Offerings) == 0 || p < 0 {
 		c.fail("launch %d has no choices or no pool", i)
@@ -196,23 +197,23 @@ func (c *checker) launch(i int, l schedule.Launch) {
 	if pool.Static || pool.Blocked != "" {
 		c.fail("launch %d is for pool %s, which is static or blocked", i, pool.Name)
 	}
-	had := variety{}
-	at := len(c.cluster.places)
-	c.cluster.places = append(c.cluster.places, place{})
+	had := labelValues{}
+	at := len(c.cluster.nodes)
+	c.cluster.nodes = append(c.cluster.nodes, refNode{})
 	for k := len(l.Offerings) - 1; k >= 0; k-- { // ends with the first offering
-		c.cluster.places[at] = c.bought(i, l, pool, l.Offerings[k])
-		had.note(c.cluster.places[at].labels)
-		c.admits(at, l.Pods)
+		c.cluster.nodes[at] = c.nodeOfLaunch(i, l, pool, l.Offerings[k])
+		had.add(c.cluster.nodes[at].labels)
+		c.assign(at, l.Pods)
 	}
-	c.diverse(i, l, pool, had)
+	c.minValues(i, l, pool, had)
 }
 
-// bought makes the node that a launch becomes with one of its offerings.
-func (c *checker) bought(i int, l schedule.Launch, pool cluster.NodePool, choice offering.Ref) place {
-	t, o := c.onSale(choice)
+// nodeOfLaunch makes the node that a launch becomes with one of its offerings.
+func (c *checker) nodeOfLaunch(i int, l schedule.Launch, pool cluster.NodePool, choice offering.Ref) refNode {
+	t, o := c.offered(choice)
 	if t == nil || o.Unavailable != "" || o.Price != choice.Price {
-		c.fail("launch %d: choice %v is not on sale", i, choice)
-		return place{}
+		c.fail("launch %d: choice %v is not offered", i, choice)
+		return refNode{}
 	}
 	labels := c.labelsOf(*t, *o, pool)
 	for _, r := range l.Rules {
@@ -226,20 +227,20 @@ func (c *checker) bought(i int, l schedule.Launch, pool cluster.NodePool, choice
 			c.fail("launch %d: choice %v does not meet the launch's own rule %s", i, choice, r)
 		}
 		// The launch sets one of the values that its rules allow.
-		labels[r.Key] = slices.DeleteFunc(slices.Clone(labels[r.Key]), func(v string) bool { return !one(r, v) })
+		labels[r.Key] = slices.DeleteFunc(slices.Clone(labels[r.Key]), func(v string) bool { return !valueSatisfies(r, v) })
 	}
 	for _, r := range pool.Requirements {
 		if !satisfies(r, labels[r.Key]) {
 			c.fail("launch %d: choice %v does not meet the pool's %s", i, choice, r)
 		}
 	}
-	n := c.asPlace(*t, pool, labels)
+	n := c.newNode(*t, pool, labels)
 	n.name = fmt.Sprintf("launch %d as %v", i, choice)
-	n.labels[cluster.LabelHostname] = []string{fmt.Sprintf("a name nobody knows %d", i)}
+	n.labels[cluster.LabelHostname] = []string{fmt.Sprintf("a new hostname %d", i)}
 	return n
 }
 
-func (s *Script) onSale(choice offering.Ref) (*offering.InstanceType, *offering.Offering) {
+func (s *Script) offered(choice offering.Ref) (*offering.InstanceType, *offering.Offering) {
 	for i := range s.Types {
 		for j := range s.Types[i].Offerings {
 			o := &s.Types[i].Offerings[j]
@@ -259,8 +260,8 @@ func (s *Script) labelsOf(t offering.InstanceType, o offering.Offering, pool clu
 	}
 	maps.Copy(labels, o.Labels)
 	maps.Copy(labels, map[string][]string{
-		cluster.LabelPool: {pool.Name}, cluster.LabelInstanceType: {t.Name}, cluster.LabelZone: {o.Zone},
-		cluster.LabelCapacityType: {o.CapacityType}, cluster.LabelHostname: {"a name nobody knows"},
+		cluster.LabelNodePool: {pool.Name}, cluster.LabelInstanceType: {t.Name}, cluster.LabelZone: {o.Zone},
+		cluster.LabelCapacityType: {o.CapacityType}, cluster.LabelHostname: {"a new hostname"},
 	})
 	for k, v := range pool.Labels {
 		labels[k] = []string{v}
@@ -268,10 +269,10 @@ func (s *Script) labelsOf(t offering.InstanceType, o offering.Offering, pool clu
 	return labels
 }
 
-func (s *Script) asPlace(t offering.InstanceType, pool cluster.NodePool, labels map[string][]string) place {
+func (s *Script) newNode(t offering.InstanceType, pool cluster.NodePool, labels map[string][]string) refNode {
 	room := t.Capacity.Sub(t.Overhead)
 	overhead, ports := s.daemons(labels, pool.Taints, "")
-	return place{labels: labels, taints: pool.Taints, room: room.Sub(overhead), attach: attachable(room), ports: ports, weight: pool.Weight, launch: true}
+	return refNode{labels: labels, taints: pool.Taints, free: room.Sub(overhead), attach: attachable(room), ports: ports, weight: pool.Weight, launched: true}
 }
 
 // daemons sums the requests of the DaemonSets that match a node and have no pod on it yet, and
@@ -280,38 +281,38 @@ func (s *Script) daemons(labels map[string][]string, taints []cluster.Taint, nod
 	sum = quantity.Amounts{}
 	for _, d := range s.Daemons {
 		present := slices.ContainsFunc(s.Pods, func(p cluster.Pod) bool { return node != "" && p.Node == node && p.DaemonSet == d.UID })
-		if _, ok := cluster.Tolerates(d.Tolerations, taints); ok && !present && meets(d.Required, d.AnyOf, labels) {
+		if _, ok := cluster.Tolerates(d.Tolerations, taints); ok && !present && matchesTerms(d.Required, d.AnyOf, labels) {
 			sum, ports = sum.Add(d.Requests), append(ports, d.Ports...)
 		}
 	}
 	return sum, ports
 }
 
-// admits puts the pods on a place and checks what does not depend on other places.
-func (c *checker) admits(at int, pods []cluster.PodRef) {
-	where := c.cluster.places[at].name
+// assign assigns the pods to a node and checks what does not depend on other places.
+func (c *checker) assign(at int, pods []cluster.PodRef) {
+	where := c.cluster.nodes[at].name
 	for _, ref := range pods {
 		i, ok := c.pods[ref.UID]
 		if !ok {
-			c.fail("%s: pod %s is not in the world", where, ref.Name)
+			c.fail("%s: pod %s is not in the script", where, ref.Name)
 			continue
 		}
-		c.cluster.at[i] = at
+		c.cluster.nodeOf[i] = at
 		if p := c.cluster.pods[i]; p.Refused != "" {
 			c.fail("%s: pod %s was refused: %s", where, ref.Name, p.RefusedDetail)
 		}
-		if why := c.cluster.unfit(i, at); why != "" {
+		if why := c.cluster.neverFits(i, at); why != "" {
 			c.fail("%s: pod %s %s", where, ref.Name, why)
 		}
 	}
-	if why := c.cluster.crowded(at); why != "" {
+	if why := c.cluster.overcommitted(at); why != "" {
 		c.fail("%s: %s", where, why)
 	}
 }
 
-// neighbours replays the plan with first offerings, then with one launch at a time as each of its
+// bindable replays the plan with first offerings, then with one launch at a time as each of its
 // other offerings in other domains.
-func (c *checker) neighbours() {
+func (c *checker) bindable() {
 	if why := c.cluster.replay(); why != "" {
 		c.fail("no order of binding works: %s", why)
 		return
@@ -319,21 +320,21 @@ func (c *checker) neighbours() {
 	keys := c.topologyKeys()
 	for i, l := range c.plan.Launches {
 		pool := c.Pools[slices.IndexFunc(c.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })]
-		first := c.cluster.places[c.first[i]]
+		first := c.cluster.nodes[c.firstNode[i]]
 		tried := map[string]bool{domains(first, keys): true}
 		for _, choice := range l.Offerings[min(1, len(l.Offerings)):] {
-			other := c.bought(i, l, pool, choice)
+			other := c.nodeOfLaunch(i, l, pool, choice)
 			if d := domains(other, keys); tried[d] {
 				continue
 			} else {
 				tried[d] = true
 			}
-			c.cluster.places[c.first[i]] = other
+			c.cluster.nodes[c.firstNode[i]] = other
 			if why := c.cluster.replay(); why != "" {
 				c.fail("%s instead of its first choice: no order of binding works: %s", other.name, why)
 			}
 		}
-		c.cluster.places[c.first[i]] = first
+		c.cluster.nodes[c.firstNode[i]] = first
 	}
 }
 
@@ -352,7 +353,7 @@ func (c *checker) topologyKeys() []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-func domains(p place, keys []string) string {
+func domains(p refNode, keys []string) string {
 	out := ""
 	for _, k := range keys {
 		v, ok := p.value(k)
@@ -361,50 +362,50 @@ func domains(p place, keys []string) string {
 	return out
 }
 
-// leftOut checks that no pod is unplaced that fits on an existing node as planned, or on one
-// without its virtual pods. Pods that spread are skipped: a plan may count domains that do not
-// exist yet. Nor may a pod be unplaced for which a node could be launched: see couldBuy.
-func (c *checker) leftOut() {
+// unplacedNeedlessly checks that no pod is unplaced that fits on an existing node as planned, or
+// on one without its virtual pods. Pods that spread are skipped: a plan may count domains that do
+// not exist yet. Nor may a pod be unplaced for which a node could be launched: see couldBuy.
+func (c *checker) unplacedNeedlessly() {
 	for _, u := range c.plan.Unplaced {
-		c.needlessly(u)
+		c.minValuesNeedlessly(u)
 		for _, ref := range u.Pods {
 			i := c.pods[ref.UID]
-			if p := c.cluster.pods[i]; p.Refused != "" || len(c.cluster.spreads[i]) > 0 || optsOut(p) {
+			if p := c.cluster.pods[i]; p.Refused != "" || len(c.cluster.spreads[i]) > 0 || optsOutOfPools(p) {
 				continue
 			}
 			for _, at := range c.byKey {
-				c.couldTake(i, at)
+				c.fitsExisting(i, at)
 			}
 		}
 		for _, ref := range u.Pods {
 			if u.Because != reason.Invalid { // its requests are invalid
-				c.couldBuy(c.pods[ref.UID])
+				c.fitsLaunch(c.pods[ref.UID])
 			}
 		}
 	}
 }
 
-// couldBuy checks that no pod is unplaced that depends on no pods except those of its own node,
+// fitsLaunch checks that no pod is unplaced that depends on no pods except those of its own node,
 // and for which a pool without limits, quota or minValues could launch a node. Nodes that may
 // still have several values for some label are skipped.
-func (c *checker) couldBuy(i int) {
-	if p := c.cluster.pods[i]; p.Refused != "" || optsOut(p) || c.looksBeyondNode(i) {
+func (c *checker) fitsLaunch(i int) {
+	if p := c.cluster.pods[i]; p.Refused != "" || optsOutOfPools(p) || c.dependsOnOtherNodes(i) {
 		return
 	}
 	for _, pool := range c.Pools {
 		if pool.Static || pool.Blocked != "" || len(pool.Limits) > 0 || slices.ContainsFunc(pool.Requirements, func(r constraint.Rule) bool { return r.MinValues > 0 }) {
 			continue
 		}
-		c.onFresh(i, pool, func(at int) {
-			if why, _ := c.cluster.refused(i, at); why == "" && !c.cluster.places[at].open() {
-				c.fail("pod %s is left out although pool %s could launch a node for it: %v", c.cluster.pods[i].Name, pool.Name, c.cluster.places[at].labels)
+		c.eachNewNode(i, pool, func(at int) {
+			if why, _ := c.cluster.rejectedFor(i, at); why == "" && !c.cluster.nodes[at].undecided() {
+				c.fail("pod %s is left out although pool %s could launch a node for it: %v", c.cluster.pods[i].Name, pool.Name, c.cluster.nodes[at].labels)
 			}
 		})
 	}
 }
 
-// open reports whether some label still has several values.
-func (p *place) open() bool {
+// undecided reports whether some label still has several values.
+func (p *refNode) undecided() bool {
 	for _, values := range p.labels {
 		if len(values) > 1 {
 			return true
@@ -413,40 +414,40 @@ func (p *place) open() bool {
 	return false
 }
 
-// looksBeyondNode reports whether the pod has affinity, or rules about pods on other nodes.
-func (c *checker) looksBeyondNode(i int) bool {
-	beyond := func(t counted) bool { return t.key != cluster.LabelHostname }
-	return c.cluster.hasNear[i] || slices.ContainsFunc(c.cluster.spreads[i], beyond) || slices.ContainsFunc(c.cluster.anti[i], beyond)
+// dependsOnOtherNodes reports whether the pod has affinity, or rules about pods on other nodes.
+func (c *checker) dependsOnOtherNodes(i int) bool {
+	beyond := func(t podTerm) bool { return t.key != cluster.LabelHostname }
+	return c.cluster.hasAffinity[i] || slices.ContainsFunc(c.cluster.spreads[i], beyond) || slices.ContainsFunc(c.cluster.antiAffinity[i], beyond)
 }
 
-func optsOut(p *cluster.Pod) bool {
-	labels := map[string][]string{cluster.LabelPool: {"any"}}
+func optsOutOfPools(p *cluster.Pod) bool {
+	labels := map[string][]string{cluster.LabelNodePool: {"any"}}
 	return slices.ContainsFunc(append(slices.Concat(p.AnyOf...), p.Required...), func(r constraint.Rule) bool {
-		return r.Key == cluster.LabelPool && !satisfies(r, labels[r.Key])
+		return r.Key == cluster.LabelNodePool && !satisfies(r, labels[r.Key])
 	})
 }
 
-func (c *checker) couldTake(i, at int) {
-	if c.cluster.places[at].closed || c.cluster.unfit(i, at) != "" {
+func (c *checker) fitsExisting(i, at int) {
+	if c.cluster.nodes[at].takesNoPods || c.cluster.neverFits(i, at) != "" {
 		return
 	}
-	before := slices.Clone(c.cluster.at)
-	defer copy(c.cluster.at, before)
+	before := slices.Clone(c.cluster.nodeOf)
+	defer copy(c.cluster.nodeOf, before)
 	for j := c.cluster.bound; j < len(before); j++ {
 		if c.cluster.pods[j].Virtual && !c.cluster.pods[i].Virtual && before[j] == at {
-			c.cluster.at[j] = -1
+			c.cluster.nodeOf[j] = -1
 		}
 	}
-	if why, _ := c.cluster.refused(i, at); why != "" {
+	if why, _ := c.cluster.rejectedFor(i, at); why != "" {
 		return
 	}
-	c.cluster.at[i] = at
-	if c.cluster.crowded(at) == "" {
-		c.fail("pod %s is left out although %s would take it", c.cluster.pods[i].Name, c.cluster.places[at].name)
+	c.cluster.nodeOf[i] = at
+	if c.cluster.overcommitted(at) == "" {
+		c.fail("pod %s is left out although %s would take it", c.cluster.pods[i].Name, c.cluster.nodes[at].name)
 	}
 }
 
-func meets(required cluster.Term, anyOf []cluster.Term, labels map[string][]string) bool {
+func matchesTerms(required cluster.Term, anyOf []cluster.Term, labels map[string][]string) bool {
 	all := func(t cluster.Term) bool {
 		for _, r := range t {
 			if !satisfies(r, labels[r.Key]) {
@@ -464,10 +465,10 @@ func satisfies(r constraint.Rule, values []string) bool {
 	if len(values) == 0 {
 		return r.Operator == constraint.NotIn || r.Operator == constraint.DoesNotExist
 	}
-	return slices.ContainsFunc(values, func(v string) bool { return one(r, v) })
+	return slices.ContainsFunc(values, func(v string) bool { return valueSatisfies(r, v) })
 }
 
-func one(r constraint.Rule, v string) bool {
+func valueSatisfies(r constraint.Rule, v string) bool {
 	switch r.Operator {
 	case constraint.In:
 		return slices.Contains(r.Values, v)
@@ -547,7 +548,7 @@ func (c *checker) quotas() {
 		if len(l.Offerings) == 0 {
 			continue
 		}
-		if _, o := c.onSale(l.Offerings[0]); o != nil {
+		if _, o := c.offered(l.Offerings[0]); o != nil {
 			for _, d := range o.QuotaUses {
 				used[d.Quota] += d.Amount
 			}

@@ -50,18 +50,18 @@ func TestCheck(t *testing.T) {
 		{"spread of one workload before another's", "pods w x11 cpu=1 label:a=w spread=zone:2:min=2:t=t\npods v x5 priority=10 spread=zone:1:min=3:a=w\npod old", "launch D4 1: v-1 v-2 v-3 v-4 v-5 w-1 old; launch D4 1: w-2; launch D4 1: w-3; launch D4 1: w-4; launch D4 1: w-5; launch D4 1: w-6; launch D4 1: w-7; launch D4 1: w-8; launch D4 1: w-9; launch D4 1: w-10; launch D4 1: w-11", ""},
 
 		{"affinity to itself", "pods w x3 cpu=2 label:a=w affinity=zone", "launch D4 1: w-1 w-2; launch D4 1: w-3", ""},
-		{"affinity to itself across zones", "pods w x3 cpu=2 label:a=w affinity=zone", "launch D4 1: w-1 w-2; launch D4 2: w-3", "not near"},
-		{"affinity to no pod", "pods w x1 cpu=1 label:a=w affinity=zone:a=x", "launch D4 1: w-1", "not near"},
+		{"affinity to itself across zones", "pods w x3 cpu=2 label:a=w affinity=zone", "launch D4 1: w-1 w-2; launch D4 2: w-3", "is not met"},
+		{"affinity to no pod", "pods w x1 cpu=1 label:a=w affinity=zone:a=x", "launch D4 1: w-1", "is not met"},
 		{"affinity to a pod of the same launch", "pods w x1 cpu=1 affinity=host:a=x\npods x x1 cpu=1 label:a=x", "launch D4 1: w-1 x-1", ""},
-		{"affinity to a running pod", "node n cpu=1 zone=2\npod x cpu=1 label:a=x on=n\npods w x1 cpu=1 affinity=zone:a=x", "launch D4 1: w-1", "not near"},
+		{"affinity to a running pod", "node n cpu=1 zone=2\npod x cpu=1 label:a=x on=n\npods w x1 cpu=1 affinity=zone:a=x", "launch D4 1: w-1", "is not met"},
 		{"affinity by namespace", "namespace p label:env=prod\nnode n cpu=1 zone=2\npod x cpu=1 label:a=x on=n namespace=p\npods w x1 cpu=1 affinity=zone:a=x:where=env=prod", "launch D4 2: w-1", ""},
-		{"affinity in another namespace", "node n cpu=1 zone=2\npod x cpu=1 label:a=x on=n namespace=p\npods w x1 cpu=1 affinity=zone:a=x", "launch D4 2: w-1", "not near"},
+		{"affinity in another namespace", "node n cpu=1 zone=2\npod x cpu=1 label:a=x on=n namespace=p\npods w x1 cpu=1 affinity=zone:a=x", "launch D4 2: w-1", "is not met"},
 		{"affinity counts terminating pods", "node n cpu=1 zone=2\npod x cpu=1 label:a=x on=n terminating\npods w x1 cpu=1 affinity=zone:a=x", "launch D4 2: w-1", ""},
 
 		{"anti-affinity", "pods w x2 cpu=1 label:a=w anti-affinity=host", "launch D4 1: w-1; launch D4 1: w-2", ""},
-		{"anti-affinity together", "pods w x2 cpu=1 label:a=w anti-affinity=host", "launch D4 1: w-1 w-2", "does not stand"},
+		{"anti-affinity together", "pods w x2 cpu=1 label:a=w anti-affinity=host", "launch D4 1: w-1 w-2", "forbids the domain"},
 		{"anti-affinity by zone over choices", "pods w x2 cpu=1 label:a=w anti-affinity=zone", "launch D4 1|2: w-1; launch D4 2: w-2", "instead of its first choice"},
-		{"anti-affinity the other way", "node n cpu=4 zone=1\npod x cpu=1 on=n anti-affinity=zone:a=w\npods w x1 cpu=1 label:a=w", "launch D4 1: w-1", "does not stand"},
+		{"anti-affinity the other way", "node n cpu=4 zone=1\npod x cpu=1 on=n anti-affinity=zone:a=w\npods w x1 cpu=1 label:a=w", "launch D4 1: w-1", "forbids the domain"},
 		{"anti-affinity merely preferred", "pods w x2 cpu=1 label:a=w anti-affinity~50=host", "launch D4 1: w-1 w-2", ""},
 
 		{"ports", "pods w x2 cpu=1 port=TCP/80", "launch D4 1: w-1 w-2", "both take port"},
@@ -197,8 +197,8 @@ func TestRandomFull(t *testing.T) {
 			note("preference", len(p.Preferred) > 0)
 		}
 		for _, n := range s.Nodes {
-			note("unschedulable", n.Unschedulable)
-			note("leaving", n.Leaving)
+			note("unschedulable", n.TakesNoPods)
+			note("leaving", n.MarkedForDeletion)
 			note("unmanaged", n.Pool == "")
 			note("unregistered", n.Name == "")
 		}

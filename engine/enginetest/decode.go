@@ -32,13 +32,13 @@ func Decode(data []byte) (s *Script, wild bool) {
 	r.fullNodes()
 	r.fullPods()
 	r.fullDaemons()
-	wild = r.often(30)
+	wild = r.chance(30)
 	for i := range r.s.Pods {
-		if wild && r.often(40) {
-			r.spoil(&r.s.Pods[i])
+		if wild && r.chance(40) {
+			r.makeInvalid(&r.s.Pods[i])
 		}
 	}
-	if wild && r.often(20) {
+	if wild && r.chance(20) {
 		r.s.Types[0].Offerings = append(r.s.Types[0].Offerings, offering.Offering{Price: -1})
 	}
 	return r.s, wild
@@ -57,8 +57,8 @@ func (c *choices) Uint64() uint64 {
 	return uint64(b) * 0x0101010101010101
 }
 
-// spoil gives a pod an invalid value.
-func (r *random) spoil(p *cluster.Pod) {
+// makeInvalid gives a pod an invalid value.
+func (r *random) makeInvalid(p *cluster.Pod) {
 	odd := []int64{1e18, math.MaxInt64, math.MinInt64, -1, 0}[r.IntN(5)]
 	num := []int32{0, -1, 70000, math.MaxInt32, math.MinInt32}[r.IntN(5)]
 	key := r.oneOf("", "no such key", cluster.LabelZone)
@@ -67,11 +67,11 @@ func (r *random) spoil(p *cluster.Pod) {
 		p.Requests = p.Requests.Add(nil)
 		p.Requests[r.oneOf(quantity.NameCPU, quantity.NameMemory, quantity.NamePods, "", "a/b")] = odd
 	case 1:
-		p.Spreads = append(p.Spreads, cluster.TopologySpreadConstraint{Key: key, MaxSkew: num, MinDomains: num, Select: cluster.Selector{Nothing: r.often(50)}})
+		p.Spreads = append(p.Spreads, cluster.TopologySpreadConstraint{Key: key, MaxSkew: num, MinDomains: num, Selector: cluster.Selector{Nothing: r.chance(50)}})
 	case 2:
 		p.Affinity = append(p.Affinity, cluster.PodAffinityTerm{Key: key, Weight: num})
 	case 3:
-		p.AntiAffinity = append(p.AntiAffinity, cluster.PodAffinityTerm{Key: key, Weight: num, Select: cluster.Selector{NamespaceLabels: cluster.Term{}}})
+		p.AntiAffinity = append(p.AntiAffinity, cluster.PodAffinityTerm{Key: key, Weight: num, Selector: cluster.Selector{NamespaceLabels: cluster.Term{}}})
 	case 4:
 		p.Ports = append(p.Ports, cluster.Port{Protocol: key, IP: key, Port: num})
 	case 5:

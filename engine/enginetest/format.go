@@ -147,10 +147,10 @@ func amounts(a, base quantity.Amounts, prefix string) []string {
 }
 
 func compareResources(a, b string) int {
-	return cmp.Or(-cmp.Compare(weigh(a), weigh(b)), cmp.Compare(a, b))
+	return cmp.Or(-cmp.Compare(resourceRank(a), resourceRank(b)), cmp.Compare(a, b))
 }
 
-func weigh(name string) int {
+func resourceRank(name string) int {
 	return slices.Index([]string{quantity.NamePods, quantity.NameStorage, quantity.NameMemory, quantity.NameCPU}, name)
 }
 
@@ -295,14 +295,14 @@ func (f *formatter) node(n cluster.Node) {
 	for _, w := range []struct {
 		on   bool
 		word string
-	}{{n.Pool != "", "pool=" + n.Pool}, {n.Name == "", "unregistered"}, {n.Name != "" && !n.Initialized, "uninitialized"}, {n.Leaving, "leaving"}, {n.Unschedulable, "unschedulable"}, {n.Price != 0, fmt.Sprintf("price=%dn", int64(n.Price))}} {
+	}{{n.Pool != "", "pool=" + n.Pool}, {n.Name == "", "unregistered"}, {n.Name != "" && !n.Initialized, "uninitialized"}, {n.MarkedForDeletion, "leaving"}, {n.TakesNoPods, "unschedulable"}, {n.Price != 0, fmt.Sprintf("price=%dn", int64(n.Price))}} {
 		if w.on {
 			words = append(words, w.word)
 		}
 	}
 	labels := maps.Clone(n.Labels)
-	if labels[cluster.LabelPool] == n.Pool {
-		delete(labels, cluster.LabelPool)
+	if labels[cluster.LabelNodePool] == n.Pool {
+		delete(labels, cluster.LabelNodePool)
 	}
 	if labels[cluster.LabelHostname] == n.Name {
 		delete(labels, cluster.LabelHostname)
@@ -339,7 +339,7 @@ func (f *formatter) podWords(p cluster.Pod, index int) []string {
 		{p.Namespace != "default", "namespace=" + p.Namespace}, {p.UID != p.Name, "uid=" + p.UID},
 		{!p.Created.Equal(time.Unix(int64(index), 0)), fmt.Sprint("created=", p.Created.Unix())},
 		{p.Priority != 0, fmt.Sprint("priority=", p.Priority)},
-		{p.Node != "", "on=" + p.Node}, {p.DaemonSet != "", "daemon-of=" + p.DaemonSet}, {p.Node != "" && !p.Movable && p.DaemonSet == "", "not-movable"},
+		{p.Node != "", "on=" + p.Node}, {p.DaemonSet != "", "daemon-of=" + p.DaemonSet}, {p.Node != "" && !p.Reschedulable && p.DaemonSet == "", "not-movable"},
 		{p.Terminating, "terminating"}, {p.Virtual, "virtual"}, {p.Refused != "", "refused=" + escape(p.RefusedDetail)},
 	} {
 		if w.on {
@@ -407,20 +407,20 @@ func spreadWord(sp cluster.TopologySpreadConstraint) string {
 			word += w.word
 		}
 	}
-	return word + ":" + selectorWord(sp.Select)
+	return word + ":" + selectorWord(sp.Selector)
 }
 
 func (f *formatter) termWord(word string, t cluster.PodAffinityTerm, namespace string) string {
 	if t.Weight != 0 {
 		word += fmt.Sprint("~", t.Weight)
 	}
-	word += "=" + key(t.Key) + ":" + selectorWord(t.Select)
-	if !slices.Equal(t.Select.Namespaces, []string{namespace}) || t.Select.NamespaceLabels != nil {
-		if len(t.Select.Namespaces) > 0 {
-			word += ":in=" + values(t.Select.Namespaces)
+	word += "=" + key(t.Key) + ":" + selectorWord(t.Selector)
+	if !slices.Equal(t.Selector.Namespaces, []string{namespace}) || t.Selector.NamespaceLabels != nil {
+		if len(t.Selector.Namespaces) > 0 {
+			word += ":in=" + values(t.Selector.Namespaces)
 		}
-		if t.Select.NamespaceLabels != nil {
-			word += ":where=" + termSelector(t.Select.NamespaceLabels)
+		if t.Selector.NamespaceLabels != nil {
+			word += ":where=" + termSelector(t.Selector.NamespaceLabels)
 		}
 	}
 	return word

@@ -25,7 +25,7 @@ func RandomFull(seed uint64, pods int) *Script {
 	s := Random(seed, pods)
 	r := &random{Rand: rand.New(rand.NewPCG(seed, 0xf011)), s: s}
 	s.Namespaces = map[string]map[string]string{"default": {}, "team-a": {"env": "prod"}, "team-b": {"env": "test"}}
-	s.Settings = cluster.Settings{Preferences: cluster.PreferencePolicy(r.oneOf("", string(cluster.Respect), string(cluster.Ignore))), Surplus: []int{0, 100, 1000, cluster.UnlimitedSurplus}[r.IntN(4)], RelaxMinValues: r.often(50)}
+	s.Settings = cluster.Settings{Preferences: cluster.PreferencePolicy(r.oneOf("", string(cluster.Respect), string(cluster.Ignore))), Surplus: []int{0, 100, 1000, cluster.UnlimitedSurplus}[r.IntN(4)], RelaxMinValues: r.chance(50)}
 	r.fullTypes()
 	r.fullPools()
 	r.fullVariety(seed)
@@ -40,10 +40,10 @@ func RandomFull(seed uint64, pods int) *Script {
 func (r *random) fullTypes() {
 	for i := range r.s.Types {
 		t := &r.s.Types[i]
-		if r.often(40) {
+		if r.chance(40) {
 			t.Capacity[quantity.Attachable+driver] = int64(1 + r.IntN(4))
 		}
-		if r.often(25) && len(t.Offerings) > 0 {
+		if r.chance(25) && len(t.Offerings) > 0 {
 			id := fmt.Sprint("r", i)
 			r.s.Quotas[reservation(id)] = int64(r.IntN(4))
 			o := offering.Offering{Zone: t.Offerings[0].Zone, CapacityType: offering.Reserved, Price: t.Offerings[0].Price / 100, QuotaUses: []offering.QuotaUse{{Quota: reservation(id), Amount: 1}}}
@@ -56,8 +56,8 @@ func (r *random) fullTypes() {
 func (r *random) fullPools() {
 	for i := range r.s.Pools {
 		p := &r.s.Pools[i]
-		p.Static = r.often(8)
-		if r.often(15) {
+		p.Static = r.chance(8)
+		if r.chance(15) {
 			p.Requirements = append(p.Requirements, constraint.Rule{Key: r.oneOf(cluster.LabelInstanceType, cluster.LabelZone, "arch"), Operator: constraint.Exists, MinValues: 2})
 		}
 	}
@@ -66,21 +66,21 @@ func (r *random) fullPools() {
 func (r *random) fullNodes() {
 	for i := range r.s.Nodes {
 		n := &r.s.Nodes[i]
-		n.Unschedulable = r.often(10)
-		if r.often(20) { // not managed by any pool
-			n.Pool, n.Claim, n.Initialized = "", false, true
-			delete(n.Labels, cluster.LabelPool)
+		n.TakesNoPods = r.chance(10)
+		if r.chance(20) { // not managed by any pool
+			n.Pool, n.HasNodeClaim, n.Initialized = "", false, true
+			delete(n.Labels, cluster.LabelNodePool)
 		}
-		if r.often(20) {
+		if r.chance(20) {
 			delete(n.Labels, cluster.LabelZone)
 		}
-		if r.often(40) {
+		if r.chance(40) {
 			n.Labels["team"] = r.oneOf("red", "blue")
 		}
-		if r.often(40) {
+		if r.chance(40) {
 			n.Allocatable[quantity.Attachable+driver] = int64(r.IntN(4))
 		}
-		if r.often(10) && n.Claim && !n.Leaving {
+		if r.chance(10) && n.HasNodeClaim && !n.MarkedForDeletion {
 			r.unregister(n)
 		}
 	}
@@ -90,10 +90,10 @@ func (r *random) fullNodes() {
 func (r *random) unregister(n *cluster.Node) {
 	for i := range r.s.Pods {
 		if r.s.Pods[i].Node == n.Name {
-			r.s.Pods[i].Node, r.s.Pods[i].Movable, r.s.Pods[i].DaemonSet = "", false, ""
+			r.s.Pods[i].Node, r.s.Pods[i].Reschedulable, r.s.Pods[i].DaemonSet = "", false, ""
 		}
 	}
-	n.Name, n.Initialized, n.Unschedulable = "", false, false
+	n.Name, n.Initialized, n.TakesNoPods = "", false, false
 	delete(n.Labels, cluster.LabelHostname)
 }
 
@@ -105,7 +105,7 @@ func (r *random) fullPods() {
 		p := &r.s.Pods[i]
 		name := p.Name[:max(0, strings.LastIndexByte(p.Name, '-'))]
 		if p.Node != "" || name != workload {
-			last = r.decoration(p.Node == "")
+			last = r.podDetails(p.Node == "")
 			workload = name
 		}
 		p.Namespace, p.Labels = last.Namespace, last.Labels
@@ -142,10 +142,10 @@ func (r *random) fullReplicas(seed uint64) {
 // replica returns the change that gives pods of a workload, of which p is the first,
 // anti-affinity and a volume; most workloads do not change.
 func (r *random) replica(p cluster.Pod, volume string) func(*cluster.Pod) {
-	if !r.often(15) {
+	if !r.chance(15) {
 		return func(*cluster.Pod) {}
 	}
-	each, kind, skew := r.often(50), r.IntN(3), int32(1+r.IntN(2))
+	each, kind, skew := r.chance(50), r.IntN(3), int32(1+r.IntN(2))
 	alike := cluster.Selector{Namespaces: []string{p.Namespace}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{p.Labels["app"]}}}}
 	return func(p *cluster.Pod) {
 		v := cluster.Volume{ID: volume, Driver: driver, Shared: true}
@@ -155,50 +155,50 @@ func (r *random) replica(p cluster.Pod, volume string) func(*cluster.Pod) {
 		p.Volumes = append(slices.Clip(p.Volumes), v)
 		switch kind {
 		case 0:
-			p.AntiAffinity = append(slices.Clip(p.AntiAffinity), cluster.PodAffinityTerm{Key: cluster.LabelHostname, Select: alike})
+			p.AntiAffinity = append(slices.Clip(p.AntiAffinity), cluster.PodAffinityTerm{Key: cluster.LabelHostname, Selector: alike})
 		case 1:
-			p.Spreads = append(slices.Clip(p.Spreads), cluster.TopologySpreadConstraint{Key: cluster.LabelHostname, MaxSkew: skew, Select: alike})
+			p.Spreads = append(slices.Clip(p.Spreads), cluster.TopologySpreadConstraint{Key: cluster.LabelHostname, MaxSkew: skew, Selector: alike})
 		default:
 			p.Ports = append(slices.Clip(p.Ports), cluster.Port{Protocol: "TCP", Port: 9000})
 		}
 	}
 }
 
-func (r *random) decoration(pending bool) cluster.Pod {
+func (r *random) podDetails(pending bool) cluster.Pod {
 	p := cluster.Pod{Labels: map[string]string{"app": r.oneOf("a", "b", "c")}}
 	p.Namespace = r.oneOf("default", "default", "team-a", "team-b")
-	if r.often(50) {
+	if r.chance(50) {
 		p.Labels["tier"] = r.oneOf("x", "y")
 	}
-	if r.often(25) {
+	if r.chance(25) {
 		p.Spreads = append(p.Spreads, r.spread(p))
 	}
-	if r.often(8) {
+	if r.chance(8) {
 		p.Spreads = append(p.Spreads, r.spread(p))
 	}
-	if r.often(12) {
+	if r.chance(12) {
 		p.Affinity = append(p.Affinity, r.podTerm(p, 70))
 	}
-	if r.often(15) {
+	if r.chance(15) {
 		p.AntiAffinity = append(p.AntiAffinity, r.podTerm(p, 70))
 	}
-	if r.often(10) {
+	if r.chance(10) {
 		p.Ports = append(p.Ports, r.port())
 	}
-	if r.often(20) {
+	if r.chance(20) {
 		p.Volumes = append(p.Volumes, r.volume())
 	}
-	for r.often(15) {
+	for r.chance(15) {
 		p.Preferred = append(p.Preferred, cluster.PreferredSchedulingTerm{Weight: int32(1 + r.IntN(100)), Term: cluster.Term{r.rule()}})
 	}
-	p.Virtual = pending && r.often(6)
-	p.Terminating = !pending && r.often(15)
+	p.Virtual = pending && r.chance(6)
+	p.Terminating = !pending && r.chance(15)
 	return p
 }
 
 func (r *random) fullDaemons() {
 	for i := range r.s.Daemons {
-		for r.often(25) {
+		for r.chance(25) {
 			r.s.Daemons[i].Ports = append(r.s.Daemons[i].Ports, r.port())
 		}
 	}
@@ -209,8 +209,8 @@ func (r *random) port() cluster.Port {
 }
 
 func (r *random) volume() cluster.Volume {
-	v := cluster.Volume{ID: "vol" + fmt.Sprint(r.IntN(3)), Driver: r.oneOf(driver, driver, ""), Shared: r.often(30)}
-	for r.often(35) {
+	v := cluster.Volume{ID: "vol" + fmt.Sprint(r.IntN(3)), Driver: r.oneOf(driver, driver, ""), Shared: r.chance(30)}
+	for r.chance(35) {
 		v.AnyOf = append(v.AnyOf, cluster.Term{{Key: cluster.LabelZone, Operator: constraint.In, Values: []string{r.oneOf("1", "2", "3")}}})
 	}
 	return v
@@ -223,7 +223,7 @@ func (r *random) topologyKey() string {
 func (r *random) selector(p cluster.Pod, own int) cluster.Selector {
 	s := cluster.Selector{Namespaces: []string{p.Namespace}}
 	value := p.Labels["app"]
-	if !r.often(own) {
+	if !r.chance(own) {
 		value = r.oneOf("a", "b", "c")
 	}
 	switch r.IntN(8) {
@@ -239,21 +239,21 @@ func (r *random) selector(p cluster.Pod, own int) cluster.Selector {
 
 func (r *random) spread(p cluster.Pod) cluster.TopologySpreadConstraint {
 	return cluster.TopologySpreadConstraint{
-		Key: r.topologyKey(), MaxSkew: int32(1 + r.IntN(2)), MinDomains: int32(max(0, r.IntN(8)-4)), Select: r.selector(p, 80),
-		Soft: r.often(30), IgnoreAffinity: r.often(20), HonorTaints: r.often(20),
+		Key: r.topologyKey(), MaxSkew: int32(1 + r.IntN(2)), MinDomains: int32(max(0, r.IntN(8)-4)), Selector: r.selector(p, 80),
+		Soft: r.chance(30), IgnoreAffinity: r.chance(20), HonorTaints: r.chance(20),
 	}
 }
 
 func (r *random) podTerm(p cluster.Pod, own int) cluster.PodAffinityTerm {
-	t := cluster.PodAffinityTerm{Key: r.topologyKey(), Select: r.selector(p, own)}
+	t := cluster.PodAffinityTerm{Key: r.topologyKey(), Selector: r.selector(p, own)}
 	switch r.IntN(6) {
 	case 0:
-		t.Select.Namespaces = []string{"team-a", "team-b"}
+		t.Selector.Namespaces = []string{"team-a", "team-b"}
 	case 1:
-		t.Select.Namespaces = nil
-		t.Select.NamespaceLabels = cluster.Term{{Key: "env", Operator: constraint.In, Values: []string{r.oneOf("prod", "test")}}}
+		t.Selector.Namespaces = nil
+		t.Selector.NamespaceLabels = cluster.Term{{Key: "env", Operator: constraint.In, Values: []string{r.oneOf("prod", "test")}}}
 	}
-	if r.often(35) {
+	if r.chance(35) {
 		t.Weight = int32(1 + r.IntN(100))
 	}
 	return t

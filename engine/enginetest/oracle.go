@@ -94,8 +94,8 @@ func (k ranks) weight(w int32) int { return slices.Index(k.weights, w) }
 // MaxSteps bounds the oracle's search; scripts that need more are too large for it.
 const MaxSteps = 200_000
 
-// BestScore tries every way to place a script's pending pods, by the rules of Check, and returns the
-// best score. It reports false when that takes more than MaxSteps.
+// BestScore tries every way to assign a script's pending pods to nodes, by the rules of Check, and
+// returns the best score. It reports false when that takes more than MaxSteps.
 //
 // For pods that spread it counts domains as a launch must: domains that some offering could open
 // for the pod exist with no pods yet, and one more node can always be launched.
@@ -108,25 +108,25 @@ func BestScore(s *Script) (Score, bool) {
 type oracle struct {
 	*Script
 	ranks
-	cluster *refCluster
-	rows    []row
-	hosts   int // places[:hosts] exist
-	score   Score
-	best    Score
-	found   bool
-	steps   int
-	left    []quantity.Amounts // of limits, by pool
-	quotas  map[string]int64
-	topo    bool
-	later   [][]int // later[i]: pods from i on that fit somewhere, by priority rank
-	cpu     []int64 // cpu[i]: what those request
-	twin    []bool  // twin[i]: pod i is exactly like the one before it
-	perCPU  float64 // the lowest price of a milli-core of any offering
+	cluster        *refCluster
+	rows           []row
+	existing       int // cluster.nodes[:existing] exist
+	score          Score
+	best           Score
+	found          bool
+	steps          int
+	limitsLeft     []quantity.Amounts // of limits, by pool
+	quotas         map[string]int64
+	hasTerms       bool
+	placeable      [][]int // later[i]: pods from i on that fit somewhere, by priority rank
+	cpu            []int64 // cpu[i]: what those request
+	sameAsPrevious []bool  // sameAsPrevious[i]: pod i is exactly like the one before it
+	perCPU         float64 // the lowest price of a milli-core of any offering
 }
 
 // row is one offering of one pool that can be launched, with one value for every label.
 type row struct {
-	place
+	refNode
 	pool      int
 	price     offering.Price
 	size      quantity.Amounts
@@ -136,75 +136,75 @@ type row struct {
 func newOracle(s *Script) *oracle {
 	leaving := map[string]bool{}
 	for _, n := range s.Nodes {
-		leaving[n.Name] = n.Leaving
+		leaving[n.Name] = n.MarkedForDeletion
 	}
-	pods, bound := s.inOrder(func(p cluster.Pod) bool { return p.Node == "" || leaving[p.Node] && p.Movable })
+	pods, bound := s.runningThenPending(func(p cluster.Pod) bool { return p.Node == "" || leaving[p.Node] && p.Reschedulable })
 	o := &oracle{Script: s, ranks: newRanks(s), quotas: maps.Clone(s.Quotas)}
 	slices.SortStableFunc(pods[bound:], func(a, b *cluster.Pod) int {
 		return cmp.Or(cmp.Compare(o.priority(a), o.priority(b)), -cmp.Compare(a.Requests[quantity.NameCPU], b.Requests[quantity.NameCPU]))
 	})
 	o.cluster = newCluster(s, pods, bound)
 	s.addNodes(o.cluster)
-	o.hosts = len(o.cluster.places)
+	o.existing = len(o.cluster.nodes)
 	o.score, o.best = o.zero(), o.zero()
-	o.account()
+	o.subtractExisting()
 	for i := range s.Pools {
 		o.rowsOf(i)
 	}
 	slices.SortStableFunc(o.rows, func(a, b row) int { return cmp.Compare(a.price, b.price) })
-	o.rows = o.worthTrying()
-	o.lookAhead()
+	o.rows = o.distinctRows()
+	o.prepareBounds()
 	for i := range pods {
-		o.topo = o.topo || o.cluster.hasNear[i] || len(o.cluster.spreads[i])+len(o.cluster.anti[i]) > 0
+		o.hasTerms = o.hasTerms || o.cluster.hasAffinity[i] || len(o.cluster.spreads[i])+len(o.cluster.antiAffinity[i]) > 0
 	}
 	memo := map[string][]string{}
-	o.cluster.frontier = &frontier{func(pod int, key string) []string {
+	o.cluster.openable = &openableDomains{func(pod int, key string) []string {
 		id := fmt.Sprint(pod, " ", key)
 		if _, ok := memo[id]; !ok {
-			memo[id] = o.buyable(pod, key)
+			memo[id] = o.openableFor(pod, key)
 		}
 		return memo[id]
 	}}
 	return o
 }
 
-// lookAhead prepares what hopeless needs: which pods fit somewhere, and what nodes for them must
-// cost.
-func (o *oracle) lookAhead() {
+// prepareBounds prepares what hopeless needs: which pods fit somewhere, and what nodes for them
+// must cost.
+func (o *oracle) prepareBounds() {
 	pods, bound := o.cluster.pods, o.cluster.bound
-	o.later, o.cpu, o.twin = make([][]int, len(pods)+1), make([]int64, len(pods)+1), make([]bool, len(pods))
-	o.later[len(pods)] = make([]int, len(o.score.Placed))
+	o.placeable, o.cpu, o.sameAsPrevious = make([][]int, len(pods)+1), make([]int64, len(pods)+1), make([]bool, len(pods))
+	o.placeable[len(pods)] = make([]int, len(o.score.Placed))
 	for i := len(pods) - 1; i >= bound; i-- {
-		o.later[i], o.cpu[i] = slices.Clone(o.later[i+1]), o.cpu[i+1]
-		if o.homeFor(i) {
-			o.later[i][o.priority(pods[i])]++
+		o.placeable[i], o.cpu[i] = slices.Clone(o.placeable[i+1]), o.cpu[i+1]
+		if o.fitsSomewhere(i) {
+			o.placeable[i][o.priority(pods[i])]++
 			o.cpu[i] += pods[i].Requests[quantity.NameCPU]
 		}
-		o.twin[i] = i > bound && alike(*pods[i-1], *pods[i])
+		o.sameAsPrevious[i] = i > bound && identical(*pods[i-1], *pods[i])
 	}
 	o.perCPU = math.Inf(1)
 	for _, r := range o.rows {
-		if n := r.room[quantity.NameCPU]; n > 0 {
+		if n := r.free[quantity.NameCPU]; n > 0 {
 			o.perCPU = min(o.perCPU, float64(r.price)/float64(n))
 		}
 	}
 }
 
-func (o *oracle) homeFor(i int) bool {
+func (o *oracle) fitsSomewhere(i int) bool {
 	if o.cluster.pods[i].Refused != "" {
 		return false
 	}
-	for at := range o.cluster.places {
-		p := &o.cluster.places[at]
-		if !p.closed && o.suits(i, p) {
+	for at := range o.cluster.nodes {
+		p := &o.cluster.nodes[at]
+		if !p.takesNoPods && o.fits(i, p) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(o.rows, func(r row) bool { return o.suits(i, &r.place) })
+	return slices.ContainsFunc(o.rows, func(r row) bool { return o.fits(i, &r.refNode) })
 }
 
-// alike reports whether two pods can trade places without any effect.
-func alike(a, b cluster.Pod) bool {
+// identical reports whether two pods can be exchanged without any effect.
+func identical(a, b cluster.Pod) bool {
 	for _, p := range []*cluster.Pod{&a, &b} {
 		p.PodRef, p.Created, p.Node = cluster.PodRef{Namespace: p.Namespace}, time.Time{}, ""
 		p.Volumes = slices.Clone(p.Volumes)
@@ -217,8 +217,8 @@ func alike(a, b cluster.Pod) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// worthTrying lists rows, without those that no pod can distinguish from a cheaper one.
-func (o *oracle) worthTrying() []row {
+// distinctRows lists rows, without those that no pod can distinguish from a cheaper one.
+func (o *oracle) distinctRows() []row {
 	keys := map[string]bool{}
 	for _, p := range o.cluster.pods {
 		for _, sp := range p.Spreads {
@@ -232,12 +232,12 @@ func (o *oracle) worthTrying() []row {
 	topology := slices.Sorted(maps.Keys(keys))
 	seen := map[string]bool{}
 	return slices.DeleteFunc(o.rows, func(r row) bool {
-		id := fmt.Sprint(r.pool, r.room, r.size, r.quotaUses, r.attach, domains(r.place, topology))
+		id := fmt.Sprint(r.pool, r.free, r.size, r.quotaUses, r.attach, domains(r.refNode, topology))
 		for i := o.cluster.bound; i < len(o.cluster.pods); i++ {
 			p := o.cluster.pods[i]
-			id += fmt.Sprint(meets(p.Required, p.AnyOf, r.labels))
+			id += fmt.Sprint(matchesTerms(p.Required, p.AnyOf, r.labels))
 			for _, v := range p.Volumes {
-				id += fmt.Sprint(meets(nil, v.AnyOf, r.labels))
+				id += fmt.Sprint(matchesTerms(nil, v.AnyOf, r.labels))
 			}
 		}
 		again := seen[id]
@@ -246,8 +246,8 @@ func (o *oracle) worthTrying() []row {
 	})
 }
 
-// account subtracts existing nodes from limits and quotas.
-func (o *oracle) account() {
+// subtractExisting subtracts existing nodes from limits and quotas.
+func (o *oracle) subtractExisting() {
 	for _, p := range o.Pools {
 		left := maps.Clone(p.Limits)
 		for _, n := range o.Nodes {
@@ -262,7 +262,7 @@ func (o *oracle) account() {
 				}
 			}
 		}
-		o.left = append(o.left, left)
+		o.limitsLeft = append(o.limitsLeft, left)
 	}
 	for _, n := range o.Nodes {
 		for _, d := range n.QuotaUses {
@@ -284,27 +284,27 @@ func (o *oracle) rowsOf(pool int) {
 				continue
 			}
 			labels := o.labelsOf(t, of, p)
-			for key, values := range o.own(p) {
+			for key, values := range o.poolLabels(p) {
 				labels[key] = values
 			}
-			o.settle(labels, func(settled map[string][]string) {
+			o.eachLabelling(labels, func(settled map[string][]string) {
 				for _, r := range p.Requirements {
 					if !satisfies(r, settled[r.Key]) {
 						return
 					}
 				}
-				o.rows = append(o.rows, row{place: o.asPlace(t, p, settled), pool: pool, price: of.Price, size: t.Capacity, quotaUses: of.QuotaUses})
+				o.rows = append(o.rows, row{refNode: o.newNode(t, p, settled), pool: pool, price: of.Price, size: t.Capacity, quotaUses: of.QuotaUses})
 			})
 		}
 	}
 }
 
-// own are the values worth trying for labels that only the pool gives its nodes: the values that
-// rules mention, one that no rule mentions, and no label.
-func (o *oracle) own(p cluster.NodePool) map[string][]string {
+// poolLabels are the values worth trying for labels that only the pool gives its nodes: the values
+// that rules mention, one that no rule mentions, and no label.
+func (o *oracle) poolLabels(p cluster.NodePool) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range p.Requirements {
-		if _, fixed := p.Labels[r.Key]; fixed || o.carried(r.Key) {
+		if _, fixed := p.Labels[r.Key]; fixed || o.fromType(r.Key) {
 			continue
 		}
 		tried := []string{}
@@ -326,10 +326,10 @@ func (o *oracle) own(p cluster.NodePool) map[string][]string {
 // absent stands for a missing label while labels are settled.
 const absent = "\x00"
 
-func (o *oracle) carried(key string) bool {
+func (o *oracle) fromType(key string) bool {
 	return slices.ContainsFunc(o.Types, func(t offering.InstanceType) bool {
 		return len(t.Labels[key]) > 0 || slices.ContainsFunc(t.Offerings, func(of offering.Offering) bool { return len(of.Labels[key]) > 0 }) ||
-			key == cluster.LabelZone || key == cluster.LabelCapacityType || key == cluster.LabelInstanceType || key == cluster.LabelHostname || key == cluster.LabelPool
+			key == cluster.LabelZone || key == cluster.LabelCapacityType || key == cluster.LabelInstanceType || key == cluster.LabelHostname || key == cluster.LabelNodePool
 	})
 }
 
@@ -358,8 +358,8 @@ func (o *oracle) mentioned(key string) []string {
 	return slices.Compact(out)
 }
 
-// settle yields every way to give each label one value.
-func (o *oracle) settle(labels map[string][]string, yield func(map[string][]string)) {
+// eachLabelling yields every way to give each label one value.
+func (o *oracle) eachLabelling(labels map[string][]string, yield func(map[string][]string)) {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if len(labels[k]) < 2 && !slices.Contains(labels[k], absent) {
 			continue
@@ -370,45 +370,45 @@ func (o *oracle) settle(labels map[string][]string, yield func(map[string][]stri
 			if v == absent {
 				delete(one, k)
 			}
-			o.settle(one, yield)
+			o.eachLabelling(one, yield)
 		}
 		return
 	}
 	yield(maps.Clone(labels))
 }
 
-// buyable are the domains that launching an offering could open for a pod. A new hostname is
+// openableFor are the domains that launching an offering could open for a pod. A new hostname is
 // always possible.
-func (o *oracle) buyable(pod int, key string) []string {
+func (o *oracle) openableFor(pod int, key string) []string {
 	if key == cluster.LabelHostname {
 		return []string{"one more"}
 	}
 	var out []string
 	for _, r := range o.rows {
-		if v, ok := r.value(key); ok && !slices.Contains(out, v) && o.suits(pod, &r.place) {
+		if v, ok := r.value(key); ok && !slices.Contains(out, v) && o.fits(pod, &r.refNode) {
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
-func (o *oracle) suits(pod int, r *place) bool {
+func (o *oracle) fits(pod int, r *refNode) bool {
 	p := o.cluster.pods[pod]
-	if _, ok := cluster.Tolerates(p.Tolerations, r.taints); !ok || !meets(p.Required, p.AnyOf, r.labels) {
+	if _, ok := cluster.Tolerates(p.Tolerations, r.taints); !ok || !matchesTerms(p.Required, p.AnyOf, r.labels) {
 		return false
 	}
 	for name, n := range p.Requests {
-		if n > max(0, r.room[name]) {
+		if n > max(0, r.free[name]) {
 			return false
 		}
 	}
-	_, taken := clashing(p.Ports, r.ports)
+	_, taken := conflictingPort(p.Ports, r.ports)
 	return !taken
 }
 
-// search places pod i in every way, then the pods after it.
+// search assigns pod i in every way, then the pods after it.
 func (o *oracle) search(i int) {
-	if o.steps++; o.steps >= MaxSteps || o.hopeless(i) {
+	if o.steps++; o.steps >= MaxSteps || o.cannotImprove(i) {
 		return
 	}
 	c := o.cluster
@@ -417,8 +417,8 @@ func (o *oracle) search(i int) {
 		return
 	}
 	first := 0
-	if o.twin[i] {
-		if first = c.at[i-1]; first < 0 { // an identical pod is unplaced: so is this one
+	if o.sameAsPrevious[i] {
+		if first = c.nodeOf[i-1]; first < 0 { // an identical pod is unplaced: so is this one
 			o.search(i + 1)
 			return
 		}
@@ -426,29 +426,29 @@ func (o *oracle) search(i int) {
 	if c.pods[i].Refused == "" {
 		rank := o.priority(c.pods[i])
 		o.score.Placed[rank]++
-		for at := first; at < len(c.places); at++ {
+		for at := first; at < len(c.nodes); at++ {
 			o.put(i, at)
 		}
-		o.open(i)
+		o.launchFor(i)
 		o.score.Placed[rank]--
 	}
 	o.search(i + 1)
 }
 
-// put tries pod i on a place that exists or was launched already.
+// put tries pod i on a node that exists or was launched already.
 func (o *oracle) put(i, at int) {
 	c := o.cluster
-	if c.places[at].closed || c.unfit(i, at) != "" {
+	if c.nodes[at].takesNoPods || c.neverFits(i, at) != "" {
 		return
 	}
-	c.at[i] = at
-	defer func() { c.at[i] = -1 }()
-	if c.crowded(at) != "" || c.unwelcome(i, at) {
+	c.nodeOf[i] = at
+	defer func() { c.nodeOf[i] = -1 }()
+	if c.overcommitted(at) != "" || c.antiAffinityForbids(i, at) {
 		return
 	}
 	weight := -1
-	if c.places[at].launch {
-		weight = o.weight(c.places[at].weight)
+	if c.nodes[at].launched {
+		weight = o.weight(c.nodes[at].weight)
 	}
 	o.score.light(weight, 1)
 	o.search(i + 1)
@@ -462,28 +462,28 @@ func (s *Score) light(weight, n int) {
 	}
 }
 
-// open launches each row for pod i as its first pod.
-func (o *oracle) open(i int) {
+// launchFor launches each row for pod i as its first pod.
+func (o *oracle) launchFor(i int) {
 	for r := range o.rows {
 		row := &o.rows[r]
-		if !o.afford(row) {
+		if !o.withinLimits(row) {
 			continue
 		}
-		o.take(row, 1)
-		p := row.place
+		o.useLimits(row, 1)
+		p := row.refNode
 		p.labels = maps.Clone(p.labels)
-		p.labels[cluster.LabelHostname] = []string{"a name nobody knows " + string(rune('a'+len(o.cluster.places)))}
-		o.cluster.places = append(o.cluster.places, p)
+		p.labels[cluster.LabelHostname] = []string{"a new hostname " + string(rune('a'+len(o.cluster.nodes)))}
+		o.cluster.nodes = append(o.cluster.nodes, p)
 		o.score.Price += row.price
-		o.put(i, len(o.cluster.places)-1)
+		o.put(i, len(o.cluster.nodes)-1)
 		o.score.Price -= row.price
-		o.cluster.places = o.cluster.places[:len(o.cluster.places)-1]
-		o.take(row, -1)
+		o.cluster.nodes = o.cluster.nodes[:len(o.cluster.nodes)-1]
+		o.useLimits(row, -1)
 	}
 }
 
-func (o *oracle) afford(r *row) bool {
-	for name, left := range o.left[r.pool] {
+func (o *oracle) withinLimits(r *row) bool {
+	for name, left := range o.limitsLeft[r.pool] {
 		need := r.size[name]
 		if name == quantity.NameNodes {
 			need = 1
@@ -500,12 +500,12 @@ func (o *oracle) afford(r *row) bool {
 	return true
 }
 
-func (o *oracle) take(r *row, n int64) {
-	for name := range o.left[r.pool] {
+func (o *oracle) useLimits(r *row, n int64) {
+	for name := range o.limitsLeft[r.pool] {
 		if name == quantity.NameNodes {
-			o.left[r.pool][name] -= n
+			o.limitsLeft[r.pool][name] -= n
 		} else {
-			o.left[r.pool][name] -= n * r.size[name]
+			o.limitsLeft[r.pool][name] -= n * r.size[name]
 		}
 	}
 	for _, d := range r.quotaUses {
@@ -515,31 +515,31 @@ func (o *oracle) take(r *row, n int64) {
 	}
 }
 
-// hopeless reports whether the best score would not be beaten even if every later pod that fits
-// somewhere were placed.
-func (o *oracle) hopeless(i int) bool {
+// cannotImprove reports whether the best score would not be beaten even if every later pod that
+// fits somewhere were placed.
+func (o *oracle) cannotImprove(i int) bool {
 	if !o.found {
 		return false
 	}
-	dream := Score{Placed: slices.Clone(o.score.Placed), Light: o.score.Light, Price: o.score.Price}
-	for rank, n := range o.later[i] {
-		dream.Placed[rank] += n
+	bestCase := Score{Placed: slices.Clone(o.score.Placed), Light: o.score.Light, Price: o.score.Price}
+	for rank, n := range o.placeable[i] {
+		bestCase.Placed[rank] += n
 	}
-	if slices.Equal(dream.Placed, o.best.Placed) { // it can win by price only
-		dream.Price += o.toPay(i)
+	if slices.Equal(bestCase.Placed, o.best.Placed) { // it can win by price only
+		bestCase.Price += o.priceLowerBound(i)
 	}
-	return dream.Compare(o.best) >= 0
+	return bestCase.Compare(o.best) >= 0
 }
 
-// toPay is a lower bound of the price for placing all pods from i on.
-func (o *oracle) toPay(i int) offering.Price {
+// priceLowerBound is a lower bound of the price for placing all pods from i on.
+func (o *oracle) priceLowerBound(i int) offering.Price {
 	short := o.cpu[i]
 	c := o.cluster
-	for at := range c.places {
-		short -= max(0, c.places[at].room[quantity.NameCPU])
+	for at := range c.nodes {
+		short -= max(0, c.nodes[at].free[quantity.NameCPU])
 	}
 	for j := c.bound; j < i; j++ {
-		if c.at[j] >= 0 {
+		if c.nodeOf[j] >= 0 {
 			short += c.pods[j].Requests[quantity.NameCPU]
 		}
 	}
@@ -550,8 +550,8 @@ func (o *oracle) toPay(i int) offering.Price {
 }
 
 func (o *oracle) finish() {
-	if o.topo {
-		if o.steps += 50; o.cluster.alone() || o.cluster.replay() != "" {
+	if o.hasTerms {
+		if o.steps += 50; o.cluster.affinityBroken() || o.cluster.replay() != "" {
 			return
 		}
 	}

@@ -15,24 +15,24 @@ import (
 func TestBest(t *testing.T) {
 	const cent = offering.Price(1e7)
 	for _, tc := range []struct {
-		name, world string
-		want        enginetest.Score
+		name, script string
+		want         enginetest.Score
 	}{
-		{"one large machine", "type S cpu=2 price=0.10\ntype L cpu=8 price=0.30\npool all\npods w x4 cpu=2", enginetest.Score{Placed: []int{4, 0}, Light: []int{}, Price: 30 * cent}},
-		{"two small ones", "type S cpu=4 price=0.10\ntype L cpu=8 price=0.30\npool all\npods w x4 cpu=2", enginetest.Score{Placed: []int{4, 0}, Light: []int{}, Price: 20 * cent}},
+		{"one large node", "type S cpu=2 price=0.10\ntype L cpu=8 price=0.30\npool all\npods w x4 cpu=2", enginetest.Score{Placed: []int{4, 0}, Light: []int{}, Price: 30 * cent}},
+		{"two small nodes", "type S cpu=4 price=0.10\ntype L cpu=8 price=0.30\npool all\npods w x4 cpu=2", enginetest.Score{Placed: []int{4, 0}, Light: []int{}, Price: 20 * cent}},
 		{"nodes first", "type S cpu=4 price=0.10\npool all\nnode n cpu=4\npods w x4 cpu=2", enginetest.Score{Placed: []int{4, 0}, Light: []int{}, Price: 10 * cent}},
 		{"urgent pods first", "type S cpu=4 price=0.10\npool all limit:cpu=4\npods w x4 cpu=1\npods u x1 cpu=4 priority=5", enginetest.Score{Placed: []int{1, 0, 0}, Light: []int{}, Price: 10 * cent}},
 		{"virtual pods last", "type S cpu=4 price=0.10\npool all limit:cpu=4\npods w x1 cpu=1\npods v x9 cpu=2 priority=5 virtual", enginetest.Score{Placed: []int{0, 1, 1}, Light: []int{}, Price: 10 * cent}},
 		{"heavier pools first", "type S cpu=4 price=0.10 spot=0.01\npool dear weight=5 require:capacity-type=In:on-demand limit:nodes=1\npool cheap require:capacity-type=In:spot\npods w x3 cpu=2", enginetest.Score{Placed: []int{3, 0}, Light: []int{1}, Price: 11 * cent}},
-		{"a machine per zone", "type S cpu=4 price=0.10 zones=1,2,3\npool all\npods w x4 cpu=1 label:a=w spread=zone:1", enginetest.Score{Placed: []int{4, 0}, Light: []int{}, Price: 30 * cent}},
-		{"a machine per pod", "type S cpu=4 price=0.10\npool all\npods w x3 cpu=1 label:a=w anti-affinity=host", enginetest.Score{Placed: []int{3, 0}, Light: []int{}, Price: 30 * cent}},
-		{"near in the dear zone", "type S cpu=2 price=0.10\ntype T cpu=2 price=0.40 zones=2\npool all\nnode n cpu=1 zone=2\npod x cpu=1 on=n label:a=x\npods w x2 cpu=1 affinity=zone:a=x", enginetest.Score{Placed: []int{2, 0}, Light: []int{}, Price: 40 * cent}},
+		{"a node per zone", "type S cpu=4 price=0.10 zones=1,2,3\npool all\npods w x4 cpu=1 label:a=w spread=zone:1", enginetest.Score{Placed: []int{4, 0}, Light: []int{}, Price: 30 * cent}},
+		{"a node per pod", "type S cpu=4 price=0.10\npool all\npods w x3 cpu=1 label:a=w anti-affinity=host", enginetest.Score{Placed: []int{3, 0}, Light: []int{}, Price: 30 * cent}},
+		{"affinity in the expensive zone", "type S cpu=2 price=0.10\ntype T cpu=2 price=0.40 zones=2\npool all\nnode n cpu=1 zone=2\npod x cpu=1 on=n label:a=x\npods w x2 cpu=1 affinity=zone:a=x", enginetest.Score{Placed: []int{2, 0}, Light: []int{}, Price: 40 * cent}},
 		{"reserved while it lasts", "type S cpu=4 price=0.10 reserved=0.01/r/1\npool all\npods w x2 cpu=4", enginetest.Score{Placed: []int{2, 0}, Light: []int{}, Price: 11 * cent}},
 		{"two attached each", "type S cpu=8 price=0.10 attach:disk=2\npool all\npods w x4 cpu=1 volume=v-#:disk", enginetest.Score{Placed: []int{4, 0}, Light: []int{}, Price: 20 * cent}},
 		{"what cannot be", "type S cpu=4 price=0.10\npool all\npods w x2 cpu=5", enginetest.Score{Placed: []int{0, 0}, Light: []int{}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			script, err := enginetest.Parse(tc.world)
+			script, err := enginetest.Parse(tc.script)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,6 +54,6 @@ func TestBestIsQuick(t *testing.T) {
 		}
 	}
 	if over > 10 {
-		t.Errorf("%d of 200 worlds are too large for the twin", over)
+		t.Errorf("%d of 200 scripts are too large for BestScore", over)
 	}
 }

@@ -18,10 +18,10 @@ import (
 )
 
 // pod: pod web cpu=500m mem=1Gi [namespace=team-a] [label:key=value] [priority=5]
-// [created=seconds] [on=node] [not-movable] [daemon-of=uid] [terminating] [virtual] [refused=words]
-// [require:key=Op:a|b] [or:1:key=Op:a|b] [prefer~50:key=Op:a|b] [prefer~50:1:key=Op:a|b]
-// [tolerate:key=value:Effect] [spread=…] [affinity=…] [anti-affinity=…] [port=…] [volume=…]
-// [volume-in:key=Op:a|b] [any other resource=amount]
+// [created=seconds] [on=node] [not-movable] [daemon-of=uid] [terminating] [virtual]
+// [refused=words] [require:key=Op:a|b] [or:1:key=Op:a|b] [prefer~50:key=Op:a|b]
+// [prefer~50:1:key=Op:a|b] [tolerate:key=value:Effect] [spread=…] [affinity=…] [anti-affinity=…]
+// [port=…] [volume=…] [volume-in:key=Op:a|b] [any other resource=amount]
 //
 // Rules of one or, prefer or volume-in with the same number are one term. The five
 // long words are explained at spread, podTerm, port, and volume.
@@ -35,7 +35,7 @@ func (s *Script) pod(name string, args []string) error {
 			return err
 		}
 	}
-	if err := r.neighbours(); err != nil {
+	if err := r.readPodTerms(); err != nil {
 		return err
 	}
 	s.Pods = append(s.Pods, r.Pod)
@@ -48,9 +48,9 @@ type podReader struct {
 	terms     grouped
 	preferred map[string]int
 	places    grouped
-	// late are spread, affinity and anti-affinity: by default they select the pod's own labels,
-	// which may come after.
-	late []string
+	// podTerms are spread, affinity and anti-affinity: by default they select the pod's own
+	// labels, which may come after.
+	podTerms []string
 }
 
 func (r *podReader) word(arg string) error {
@@ -73,7 +73,7 @@ func (r *podReader) word(arg string) error {
 		}
 		r.Labels[label(rest)] = plain(value)
 	case key == "spread" || kind == key && (base == "affinity" || base == "anti-affinity"):
-		r.late = append(r.late, arg)
+		r.podTerms = append(r.podTerms, arg)
 	case key == "port":
 		var p cluster.Port
 		if p, err = port(value); err == nil {
@@ -95,11 +95,11 @@ func (r *podReader) word(arg string) error {
 		n, err = strconv.ParseInt(value, 10, 64)
 		r.Created = time.Unix(n, 0)
 	case key == "on":
-		r.Node, r.Movable = value, true
+		r.Node, r.Reschedulable = value, true
 	case key == "daemon-of":
-		r.DaemonSet, r.Movable = value, false
+		r.DaemonSet, r.Reschedulable = value, false
 	case arg == "not-movable":
-		r.Movable = false
+		r.Reschedulable = false
 	case arg == "terminating":
 		r.Terminating = true
 	case arg == "virtual":
@@ -171,8 +171,8 @@ func (r *podReader) volume(text string) error {
 	return nil
 }
 
-func (r *podReader) neighbours() error {
-	for _, arg := range r.late {
+func (r *podReader) readPodTerms() error {
+	for _, arg := range r.podTerms {
 		key, value, _ := strings.Cut(arg, "=")
 		kind, weight, _ := strings.Cut(key, "~")
 		if kind == "spread" {
@@ -201,7 +201,7 @@ func (r *podReader) spread(text string) error {
 	if len(f) < 2 {
 		return fmt.Errorf("spread takes KEY:maxSkew, not %q", text)
 	}
-	c := cluster.TopologySpreadConstraint{Key: label(f[0]), Select: cluster.Selector{Namespaces: []string{r.Namespace}, Labels: r.own()}}
+	c := cluster.TopologySpreadConstraint{Key: label(f[0]), Selector: cluster.Selector{Namespaces: []string{r.Namespace}, Labels: r.ownLabels()}}
 	var err error
 	if c.MaxSkew, err = int32Of(f[1]); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (r *podReader) spread(text string) error {
 		case word == "honor-taints":
 			c.HonorTaints = true
 		default:
-			if err := selectLabels(&c.Select, word); err != nil {
+			if err := selectLabels(&c.Selector, word); err != nil {
 				return err
 			}
 		}
@@ -233,7 +233,7 @@ func (r *podReader) spread(text string) error {
 // affinity~50=… for a preference. Namespaces are the pod's own when there is no in and no where.
 func (r *podReader) podTerm(text, weight string) (cluster.PodAffinityTerm, error) {
 	f := strings.Split(text, ":")
-	t := cluster.PodAffinityTerm{Key: label(f[0]), Select: cluster.Selector{Labels: r.own()}}
+	t := cluster.PodAffinityTerm{Key: label(f[0]), Selector: cluster.Selector{Labels: r.ownLabels()}}
 	var err error
 	if weight != "" {
 		if t.Weight, err = int32Of(weight); err != nil {
@@ -246,25 +246,25 @@ func (r *podReader) podTerm(text, weight string) (cluster.PodAffinityTerm, error
 		labels, where := strings.CutPrefix(word, "where=")
 		switch {
 		case in:
-			t.Select.Namespaces, named = list(names), true
+			t.Selector.Namespaces, named = list(names), true
 		case where:
-			t.Select.NamespaceLabels, err = selector(labels)
+			t.Selector.NamespaceLabels, err = selector(labels)
 			named = true
 		default:
-			err = selectLabels(&t.Select, word)
+			err = selectLabels(&t.Selector, word)
 		}
 		if err != nil {
 			return t, err
 		}
 	}
 	if !named {
-		t.Select.Namespaces = []string{r.Namespace}
+		t.Selector.Namespaces = []string{r.Namespace}
 	}
 	return t, nil
 }
 
-// own selects the pod's own labels.
-func (r *podReader) own() cluster.Term {
+// ownLabels selects the pod's own labels.
+func (r *podReader) ownLabels() cluster.Term {
 	var t cluster.Term
 	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
 		t = append(t, constraint.Rule{Key: key, Operator: constraint.In, Values: []string{r.Labels[key]}})

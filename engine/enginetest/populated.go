@@ -23,14 +23,14 @@ func Populated(seed uint64, pods int) *Script {
 			p.Node = "" // it reserves free capacity and is never bound
 		}
 		if p.Node != "" && p.DaemonSet == "" {
-			p.Movable = true
+			p.Reschedulable = true
 		}
 	}
 	r := &random{Rand: rand.New(rand.NewPCG(seed, 11))}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		n.Leaving, n.Unschedulable = r.often(8), r.often(8)
-		if r.often(30) {
+		n.MarkedForDeletion, n.TakesNoPods = r.chance(8), r.chance(8)
+		if r.chance(30) {
 			n.Labels = maps.Clone(n.Labels)
 			n.Labels["shelf"] = fmt.Sprint(r.IntN(2))
 		}
@@ -38,52 +38,52 @@ func Populated(seed uint64, pods int) *Script {
 	return s
 }
 
-// nowhere is the name of a node that does not exist.
-const nowhere = "nowhere"
+// missingNode is the name of a node that does not exist.
+const missingNode = "nowhere"
 
-// WithoutPending is the script as a WhatIf of its snapshot sees it: pods that are pending or on leaving
-// nodes are not to be placed. They remain in the script, as selectors may distinguish pods by
-// their labels.
+// WithoutPending is the script as a WhatIf of its snapshot sees it: pods that are pending or on
+// leaving nodes are not to be placed. They remain in the script, as selectors may distinguish pods
+// by their labels.
 func WithoutPending(s *Script) *Script {
 	out := *s
 	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)
 	leaving := map[string]bool{"": true}
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
-		leaving[n.Name] = leaving[n.Name] || n.Leaving
-		n.Unschedulable = n.Unschedulable && !n.Leaving // see WithNodesRemoved
+		leaving[n.Name] = leaving[n.Name] || n.MarkedForDeletion
+		n.TakesNoPods = n.TakesNoPods && !n.MarkedForDeletion // see WithNodesRemoved
 	}
 	for i := range out.Pods {
 		if p := &out.Pods[i]; leaving[p.Node] {
-			p.Node, p.Movable = nowhere, false
+			p.Node, p.Reschedulable = missingNode, false
 		}
 	}
 	return &out
 }
 
-// WithNodesRemoved is a WithoutPending script in which the nodes that are both leaving and unschedulable stand for
-// those that a WhatIf removed: they take no pods, their movable pods are pending and their other
-// pods count nowhere, yet the nodes' labels still count.
+// WithNodesRemoved is a WithoutPending script in which the nodes that are both leaving and
+// unschedulable stand for those that a WhatIf removed: they take no pods, their movable pods are
+// pending and their other pods count nowhere, yet the nodes' labels still count.
 func WithNodesRemoved(s *Script) *Script {
 	out := *s
 	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)
 	gone := map[string]bool{}
 	for i := range out.Nodes {
-		if n := &out.Nodes[i]; n.Leaving && n.Unschedulable {
-			n.Leaving = false
+		if n := &out.Nodes[i]; n.MarkedForDeletion && n.TakesNoPods {
+			n.MarkedForDeletion = false
 			gone[n.Name] = n.Name != ""
 		}
 	}
 	for i := range out.Pods {
 		switch p := &out.Pods[i]; {
-		case gone[p.Node] && p.Movable:
+		case gone[p.Node] && p.Reschedulable:
 			p.Node = ""
 		case gone[p.Node]:
-			p.Node = nowhere
+			p.Node = missingNode
 		}
 	}
 	return &out
 }
 
 // OnNoNode reports whether the pod of a WithoutPending script runs nowhere.
-func OnNoNode(p cluster.Pod) bool { return p.Node == nowhere }
+func OnNoNode(p cluster.Pod) bool { return p.Node == missingNode }

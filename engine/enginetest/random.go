@@ -44,7 +44,7 @@ func (r *random) age() {
 
 func (r *random) oneOf(values ...string) string { return values[r.IntN(len(values))] }
 
-func (r *random) often(percent int) bool { return r.IntN(100) < percent }
+func (r *random) chance(percent int) bool { return r.IntN(100) < percent }
 
 func (r *random) types(n int) {
 	for i := range n {
@@ -55,23 +55,23 @@ func (r *random) types(n int) {
 			Capacity: quantity.Amounts{quantity.NameCPU: cpu * 1000, quantity.NameMemory: cpu << 30 * int64(1+r.IntN(8)), quantity.NamePods: int64(10 + r.IntN(100)), quantity.NameStorage: 100 << 30},
 			Overhead: quantity.Amounts{quantity.NameCPU: int64(r.IntN(200)), quantity.NameMemory: int64(r.IntN(1 << 30))},
 		}
-		if r.often(20) {
+		if r.chance(20) {
 			t.Capacity["nvidia.com/gpu"] = int64(1 + r.IntN(4))
 			t.Labels["gpu"] = []string{"yes"}
 		}
-		if r.often(30) {
+		if r.chance(30) {
 			t.Labels["disk"] = []string{"fast", "slow"}
 		}
 		for z := range 1 + r.IntN(3) {
 			for _, ct := range []string{offering.OnDemand, offering.Spot} {
-				if r.often(20) {
+				if r.chance(20) {
 					continue
 				}
 				o := offering.Offering{Zone: fmt.Sprint(z + 1), CapacityType: ct, Price: offering.Price(cpu * int64(20+r.IntN(40)) * 1e6)}
-				if r.often(10) {
+				if r.chance(10) {
 					o.Unavailable = "out of stock"
 				}
-				if r.often(50) {
+				if r.chance(50) {
 					o.QuotaUses = []offering.QuotaUse{{Quota: "family" + t.Labels["version"][0], Amount: cpu}}
 				}
 				t.Offerings = append(t.Offerings, o)
@@ -80,7 +80,7 @@ func (r *random) types(n int) {
 		r.s.Types = append(r.s.Types, t)
 	}
 	for i := range 6 {
-		if r.often(30) {
+		if r.chance(30) {
 			r.s.Quotas[fmt.Sprint("family", i+1)] = int64(r.IntN(60))
 		}
 	}
@@ -115,10 +115,10 @@ func (r *random) taint() cluster.Taint {
 
 func (r *random) toleration() cluster.Toleration {
 	t := cluster.Toleration{Key: r.oneOf("dedicated", "gpu", ""), Operator: "Exists"}
-	if t.Key != "" && r.often(50) {
+	if t.Key != "" && r.chance(50) {
 		t.Operator, t.Value = "Equal", r.oneOf("", "x")
 	}
-	if r.often(50) {
+	if r.chance(50) {
 		t.Effect = cluster.NoSchedule
 	}
 	return t
@@ -126,22 +126,22 @@ func (r *random) toleration() cluster.Toleration {
 
 func (r *random) pools(n int) {
 	for i := range n {
-		p := cluster.NodePool{Name: fmt.Sprintf("pool%d", i), Class: NodeClass, Weight: int32(r.IntN(3) * 10), Labels: map[string]string{}}
-		for r.often(40) {
+		p := cluster.NodePool{Name: fmt.Sprintf("pool%d", i), NodeClass: NodeClass, Weight: int32(r.IntN(3) * 10), Labels: map[string]string{}}
+		for r.chance(40) {
 			p.Requirements = append(p.Requirements, r.rule())
 		}
-		if r.often(30) {
+		if r.chance(30) {
 			p.Labels["team"] = r.oneOf("red", "blue")
 		}
-		if r.often(30) {
+		if r.chance(30) {
 			p.Requirements = append(p.Requirements, constraint.Rule{Key: "team", Operator: constraint.In, Values: []string{"red", "blue"}})
 		}
-		if r.often(25) {
+		if r.chance(25) {
 			p.Taints = append(p.Taints, r.taint())
 		}
-		if r.often(40) {
+		if r.chance(40) {
 			p.Limits = quantity.Amounts{quantity.NameCPU: int64(r.IntN(64)) * 1000}
-			if r.often(50) {
+			if r.chance(50) {
 				p.Limits[quantity.NameNodes] = int64(r.IntN(6))
 			}
 		}
@@ -153,10 +153,10 @@ func (r *random) daemons(n int) {
 	for i := range n {
 		name := fmt.Sprintf("ds%d", i)
 		d := cluster.DaemonSet{PodRef: cluster.PodRef{Name: name, UID: name}, Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(300)), quantity.NamePods: 1}}
-		if r.often(40) {
+		if r.chance(40) {
 			d.Required = cluster.Term{r.rule()}
 		}
-		if r.often(50) {
+		if r.chance(50) {
 			d.Tolerations = append(d.Tolerations, cluster.Toleration{Operator: "Exists"})
 		}
 		r.s.Daemons = append(r.s.Daemons, d)
@@ -168,8 +168,8 @@ func (r *random) nodes(n int) {
 		name := fmt.Sprintf("node%d", i)
 		pool := r.s.Pools[r.IntN(len(r.s.Pools))]
 		node := cluster.Node{
-			Key: name, Name: name, Pool: pool.Name, Claim: true, Initialized: r.often(70), Leaving: r.often(20),
-			Labels:      map[string]string{cluster.LabelHostname: name, cluster.LabelPool: pool.Name, cluster.LabelZone: r.oneOf("1", "2", "3"), "arch": "amd64", cluster.LabelCapacityType: r.oneOf(offering.OnDemand, offering.Spot)},
+			Key: name, Name: name, Pool: pool.Name, HasNodeClaim: true, Initialized: r.chance(70), MarkedForDeletion: r.chance(20),
+			Labels:      map[string]string{cluster.LabelHostname: name, cluster.LabelNodePool: pool.Name, cluster.LabelZone: r.oneOf("1", "2", "3"), "arch": "amd64", cluster.LabelCapacityType: r.oneOf(offering.OnDemand, offering.Spot)},
 			Taints:      pool.Taints,
 			Allocatable: quantity.Amounts{quantity.NameCPU: int64(1+r.IntN(16)) * 1000, quantity.NameMemory: int64(4+r.IntN(60)) << 30, quantity.NamePods: 30},
 		}
@@ -177,9 +177,9 @@ func (r *random) nodes(n int) {
 		r.s.Nodes = append(r.s.Nodes, node)
 		for j := range r.IntN(4) {
 			ref := fmt.Sprintf("bound-%d-%d", i, j)
-			pod := cluster.Pod{PodRef: cluster.PodRef{Namespace: "default", Name: ref, UID: ref}, Node: name, Movable: r.often(80), Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(500)), quantity.NameMemory: int64(r.IntN(1 << 30)), quantity.NamePods: 1}}
-			if len(r.s.Daemons) > 0 && r.often(30) {
-				pod.DaemonSet, pod.Movable = r.s.Daemons[r.IntN(len(r.s.Daemons))].UID, false
+			pod := cluster.Pod{PodRef: cluster.PodRef{Namespace: "default", Name: ref, UID: ref}, Node: name, Reschedulable: r.chance(80), Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(500)), quantity.NameMemory: int64(r.IntN(1 << 30)), quantity.NamePods: 1}}
+			if len(r.s.Daemons) > 0 && r.chance(30) {
+				pod.DaemonSet, pod.Reschedulable = r.s.Daemons[r.IntN(len(r.s.Daemons))].UID, false
 			}
 			r.s.Pods = append(r.s.Pods, pod)
 		}
@@ -188,22 +188,22 @@ func (r *random) nodes(n int) {
 
 func (r *random) workload(n int) {
 	p := cluster.Pod{Priority: int32(r.IntN(2) * 10), Requests: quantity.Amounts{quantity.NameCPU: int64(50 + r.IntN(3000)), quantity.NameMemory: int64(1+r.IntN(64)) << 27, quantity.NamePods: 1}}
-	for r.often(35) {
+	for r.chance(35) {
 		p.Required = append(p.Required, r.rule())
 	}
-	for r.often(25) {
+	for r.chance(25) {
 		p.AnyOf = append(p.AnyOf, cluster.Term{r.rule()})
 	}
-	for r.often(30) {
+	for r.chance(30) {
 		p.Tolerations = append(p.Tolerations, r.toleration())
 	}
-	if r.often(10) {
+	if r.chance(10) {
 		p.Requests["nvidia.com/gpu"] = 1
 	}
-	if r.often(3) {
+	if r.chance(3) {
 		p.Requests[quantity.NameMemory] = 1e18
 	}
-	if r.often(3) {
+	if r.chance(3) {
 		p.Refused, p.RefusedDetail = reason.Volumes, "its claim is lost"
 	}
 	first := len(r.s.Pods)

@@ -28,9 +28,9 @@ func (c *checker) reasons(u schedule.Unplaced) {
 	if len(u.Funnels) == 0 {
 		return
 	}
-	var told, want []string
+	var explained, want []string
 	for _, f := range u.Funnels {
-		told = append(told, f.Pool)
+		explained = append(explained, f.Pool)
 		if err := c.funnel(f); err != nil {
 			c.fail("%s, pool %s: %w", names(u.Pods), f.Pool, err)
 		}
@@ -38,10 +38,10 @@ func (c *checker) reasons(u schedule.Unplaced) {
 	for _, p := range c.Pools {
 		want = append(want, p.Name)
 	}
-	slices.Sort(told)
+	slices.Sort(explained)
 	slices.Sort(want)
-	if !slices.Equal(told, want) {
-		c.fail("%s: explained for pools %v, there are %v", names(u.Pods), told, want)
+	if !slices.Equal(explained, want) {
+		c.fail("%s: explained for pools %v, there are %v", names(u.Pods), explained, want)
 	}
 }
 
@@ -81,7 +81,7 @@ func (c *checker) runnersUp(l schedule.Launch) error {
 		return fmt.Errorf("%d runners-up", len(l.RunnersUp))
 	}
 	for _, r := range l.RunnersUp {
-		size, o := c.onSale(r.Ref)
+		size, o := c.offered(r.Ref)
 		chosen := r.Pool == l.Pool && slices.Contains(l.Offerings, r.Ref)
 		switch {
 		case seen[r.Type]:
@@ -95,8 +95,8 @@ func (c *checker) runnersUp(l schedule.Launch) error {
 		case (r.Because == reason.Availability) != (o != nil && o.Unavailable != ""):
 			return fmt.Errorf("%s lost because of %s", r.Type, r.Because)
 		case size == nil:
-			return fmt.Errorf("%s is not on sale", r.Type)
-		case r.Because != reason.Resources && !roomy(size, pods):
+			return fmt.Errorf("%s is not offered", r.Type)
+		case r.Because != reason.Resources && !largeEnough(size, pods):
 			return fmt.Errorf("%s lost because of %s, yet it is too small", r.Type, r.Because)
 		case r.Why == "" || r.Because != reason.HigherPrice && len(r.Facts) == 0:
 			return fmt.Errorf("%s lost without a reason", r.Type)
@@ -109,9 +109,9 @@ func (c *checker) runnersUp(l schedule.Launch) error {
 	return nil
 }
 
-// roomy reports whether a node without DaemonSets fits the requests. Attachments that it does
-// not list are unlimited.
-func roomy(t *offering.InstanceType, requests quantity.Amounts) bool {
+// largeEnough reports whether a node without DaemonSets fits the requests. Attachments that it
+// does not list are unlimited.
+func largeEnough(t *offering.InstanceType, requests quantity.Amounts) bool {
 	for name, n := range requests {
 		have, listed := t.Capacity[name]
 		if n > have-t.Overhead[name] && (listed || !strings.HasPrefix(name, quantity.Attachable)) {
@@ -141,7 +141,7 @@ func wellFormed(fs reason.Facts) error {
 	}
 	for i, f := range fs {
 		if i > 0 && fs[i-1].Name == f.Name {
-			return fmt.Errorf("fact %s is told twice", f.Name)
+			return fmt.Errorf("fact %s is listed twice", f.Name)
 		}
 		switch f.Value.(type) {
 		case string, int64, []string, map[string]int64:

@@ -298,7 +298,7 @@ func (s *Script) quota(name string, args []string) error {
 // pool: pool web [weight=10] [limit:cpu=8] [taint:key=value:Effect] [label:key=value]
 // [require:key=Op:a|b] [require:key=Op>=2:a|b] [min-values:key=minValues] [static] [blocked=words]
 func (s *Script) pool(name string, args []string) error {
-	p := cluster.NodePool{Name: name, Class: NodeClass, Labels: map[string]string{}}
+	p := cluster.NodePool{Name: name, NodeClass: NodeClass, Labels: map[string]string{}}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		kind, rest, _ := strings.Cut(key, ":")
@@ -336,9 +336,13 @@ func (s *Script) pool(name string, args []string) error {
 	return nil
 }
 
-// node: node n1 cpu=4 mem=16Gi [pool=web] [zone=1] [label:key=value] [taint:key=value:Effect]
-// [attach:driver=4] [price=0.20] [quota:family=4] [capacity:resource=amount]
-// [uninitialized] [leaving] [unschedulable] [unregistered] [any other resource=amount]
+// node: node n1 [type=D4] cpu=4 mem=16Gi [pool=web] [zone=1] [label:key=value]
+// [taint:key=value:Effect] [attach:driver=4] [price=0.20] [quota:family=4]
+// [capacity:resource=amount] [uninitialized] [leaving] [unschedulable] [unregistered] [any other
+// resource=amount]
+//
+// A node with a type has the capacity, price, zone and capacity type of its first offering, as
+// far as no later word says something else.
 func (s *Script) node(name string, args []string) error {
 	n := cluster.Node{Key: name, Name: name, Initialized: true, Labels: map[string]string{cluster.LabelHostname: name}, Allocatable: quantity.Amounts{quantity.NamePods: 110}}
 	capacity := quantity.Amounts{}
@@ -348,8 +352,10 @@ func (s *Script) node(name string, args []string) error {
 		var err error
 		switch {
 		case kind == "pool":
-			n.Pool, n.Claim = value, true
-			n.Labels[cluster.LabelPool] = value
+			n.Pool, n.HasNodeClaim = value, true
+			n.Labels[cluster.LabelNodePool] = value
+		case key == "type":
+			err = s.launched(&n, value)
 		case key == "zone":
 			n.Labels[cluster.LabelZone] = plain(value)
 		case kind == "label":
@@ -369,9 +375,9 @@ func (s *Script) node(name string, args []string) error {
 		case arg == "uninitialized":
 			n.Initialized = false
 		case arg == "leaving":
-			n.Leaving = true
+			n.MarkedForDeletion = true
 		case arg == "unschedulable":
-			n.Unschedulable = true
+			n.TakesNoPods = true
 		case arg == "unregistered":
 			n.Name, n.Initialized = "", false
 			delete(n.Labels, cluster.LabelHostname)
@@ -388,6 +394,18 @@ func (s *Script) node(name string, args []string) error {
 		maps.Copy(n.Capacity, capacity)
 	}
 	s.Nodes = append(s.Nodes, n)
+	return nil
+}
+
+// launched makes the node one of the type's first offering: capacity, price and labels.
+func (s *Script) launched(n *cluster.Node, name string) error {
+	i := slices.IndexFunc(s.Types, func(t offering.InstanceType) bool { return t.Name == name })
+	if i < 0 || len(s.Types[i].Offerings) == 0 {
+		return fmt.Errorf("no type %s with an offering goes before", name)
+	}
+	t, o := &s.Types[i], &s.Types[i].Offerings[0]
+	n.Allocatable, n.Price = t.Capacity.Sub(t.Overhead), o.Price
+	n.Labels[cluster.LabelInstanceType], n.Labels[cluster.LabelZone], n.Labels[cluster.LabelCapacityType] = name, o.Zone, o.CapacityType
 	return nil
 }
 

@@ -15,9 +15,9 @@ import (
 
 // Label keys whose values come from InstanceType.Name and the fields of Offering.
 const (
-	labelType         = "node.kubernetes.io/instance-type"
-	labelZone         = "topology.kubernetes.io/zone"
-	labelCapacityType = "karpenter.sh/capacity-type"
+	LabelInstanceType = "node.kubernetes.io/instance-type"
+	LabelZone         = "topology.kubernetes.io/zone"
+	LabelCapacityType = "karpenter.sh/capacity-type"
 )
 
 // CatalogOffering is one offering of one type in a Catalog.
@@ -27,33 +27,33 @@ type CatalogOffering struct {
 }
 
 // Catalog is all offerings of one node class, sorted by price, and for each label value the
-// set of offerings that can have it. It is immutable except for Resize.
+// set of offerings that can have it. It is immutable except for UpdateVectors.
 type Catalog struct {
 	Source    []InstanceType    // as handed to Compile
 	Types     []InstanceType    // sorted by name, without duplicates
 	Offerings []CatalogOffering // sorted by price, fallbacks last, then type, capacity type and zone
 	// Capacity and Allocatable are what a node of Types[i] reports and what its pods can use,
-	// before DaemonSet overhead. See Resize.
+	// before DaemonSet overhead. See UpdateVectors.
 	Capacity, Allocatable []quantity.Vector
 	// Fallbacks are the offerings with Fallback set.
 	Fallbacks bitset.Set
 
-	columns  map[*constraint.Key]*column
-	several  bitset.Set // offerings with several values for some label
-	measured int        // version of the resources' positions that the vectors use
+	columns        map[*constraint.Key]*column
+	flexible       bitset.Set // offerings with several values for some label
+	vectorsVersion int        // version of the resources' positions that the vectors use
 }
 
 // column indexes the offerings by the values of one label.
 type column struct {
-	ids     []int // values that some offering has, ascending
-	rows    map[int]bitset.Set
-	missing bitset.Set // offerings that do not have the label at all
-	several bitset.Set // offerings whose launch may choose between values
+	ids      []int // values that some offering has, ascending
+	rows     map[int]bitset.Set
+	missing  bitset.Set // offerings that do not have the label at all
+	flexible bitset.Set // offerings whose launch may choose between values
 }
 
-// belowNothing is why an offering with a negative price is not launched: the price must be
+// negativePrice is why an offering with a negative price is not launched: the price must be
 // wrong.
-const belowNothing = "its price is negative, so it is not known"
+const negativePrice = "its price is negative, so it is not known"
 
 // Compile sorts and indexes the instance types of a provider. Of types with equal names it
 // keeps the first. It does not change the input.
@@ -64,7 +64,7 @@ func Compile(space *constraint.Space, resources *quantity.Space, types []Instanc
 	for i, t := range c.Types {
 		for _, o := range t.Offerings {
 			if o.Price < 0 && o.Unavailable == "" {
-				o.Unavailable = belowNothing
+				o.Unavailable = negativePrice
 			}
 			c.Offerings = append(c.Offerings, CatalogOffering{Offering: o, Type: i})
 		}
@@ -81,24 +81,24 @@ func Compile(space *constraint.Space, resources *quantity.Space, types []Instanc
 		}
 	}
 	for _, col := range c.columns {
-		col.finish(len(c.Offerings))
+		col.complete(len(c.Offerings))
 	}
-	c.Resize(resources)
+	c.UpdateVectors(resources)
 	return c
 }
 
-// Resize brings the vectors up to date after the positions of resources have moved. Only the
-// owner of the Snapshot (the Builder) may call it.
-func (c *Catalog) Resize(resources *quantity.Space) {
-	if c.measured == resources.Version() {
+// UpdateVectors brings the vectors up to date after the positions of resources have moved.
+// Only the owner of the Snapshot (the Builder) may call it.
+func (c *Catalog) UpdateVectors(resources *quantity.Space) {
+	if c.vectorsVersion == resources.Version() {
 		return
 	}
-	c.measured = resources.Version()
+	c.vectorsVersion = resources.Version()
 	c.Capacity = make([]quantity.Vector, len(c.Types))
 	c.Allocatable = make([]quantity.Vector, len(c.Types))
 	for i, t := range c.Types {
-		c.Capacity[i] = resources.Offered(t.Capacity)
-		c.Allocatable[i] = resources.Offered(t.Capacity.Sub(t.Overhead))
+		c.Capacity[i] = resources.CapacityVector(t.Capacity)
+		c.Allocatable[i] = resources.CapacityVector(t.Capacity.Sub(t.Overhead))
 	}
 }
 
@@ -154,8 +154,8 @@ func (c *Catalog) indexRow(space *constraint.Space, i int) {
 			c.columns[k] = col
 		}
 		if len(values) > 1 {
-			col.several.Put(i)
-			c.several.Put(i)
+			col.flexible.Put(i)
+			c.flexible.Put(i)
 		}
 		for _, v := range values {
 			id := k.ID(v)
@@ -166,7 +166,7 @@ func (c *Catalog) indexRow(space *constraint.Space, i int) {
 	}
 }
 
-func (col *column) finish(rows int) {
+func (col *column) complete(rows int) {
 	var carried bitset.Set
 	for id, set := range col.rows {
 		col.ids = append(col.ids, id)
@@ -180,8 +180,8 @@ func (col *column) finish(rows int) {
 // labels of an offering override those of its type.
 func rowLabels(t InstanceType, o Offering) func(yield func(string, []string) bool) {
 	return func(yield func(string, []string) bool) {
-		if !yield(labelType, []string{t.Name}) || !yield(labelZone, []string{o.Zone}) ||
-			!yield(labelCapacityType, []string{o.CapacityType}) {
+		if !yield(LabelInstanceType, []string{t.Name}) || !yield(LabelZone, []string{o.Zone}) ||
+			!yield(LabelCapacityType, []string{o.CapacityType}) {
 			return
 		}
 		for k, v := range o.Labels {
@@ -190,7 +190,7 @@ func rowLabels(t InstanceType, o Offering) func(yield func(string, []string) boo
 			}
 		}
 		for k, v := range t.Labels {
-			if _, ok := o.Labels[k]; ok || k == labelType || k == labelZone || k == labelCapacityType {
+			if _, ok := o.Labels[k]; ok || k == LabelInstanceType || k == LabelZone || k == LabelCapacityType {
 				continue
 			}
 			if !yield(k, v) {
@@ -244,12 +244,12 @@ func (c *Catalog) Matching(q constraint.Requirement) bitset.Set {
 // Flexible reports whether the launch of offering i may choose between values of k.
 func (c *Catalog) Flexible(i int, k *constraint.Key) bool {
 	col := c.columns[k]
-	return col != nil && col.several.Has(i)
+	return col != nil && col.flexible.Has(i)
 }
 
 // AnyFlexible reports whether the launch of offering i may choose between values of any
 // label.
-func (c *Catalog) AnyFlexible(i int) bool { return c.several.Has(i) }
+func (c *Catalog) AnyFlexible(i int) bool { return c.flexible.Has(i) }
 
 // Matches reports whether offering i can meet q.
 func (c *Catalog) Matches(i int, q constraint.Requirement) bool {
@@ -275,7 +275,7 @@ func Compatible(types []InstanceType, rules []constraint.Rule, requests quantity
 	if err != nil {
 		return nil, err
 	}
-	set = slices.DeleteFunc(set, func(q constraint.Requirement) bool { return !carried(types, q.Key.Name) })
+	set = slices.DeleteFunc(set, func(q constraint.Requirement) bool { return !anyHasLabel(types, q.Key.Name) })
 	var out []Ref
 	seen := make(map[string]bool, len(types))
 	for i := range types {
@@ -297,10 +297,10 @@ func Compatible(types []InstanceType, rules []constraint.Rule, requests quantity
 	return out, nil
 }
 
-// carried reports whether any offering of any type has the label.
-func carried(types []InstanceType, key string) bool {
+// anyHasLabel reports whether any offering of any type has the label.
+func anyHasLabel(types []InstanceType, key string) bool {
 	switch key {
-	case labelType, labelZone, labelCapacityType:
+	case LabelInstanceType, LabelZone, LabelCapacityType:
 		return true
 	}
 	for i := range types {
@@ -328,11 +328,11 @@ func meetsAll(t *InstanceType, o *Offering, set constraint.Set) bool {
 // meets reports whether a node launched from the offering can meet q.
 func meets(t *InstanceType, o *Offering, q constraint.Requirement) bool {
 	switch q.Key.Name {
-	case labelType:
+	case LabelInstanceType:
 		return q.Admits(q.Key.ID(t.Name))
-	case labelZone:
+	case LabelZone:
 		return q.Admits(q.Key.ID(o.Zone))
-	case labelCapacityType:
+	case LabelCapacityType:
 		return q.Admits(q.Key.ID(o.CapacityType))
 	}
 	values, ok := o.Labels[q.Key.Name]

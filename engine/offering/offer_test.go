@@ -109,13 +109,13 @@ func TestAcceptableEqualsCatalog(t *testing.T) {
 func byCatalog(types []offering.InstanceType, rules []constraint.Rule, requests quantity.Amounts) ([]offering.Ref, error) {
 	space, resources := constraint.NewSpace(), quantity.NewSpace()
 	for name := range requests {
-		resources.Ask(name, 1)
+		resources.CountRequest(name, 1)
 	}
 	for _, t := range types {
-		resources.Offer(quantity.Catalogs, t.Capacity, 1)
+		resources.CountOffers(quantity.Catalogs, t.Capacity, 1)
 	}
-	resources.Settle()
-	asked := resources.Asked(requests)
+	resources.AssignPositions()
+	asked := resources.RequestVector(requests)
 	set, err := space.Set(rules)
 	c := offering.Compile(space, resources, types)
 	var out []offering.Ref

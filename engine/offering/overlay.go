@@ -45,8 +45,8 @@ const (
 	scaled
 )
 
-// dearest is the largest price, the same bound as in USDPerHour.
-const dearest Price = 1e18
+// maxPrice is the largest price, the same bound as in USDPerHour.
+const maxPrice Price = 1e18
 
 // ParsePrice parses a price that replaces the provider's, in USD per hour: 0.35.
 func ParsePrice(text string) (PriceChange, error) {
@@ -93,7 +93,7 @@ func (c PriceChange) Of(p Price) Price {
 	case scaled:
 		usd = p.USD() * (1 + c.amount/100)
 	}
-	return Price(math.Round(min(max(usd, 0)*1e9, float64(dearest))))
+	return Price(math.Round(min(max(usd, 0)*1e9, float64(maxPrice))))
 }
 
 // OverlayProblem says which overlay is left out of all catalogs, and why.
@@ -183,7 +183,7 @@ func (o *Overlay) read(drafts []*draft) (constraint.Set, error) {
 	}
 	onSale := slices.ContainsFunc(drafts, func(d *draft) bool { return len(d.types) > 0 })
 	for _, q := range set {
-		known := slices.ContainsFunc(drafts, func(d *draft) bool { return carried(d.types, q.Key.Name) })
+		known := slices.ContainsFunc(drafts, func(d *draft) bool { return anyHasLabel(d.types, q.Key.Name) })
 		if !known && !q.AdmitsAbsent() && onSale {
 			return nil, fmt.Errorf("a requirement on %s is not supported: no offering has that label, and overlays for single NodePools or their labels are not supported", q.Key.Name)
 		}

@@ -62,9 +62,9 @@ type Amounts map[string]int64
 // Names lists the resources in a, sorted.
 func (a Amounts) Names() []string { return slices.Sorted(maps.Keys(a)) }
 
-// Asked lists the resources of a request: the base resources first, then the others by name.
-// Amounts of zero and below are left out.
-func (a Amounts) Asked() []string {
+// RequestedNames lists the resources of a request: the base resources first, then the others
+// by name. Amounts of zero and below are left out.
+func (a Amounts) RequestedNames() []string {
 	var out, extended []string
 	for _, name := range []string{NameCPU, NameMemory, NameStorage, NamePods} {
 		if a[name] > 0 {

@@ -18,7 +18,7 @@ func placed(s *quantity.Space, names []string) []string {
 	var out []string
 	for d := range quantity.Dim(s.Len()) {
 		if name := s.Name(d); slices.Contains(names, name) {
-			if at, ok := s.Lookup(name); ok && at == d {
+			if at, ok := s.Position(name); ok && at == d {
 				out = append(out, name)
 			}
 		}
@@ -27,7 +27,7 @@ func placed(s *quantity.Space, names []string) []string {
 }
 
 // TestPositions (Rule POD-7, Rule POD-9): a resource has a position while something offers it
-// and something asks for it, and positions follow the names.
+// and something requests it, and positions follow the names.
 func TestPositions(t *testing.T) {
 	s := quantity.NewSpace()
 	disks, gpu, fpga, odd := quantity.Attachable+"disk", "nvidia.com/gpu", "example.com/fpga", "example.com/odd"
@@ -37,18 +37,18 @@ func TestPositions(t *testing.T) {
 		count func()
 		want  []string
 	}{
-		{"asked for", func() { s.Ask(odd, 1); s.Ask(gpu, 1); s.Ask(disks, 1) }, nil},
-		{"offered", func() { s.Offer(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{gpu}},
-		{"none of it is no offer", func() { s.Offer(quantity.Nodes, quantity.Amounts{odd: 0}, 1) }, []string{gpu}},
-		{"a limit of none is a limit", func() { s.Offer(quantity.Nodes, quantity.Amounts{disks: 0}, 1) }, []string{disks, gpu}},
-		{"before others by name", func() { s.Ask(fpga, 2) }, []string{disks, fpga, gpu}},
-		{"still asked for", func() { s.Ask(fpga, -1) }, []string{disks, fpga, gpu}},
-		{"not asked for", func() { s.Ask(fpga, -1) }, []string{disks, gpu}},
-		{"not offered", func() { s.Offer(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, -1) }, []string{disks}},
-		{"again", func() { s.Ask(fpga, 1); s.Offer(quantity.Nodes, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{disks, fpga, gpu}},
+		{"asked for", func() { s.CountRequest(odd, 1); s.CountRequest(gpu, 1); s.CountRequest(disks, 1) }, nil},
+		{"offered", func() { s.CountOffers(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{gpu}},
+		{"none of it is no offer", func() { s.CountOffers(quantity.Nodes, quantity.Amounts{odd: 0}, 1) }, []string{gpu}},
+		{"a limit of none is a limit", func() { s.CountOffers(quantity.Nodes, quantity.Amounts{disks: 0}, 1) }, []string{disks, gpu}},
+		{"before others by name", func() { s.CountRequest(fpga, 2) }, []string{disks, fpga, gpu}},
+		{"still asked for", func() { s.CountRequest(fpga, -1) }, []string{disks, fpga, gpu}},
+		{"not asked for", func() { s.CountRequest(fpga, -1) }, []string{disks, gpu}},
+		{"not offered", func() { s.CountOffers(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, -1) }, []string{disks}},
+		{"again", func() { s.CountRequest(fpga, 1); s.CountOffers(quantity.Nodes, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{disks, fpga, gpu}},
 	} {
 		step.count()
-		s.Settle()
+		s.AssignPositions()
 		if diff := cmp.Diff(step.want, placed(s, all)); diff != "" {
 			t.Errorf("%s: %s", step.name, diff)
 		}
@@ -62,10 +62,10 @@ func TestAskedWithoutPosition(t *testing.T) {
 	s := quantity.NewSpace()
 	request := quantity.Amounts{"cpu": 500, "example.com/a": 3, "example.com/b": 1, "example.com/none": 0, quantity.Attachable + "disk": 2}
 	want := quantity.Vector{quantity.CPU: 500, quantity.Unoffered: 1}
-	if got := s.Asked(request); got != want {
+	if got := s.RequestVector(request); got != want {
 		t.Errorf("asked %v, want %v", got, want)
 	}
-	room := s.Offered(quantity.Amounts{"cpu": 4000, "example.com/a": 8})
+	room := s.CapacityVector(quantity.Amounts{"cpu": 4000, "example.com/a": 8})
 	if room.Holds(&want) {
 		t.Error("a machine has room for what has no position")
 	}
@@ -75,7 +75,7 @@ func TestAskedWithoutPosition(t *testing.T) {
 // other, and only the Vectors of requests for it must be computed again.
 func TestSettleTellsWhatChanged(t *testing.T) {
 	s := quantity.NewSpace()
-	plugin := func(by int) { s.Offer(quantity.Nodes, quantity.Amounts{"example.com/b": 1}, by) }
+	plugin := func(by int) { s.CountOffers(quantity.Nodes, quantity.Amounts{"example.com/b": 1}, by) }
 	for _, step := range []struct {
 		name    string
 		count   func()
@@ -83,15 +83,15 @@ func TestSettleTellsWhatChanged(t *testing.T) {
 		moved   bool
 	}{
 		{"nothing", func() {}, nil, false},
-		{"a first one", func() { s.Ask("example.com/b", 1); plugin(1) }, []string{"example.com/b"}, true},
+		{"a first one", func() { s.CountRequest("example.com/b", 1); plugin(1) }, []string{"example.com/b"}, true},
 		{"its plugin goes", func() { plugin(-1) }, []string{"example.com/b"}, false},
 		{"and comes", func() { plugin(1) }, []string{"example.com/b"}, false},
 		{"goes and comes unseen", func() { plugin(-1); plugin(1) }, nil, false},
 		{"one more offers it", func() { plugin(1) }, nil, false},
-		{"nobody offers this", func() { s.Ask("example.com/a", 1) }, nil, false},
+		{"nobody offers this", func() { s.CountRequest("example.com/a", 1) }, nil, false},
 	} {
 		step.count()
-		changed, moved := s.Settle()
+		changed, moved := s.AssignPositions()
 		if !slices.Equal(changed, step.changed) || moved != step.moved {
 			t.Errorf("%s: %v and %v, want %v and %v", step.name, changed, moved, step.changed, step.moved)
 		}
@@ -122,19 +122,19 @@ func TestPositionsAreShared(t *testing.T) {
 		r, s := rand.New(rand.NewPCG(seed, 1)), quantity.NewSpace()
 		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		for _, name := range names {
-			s.Offer(offer[name], quantity.Amounts{name: 1}, 1)
-			s.Ask(name, 1)
+			s.CountOffers(offer[name], quantity.Amounts{name: 1}, 1)
+			s.CountRequest(name, 1)
 			if r.IntN(3) == 0 {
-				s.Settle()
+				s.AssignPositions()
 			}
 		}
-		s.Settle()
+		s.AssignPositions()
 		if diff := cmp.Diff(want, placed(s, names)); diff != "" {
 			t.Fatalf("seed %d: %s", seed, diff)
 		}
-		s.Ask(disks, -1)
-		s.Settle()
-		if _, ok := s.Lookup(fmt.Sprintf("b.example.com/%02d", quantity.Extended-1)); !ok {
+		s.CountRequest(disks, -1)
+		s.AssignPositions()
+		if _, ok := s.Position(fmt.Sprintf("b.example.com/%02d", quantity.Extended-1)); !ok {
 			t.Fatalf("seed %d: a position that is free is not given to the next", seed)
 		}
 	}

@@ -30,14 +30,14 @@ func FactsOf(values map[string]any) Facts {
 		if n, ok := value.(int); ok {
 			value = int64(n)
 		}
-		if !hollow(value) {
+		if !isEmpty(value) {
 			out = append(out, Fact{name, value})
 		}
 	}
 	return out
 }
 
-func hollow(value any) bool {
+func isEmpty(value any) bool {
 	switch v := value.(type) {
 	case string:
 		return v == ""

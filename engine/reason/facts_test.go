@@ -12,7 +12,7 @@ import (
 func TestFactsAreDataAndText(t *testing.T) {
 	facts := FactsOf(map[string]any{
 		"zone": "1", "left": 3, "used": int64(5), "values": []string{"b", "a"}, "counts": map[string]int64{"2": 0, "1": 7},
-		"nothing": "", "nobody": []string{}, "none": map[string]int64{},
+		"nothing": "", "empty": []string{}, "none": map[string]int64{},
 	})
 	data, err := json.Marshal(Cut{By: Limits, Removed: 2, Facts: facts})
 	if err != nil {

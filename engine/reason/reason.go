@@ -64,9 +64,9 @@ type Cut struct {
 	Facts Facts `json:",omitempty"`
 }
 
-// Funnel follows the offerings of one pool through the filters for one class of pods: Offers
-// is the number on entry, and each filter that removed any has one Cut. The Removed counts
-// add up to Offers when no offering was left.
+// Funnel follows the offerings of one pool through the filters for one class of pods:
+// Offerings is the number before the first filter, and each filter that removed any has one Cut.
+// The Removed counts add up to Offerings when no offering was left.
 type Funnel struct {
 	Pool      string
 	Offerings int

@@ -15,25 +15,25 @@ import (
 // kept on the planned node.
 type podClass struct {
 	*cluster.PodClass
-	admission *admission
-	fixed     bool // they are kept on the planned node
-	within    []*constraint.Key
-	spreads   []spread
-	avoids    []*cluster.PodSelector      // its own anti-affinity, on one node
-	avoidedBy []*cluster.AntiAffinityTerm // anti-affinity of other pods against it, on one node
+	admission           *admission
+	onlyPlannedNode     bool // they are kept on the planned node
+	plannedDomains      []*constraint.Key
+	spreads             []spread
+	antiAffinity        []*cluster.PodSelector      // its own anti-affinity, on one node
+	antiAffinityAgainst []*cluster.AntiAffinityTerm // anti-affinity of other pods against it, on one node
 
 	countedIn  []*domainCount // of the first countsSeen domain counts: those that count its pods
 	countsSeen int
-	cameTo     []int // the nodes that its pods moved to
+	movedTo    []int // the nodes that its pods moved to
 }
 
-// boundToDomains reports whether only some domains are allowed for a new node.
-func (c *podClass) boundToDomains() bool { return len(c.within)+len(c.spreads) > 0 }
+// limitedToDomains reports whether only some domains are allowed for a new node.
+func (c *podClass) limitedToDomains() bool { return len(c.plannedDomains)+len(c.spreads) > 0 }
 
-// near reports whether the group is in the domains that the pod must be in: the zone or the
-// like of its planned node.
-func (c *podClass) near(planned, g *nodeGroup) bool {
-	for _, k := range c.within {
+// inPlannedDomains reports whether the group is in the domains that the pod must be in: the zone
+// or the like of its planned node.
+func (c *podClass) inPlannedDomains(planned, g *nodeGroup) bool {
+	for _, k := range c.plannedDomains {
 		v, ok := g.value(k)
 		if want, known := planned.value(k); !ok || !known || v != want {
 			return false
@@ -42,8 +42,8 @@ func (c *podClass) near(planned, g *nodeGroup) bool {
 	return true
 }
 
-// fitsSpreads reports whether the pod's spreads let it go to nodes of the group.
-func (c *podClass) fitsSpreads(g *nodeGroup) bool {
+// spreadsAdmit reports whether the pod's spreads let it go to nodes of the group.
+func (c *podClass) spreadsAdmit(g *nodeGroup) bool {
 	for i := range c.spreads {
 		s := &c.spreads[i]
 		if v := s.value(g); v < 0 || !s.admits(v) {
@@ -56,7 +56,7 @@ func (c *podClass) fitsSpreads(g *nodeGroup) bool {
 // mayLaunch reports whether the offering is in the domains where the pod must be, as far as
 // that is known before the launch.
 func (c *podClass) mayLaunch(planned *nodeGroup, catalog *cluster.PoolCatalog, row int) bool {
-	for _, k := range c.within {
+	for _, k := range c.plannedDomains {
 		v, known := valueAtLaunch(catalog, row, k)
 		if want, ok := planned.value(k); known && ok && v != want {
 			return false
@@ -70,10 +70,10 @@ func (c *podClass) mayLaunch(planned *nodeGroup, catalog *cluster.PoolCatalog, r
 	return true
 }
 
-// clashes reports whether the pod and pods of the other class cannot share a node.
-func (c *podClass) clashes(other *cluster.PodClass) bool {
-	return slices.ContainsFunc(c.avoids, func(s *cluster.PodSelector) bool { return s.Selects(other) }) ||
-		slices.ContainsFunc(c.avoidedBy, func(r *cluster.AntiAffinityTerm) bool { return r.OwnedBy(other) })
+// conflictsWith reports whether the pod and pods of the other class cannot share a node.
+func (c *podClass) conflictsWith(other *cluster.PodClass) bool {
+	return slices.ContainsFunc(c.antiAffinity, func(s *cluster.PodSelector) bool { return s.Selects(other) }) ||
+		slices.ContainsFunc(c.antiAffinityAgainst, func(r *cluster.AntiAffinityTerm) bool { return r.OwnedBy(other) })
 }
 
 // classes compiles pod classes when their pods leave a node for the first time.
@@ -102,42 +102,42 @@ func (s *classes) of(c *cluster.PodClass) *podClass {
 }
 
 func (s *classes) compile(c *cluster.PodClass) *podClass {
-	p := &podClass{PodClass: c, admission: s.groups.admissionOf(c.PodShape), fixed: len(c.Mounts) > 0 || len(c.Ports) > 0}
-	stay := func(k *constraint.Key) {
+	p := &podClass{PodClass: c, admission: s.groups.admissionOf(c.PodShape), onlyPlannedNode: len(c.Mounts) > 0 || len(c.Ports) > 0}
+	keepDomain := func(k *constraint.Key) {
 		if k.Name == cluster.LabelHostname {
-			p.fixed = true
+			p.onlyPlannedNode = true
 		} else {
-			p.within = append(p.within, k)
+			p.plannedDomains = append(p.plannedDomains, k)
 		}
 	}
 	for i := range c.Spreads {
 		switch e := &c.Spreads[i]; {
 		case e.Soft:
 		case e.Key.Name == cluster.LabelHostname:
-			p.fixed = true
+			p.onlyPlannedNode = true
 		default:
 			p.spreads = append(p.spreads, s.spread(c, e))
 		}
 	}
 	for _, t := range c.Affinity {
 		if t.Weight == 0 {
-			stay(t.Key)
+			keepDomain(t.Key)
 		}
 	}
 	for _, t := range c.AntiAffinity {
 		switch {
 		case t.Weight > 0:
 		case t.Key.Name == cluster.LabelHostname:
-			p.avoids = append(p.avoids, t.Pods)
+			p.antiAffinity = append(p.antiAffinity, t.Selector)
 		default:
-			stay(t.Key)
+			keepDomain(t.Key)
 		}
 	}
 	for _, t := range s.snapshot.AntiAffinityAgainst(c) {
 		if t.Key.Name == cluster.LabelHostname {
-			p.avoidedBy = append(p.avoidedBy, t)
+			p.antiAffinityAgainst = append(p.antiAffinityAgainst, t)
 		} else {
-			stay(t.Key)
+			keepDomain(t.Key)
 		}
 	}
 	return p
@@ -145,7 +145,7 @@ func (s *classes) compile(c *cluster.PodClass) *podClass {
 
 // spread compiles a spread of the class, with the pods that it counts now.
 func (s *classes) spread(c *cluster.PodClass, e *cluster.TopologySpread) spread {
-	like := domainCount{key: e.Key, selector: e.Pods}
+	like := domainCount{key: e.Key, selector: e.Selector}
 	if !e.IgnoreAffinity && c.PodShape.HasNodeConstraints() {
 		like.shape = c.PodShape
 	}
@@ -158,7 +158,7 @@ func (s *classes) spread(c *cluster.PodClass, e *cluster.TopologySpread) spread 
 		s.nodes.domains.add(count, s.groups.all)
 		s.countPods(count)
 	}
-	return spread{count, e.MaxSkew, e.MinDomains, e.Pods.Selects(c)}
+	return spread{count, e.MaxSkew, e.MinDomains, e.Selector.Selects(c)}
 }
 
 // countPods counts the selected pods where they are.
@@ -175,7 +175,7 @@ func (s *classes) countPods(t *domainCount) {
 			add(p.node, p.pods)
 		}
 		if p := s.compiled[c]; p != nil {
-			for _, at := range p.cameTo {
+			for _, at := range p.movedTo {
 				add(at, 1)
 			}
 		}

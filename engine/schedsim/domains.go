@@ -93,8 +93,8 @@ func (t *domainCount) grow(v int) {
 	}
 }
 
-// groupAppears adds the group to its domain, or removes it.
-func (t *domainCount) groupAppears(g *nodeGroup, by int) {
+// countGroup adds by groups (1 or -1) to the domain of the group.
+func (t *domainCount) countGroup(g *nodeGroup, by int) {
 	if v := t.value(g); v >= 0 {
 		t.groups[v] += by
 	}
@@ -119,20 +119,20 @@ func (d *domains) add(t *domainCount, groups []*nodeGroup) {
 	d.counts = append(d.counts, t)
 	for _, g := range groups {
 		if g.nodes > 0 {
-			t.groupAppears(g, 1)
+			t.countGroup(g, 1)
 		}
 	}
 }
 
-// groupAppears notes in every count that the group has its first node, or has none any more.
-func (d *domains) groupAppears(g *nodeGroup, by int) {
+// countGroup records in every count that the group has its first node, or has none any more.
+func (d *domains) countGroup(g *nodeGroup, by int) {
 	for _, t := range d.counts {
-		t.groupAppears(g, by)
+		t.countGroup(g, by)
 	}
 }
 
-// counting are the counts that pods of the class change.
-func (d *domains) counting(c *podClass) []*domainCount {
+// countsOf are the counts that pods of the class change.
+func (d *domains) countsOf(c *podClass) []*domainCount {
 	for _, t := range d.counts[c.countsSeen:] {
 		if t.selector.Selects(c.PodClass) {
 			c.countedIn = append(c.countedIn, t)

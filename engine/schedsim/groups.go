@@ -21,10 +21,9 @@ type groups struct {
 	admissions map[*cluster.PodShape]*admission
 }
 
-// nodeGroup is all nodes that are alike except for their pods. They have as much cpu and memory,
-// so a pod fills the same share of each and kube-scheduler prefers the emptiest. They have the
-// same taints and the same values of the labels that pods ask for, so a pod is admitted to all
-// or none.
+// nodeGroup is all nodes that differ only in their pods. They have the same cpu and memory, so a
+// pod fills the same share of each and kube-scheduler prefers the emptiest. They have the same
+// taints and the same values of the labels that pods ask for, so a pod is admitted to all or none.
 type nodeGroup struct {
 	info    *cluster.NodeInfo    // one of the nodes; nil for nodes that were launched:
 	catalog *cluster.PoolCatalog // an offering of this catalog
@@ -40,17 +39,17 @@ type nodeGroup struct {
 
 // groupKey is what the nodes of a group share.
 type groupKey struct {
-	cpu, memory int64
-	likeness    string               // taints and labels of a node,
-	catalog     *cluster.PoolCatalog // or the offering to be launched
-	row         int
+	cpu, memory     int64
+	labelsAndTaints string               // taints and labels of a node,
+	catalog         *cluster.PoolCatalog // or the offering to be launched
+	row             int
 }
 
 // slot is the index of a node, how empty it is, and its free cpu and memory, which most pods
 // that do not fit lack: most nodes are skipped by their slot alone.
 type slot struct {
 	at          int
-	empty       float64
+	emptiness   float64
 	cpu, memory int64
 }
 
@@ -60,7 +59,7 @@ func newGroups(labels []*constraint.Key) *groups {
 
 // ofNode is the group of the node.
 func (s *groups) ofNode(info *cluster.NodeInfo) *nodeGroup {
-	g := s.find(groupKey{cpu: info.Allocatable[quantity.NameCPU], memory: info.Allocatable[quantity.NameMemory], likeness: info.GroupKey(s.labels)})
+	g := s.find(groupKey{cpu: info.Allocatable[quantity.NameCPU], memory: info.Allocatable[quantity.NameMemory], labelsAndTaints: info.GroupKey(s.labels)})
 	g.info = info
 	return g
 }
@@ -162,28 +161,28 @@ func (g *nodeGroup) emptiest() float64 {
 	if len(g.slots) == 0 {
 		return math.Inf(-1)
 	}
-	return g.slots[0].empty
+	return g.slots[0].emptiness
 }
 
-// put lists an open node.
-func (g *nodeGroup) put(s slot) { g.slots = slices.Insert(g.slots, g.position(s), s) }
+// insert lists an open node.
+func (g *nodeGroup) insert(s slot) { g.slots = slices.Insert(g.slots, g.position(s), s) }
 
-// take removes a node from the list.
-func (g *nodeGroup) take(s slot) {
+// remove removes a node from the list.
+func (g *nodeGroup) remove(s slot) {
 	i := g.position(s)
 	g.slots = slices.Delete(g.slots, i, i+1)
 }
 
-// move updates the slot of a node: mostly it moves only a little.
-func (g *nodeGroup) move(was, now slot) {
-	i, all := g.position(was), g.slots
-	for ; i+1 < len(all) && all[i+1].before(now) < 0; i++ {
+// update updates the slot of a node: mostly it moves only a little.
+func (g *nodeGroup) update(before, after slot) {
+	i, all := g.position(before), g.slots
+	for ; i+1 < len(all) && all[i+1].before(after) < 0; i++ {
 		all[i] = all[i+1]
 	}
-	for ; i > 0 && now.before(all[i-1]) < 0; i-- {
+	for ; i > 0 && after.before(all[i-1]) < 0; i-- {
 		all[i] = all[i-1]
 	}
-	all[i] = now
+	all[i] = after
 }
 
 // position is the index of the slot, or where it should be.
@@ -194,5 +193,5 @@ func (g *nodeGroup) position(s slot) int {
 
 // before is the order of slots: the emptiest first.
 func (s slot) before(o slot) int {
-	return cmp.Or(cmp.Compare(o.empty, s.empty), cmp.Compare(s.at, o.at))
+	return cmp.Or(cmp.Compare(o.emptiness, s.emptiness), cmp.Compare(s.at, o.at))
 }

@@ -18,7 +18,7 @@ type leavingPods struct {
 	targets targets
 	pdbs    pdbCounts
 
-	now, late []*leavingPod // scratch: see queue
+	first, delayed []*leavingPod // scratch: see queue
 }
 
 // leavingPod is a pod that needs another node.
@@ -46,8 +46,8 @@ func (l *leavingPods) reset() {
 }
 
 // add adds a pod of the snapshot.
-func (l *leavingPods) add(class *podClass, from int, uid string, pdbs map[string]PDB) {
-	p := leavingPod{podClass: class, from: from, target: l.targets.of(uid), pdb: -1}
+func (l *leavingPods) add(class *podClass, from int, uid string, pdbs map[string]*PDB) {
+	p := leavingPod{podClass: class, from: from, target: l.targets.indexOf(uid), pdb: -1}
 	if pdb, guarded := pdbs[uid]; guarded {
 		p.pdb, p.allowed = l.pdbs.number(pdb.Name), pdb.Allowed
 	}
@@ -69,39 +69,40 @@ func (l *leavingPods) plan() {
 	for i := range l.pods {
 		p := &l.pods[i]
 		p.planned = p.from
-		if at := l.targets.at(p.target); at >= 0 {
+		if at := l.targets.nodeOf(p.target); at >= 0 {
 			p.planned = at
 		}
 	}
 }
 
-// order decides which of two batches leaves first; ties go to the one that is listed first.
-type order func(x, y batch) int
+// evictionOrder decides which of two batches leaves first; of equal ones that is the one that is
+// listed first.
+type evictionOrder func(x, y batch) int
 
-// sideBySide is the order when nodes are drained at the same time: the largest pods first.
-func sideBySide(x, y batch) int { return cmp.Compare(y.share, x.share) }
+// allNodesAtOnce is the order when nodes are drained at the same time: the largest pods first.
+func allNodesAtOnce(x, y batch) int { return cmp.Compare(y.share, x.share) }
 
-func nodeByNode(x, y batch) int { return cmp.Or(cmp.Compare(x.node, y.node), sideBySide(x, y)) }
+func nodeByNode(x, y batch) int { return cmp.Or(cmp.Compare(x.node, y.node), allNodesAtOnce(x, y)) }
 
-func lastNodeFirst(x, y batch) int { return cmp.Or(cmp.Compare(y.node, x.node), sideBySide(x, y)) }
+func lastNodeFirst(x, y batch) int { return cmp.Or(cmp.Compare(y.node, x.node), allNodesAtOnce(x, y)) }
 
 // queue sorts the pods by that order. It separates the pods that a PodDisruptionBudget allows
 // to be evicted only after others that it selects run again: all other pods are placed before
 // them.
-func (l *leavingPods) queue(o order) (now, late []*leavingPod) {
+func (l *leavingPods) queue(o evictionOrder) (first, delayed []*leavingPod) {
 	slices.SortFunc(l.batches, func(x, y batch) int { return cmp.Or(o(x, y), cmp.Compare(x.from, y.from)) })
-	l.now, l.late = l.now[:0], l.late[:0]
+	l.first, l.delayed = l.first[:0], l.delayed[:0]
 	l.pdbs.restart()
 	for _, b := range l.batches {
 		for i := b.from; i < b.to; i++ {
 			if p := &l.pods[i]; p.pdb >= 0 && l.pdbs.evict(p.pdb) > p.allowed {
-				l.late = append(l.late, p)
+				l.delayed = append(l.delayed, p)
 			} else {
-				l.now = append(l.now, p)
+				l.first = append(l.first, p)
 			}
 		}
 	}
-	return l.now, l.late
+	return l.first, l.delayed
 }
 
 // targets are the nodes that the plan has for some of the pods: first existing nodes, then
@@ -138,16 +139,16 @@ func (t *targets) addLaunch(pods []cluster.PodRef) {
 // setLaunch sets the node that a launch becomes.
 func (t *targets) setLaunch(i, at int) { t.nodes[t.firstLaunch+i] = at }
 
-// of is the index of the pod's target; negative when it has none.
-func (t *targets) of(uid string) int {
+// indexOf is the index of the pod's target; negative when it has none.
+func (t *targets) indexOf(uid string) int {
 	if i, known := t.byUID[uid]; known {
 		return i
 	}
 	return -1
 }
 
-// at is the node of a target.
-func (t *targets) at(target int) int {
+// nodeOf is the node of a target.
+func (t *targets) nodeOf(target int) int {
 	if target < 0 {
 		return -1
 	}

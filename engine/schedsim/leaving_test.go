@@ -14,16 +14,16 @@ func TestPodsThatAPDBDelaysLeaveLast(t *testing.T) {
 	var l leavingPods
 	l.reset()
 	for i, pdb := range []*PDB{&many, &one, nil, &many, &one, &one} { // the largest last
-		pdbs := map[string]PDB{}
+		pdbs := map[string]*PDB{}
 		if pdb != nil {
-			pdbs["pod"] = *pdb
+			pdbs["pod"] = pdb
 		}
 		l.add(&podClass{}, i, "pod", pdbs)
 		l.addBatch(0, float64(i), i)
 	}
 	var got []int
-	now, late := l.queue(sideBySide)
-	for _, p := range slices.Concat(now, late) {
+	first, delayed := l.queue(allNodesAtOnce)
+	for _, p := range slices.Concat(first, delayed) {
 		got = append(got, p.from)
 	}
 	if want := []int{5, 3, 2, 0, 4, 1}; !slices.Equal(got, want) {

@@ -21,13 +21,13 @@ type nodes struct {
 
 // node is a node of the snapshot, or one that was launched.
 type node struct {
-	free    quantity.Vector
-	group   *nodeGroup
-	info    *cluster.NodeInfo    // nil when the node was launched
-	running []cluster.ClassCount // the pods there at the start
-	arrived []*cluster.PodClass  // the pods that moved here
-	empty   float64              // how empty it is, as its group has it; see nodeGroup.share
-	state   nodeState
+	free      quantity.Vector
+	group     *nodeGroup
+	info      *cluster.NodeInfo    // nil when the node was launched
+	running   []cluster.ClassCount // the pods there at the start
+	arrived   []*cluster.PodClass  // the pods that moved here
+	emptiness float64              // how empty it is, as its group has it; see nodeGroup.share
+	state     nodeState
 	// expected is how many of the pods planned for the node are not placed yet.
 	expected int
 }
@@ -62,13 +62,13 @@ func (n *nodes) find(info *cluster.NodeInfo) (int, bool) {
 // add adds a node.
 func (n *nodes) add(s node) int {
 	at := len(n.all)
-	s.empty = s.group.share(&s.free)
-	s.state = s.byRoom()
+	s.emptiness = s.group.share(&s.free)
+	s.state = s.stateByCapacity()
 	if n.all = append(n.all, s); s.state == open {
-		s.group.put(s.slot(at))
+		s.group.insert(s.slot(at))
 	}
 	if s.group.nodes++; s.group.nodes == 1 {
-		n.domains.groupAppears(s.group, 1)
+		n.domains.countGroup(s.group, 1)
 	}
 	return at
 }
@@ -78,10 +78,10 @@ func (n *nodes) removeLast() {
 	at := len(n.all) - 1
 	s := &n.all[at]
 	if s.state == open {
-		s.group.take(s.slot(at))
+		s.group.remove(s.slot(at))
 	}
 	if s.group.nodes--; s.group.nodes == 0 {
-		n.domains.groupAppears(s.group, -1)
+		n.domains.countGroup(s.group, -1)
 	}
 	n.all = n.all[:at]
 }
@@ -97,55 +97,55 @@ func (n *nodes) drain(at int) {
 	s := &n.all[at]
 	n.log = append(n.log, change{kind: drainedNode, at: at, state: s.state})
 	if s.state == open {
-		s.group.take(s.slot(at))
+		s.group.remove(s.slot(at))
 	}
 	s.state = drained
 }
 
 // place puts a pod of the class on an open node and counts it.
 func (n *nodes) place(c *podClass, at int) {
-	n.occupy(c, at)
+	n.placeUncounted(c, at)
 	n.count(c, at, 1)
 }
 
-// occupy is place without domain counts.
-func (n *nodes) occupy(c *podClass, at int) {
+// placeUncounted is place without the domain counts.
+func (n *nodes) placeUncounted(c *podClass, at int) {
 	n.log = append(n.log, change{kind: placed, at: at, class: c})
 	n.all[at].arrived = append(n.all[at].arrived, c.PodClass)
-	c.cameTo = append(c.cameTo, at)
-	n.fill(at, c.PodClass, -1)
+	c.movedTo = append(c.movedTo, at)
+	n.changeFree(at, c.PodClass, -1)
 }
 
-// fill subtracts the pod's requests from the node's free capacity, or adds them again.
-func (n *nodes) fill(at int, c *cluster.PodClass, by int64) {
+// changeFree subtracts the pod's requests from the node's free capacity, or adds them again.
+func (n *nodes) changeFree(at int, c *cluster.PodClass, by int64) {
 	s := &n.all[at]
 	was := s.slot(at)
 	for _, d := range c.Dims {
 		s.free[d] += by * c.Requests[d]
 	}
-	s.empty = s.group.share(&s.free)
-	state := s.byRoom()
+	s.emptiness = s.group.share(&s.free)
+	state := s.stateByCapacity()
 	switch {
 	case s.state == open && state == open:
-		s.group.move(was, s.slot(at))
+		s.group.update(was, s.slot(at))
 	case s.state == open:
-		s.group.take(was)
+		s.group.remove(was)
 	case state == open:
-		s.group.put(s.slot(at))
+		s.group.insert(s.slot(at))
 	}
 	s.state = state
 }
 
 // count adds a pod of the class on the node to the domain counts, or subtracts it.
 func (n *nodes) count(c *podClass, at, by int) {
-	for _, t := range n.domains.counting(c) {
+	for _, t := range n.domains.countsOf(c) {
 		if v := t.value(n.all[at].group); v >= 0 {
-			n.recount(t, v, by)
+			n.changeCount(t, v, by)
 		}
 	}
 }
 
-func (n *nodes) recount(t *domainCount, v, by int) {
+func (n *nodes) changeCount(t *domainCount, v, by int) {
 	t.pods[v] += by
 	n.log = append(n.log, change{kind: counted, count: t, value: v, by: by})
 }
@@ -193,13 +193,13 @@ func (n *nodes) undo(c *change) {
 	case drainedNode:
 		s := &n.all[c.at]
 		if s.state = c.state; s.state == open {
-			s.group.put(s.slot(c.at))
+			s.group.insert(s.slot(c.at))
 		}
 	case placed:
 		s := &n.all[c.at]
 		s.arrived = s.arrived[:len(s.arrived)-1]
-		c.class.cameTo = c.class.cameTo[:len(c.class.cameTo)-1]
-		n.fill(c.at, c.class.PodClass, 1)
+		c.class.movedTo = c.class.movedTo[:len(c.class.movedTo)-1]
+		n.changeFree(c.at, c.class.PodClass, 1)
 	case launched:
 		n.removeLast()
 	case counted:
@@ -214,17 +214,17 @@ func (n *nodes) redo(changes []change) {
 		case drainedNode:
 			n.drain(c.at)
 		case placed:
-			n.occupy(c.class, c.at)
+			n.placeUncounted(c.class, c.at)
 		case launched:
 			n.launch(c.catalog, c.row)
 		case counted:
-			n.recount(c.count, c.value, c.by)
+			n.changeCount(c.count, c.value, c.by)
 		}
 	}
 }
 
-// byRoom is open when the node can take a further pod, however small, and else full.
-func (s *node) byRoom() nodeState {
+// stateByCapacity is open when the node can take a further pod, however small, and else full.
+func (s *node) stateByCapacity() nodeState {
 	if s.free[quantity.Pods] >= 1 {
 		return open
 	}
@@ -233,10 +233,10 @@ func (s *node) byRoom() nodeState {
 
 // slot is the node's entry in its group.
 func (s *node) slot(at int) slot {
-	return slot{at, s.empty, s.free[quantity.CPU], s.free[quantity.Memory]}
+	return slot{at, s.emptiness, s.free[quantity.CPU], s.free[quantity.Memory]}
 }
 
-func (s *node) holds(c *cluster.PodClass) bool {
+func (s *node) fits(c *cluster.PodClass) bool {
 	for _, d := range c.Dims {
 		if s.free[d] < c.Requests[d] {
 			return false
@@ -245,15 +245,16 @@ func (s *node) holds(c *cluster.PodClass) bool {
 	return true
 }
 
-// suits reports whether anti-affinity lets a pod of the class run beside the pods there.
-func (s *node) suits(c *podClass) bool {
-	if len(c.avoids)+len(c.avoidedBy) == 0 {
+// antiAffinityAllows reports whether anti-affinity lets a pod of the class run beside the pods
+// there.
+func (s *node) antiAffinityAllows(c *podClass) bool {
+	if len(c.antiAffinity)+len(c.antiAffinityAgainst) == 0 {
 		return true
 	}
 	for _, m := range s.running {
-		if c.clashes(m.Class) {
+		if c.conflictsWith(m.Class) {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(s.arrived, c.clashes)
+	return !slices.ContainsFunc(s.arrived, c.conflictsWith)
 }

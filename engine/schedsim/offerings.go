@@ -11,7 +11,7 @@ import (
 type offerings struct {
 	snapshot *cluster.Snapshot
 	byShape  map[*cluster.PodShape]pricedOffering // see cheapest
-	byKey    map[offeringKey]pricedOffering       // see find
+	byKey    map[offering.Key]pricedOffering      // see find
 }
 
 // pricedOffering is an offering of a pool; without a catalog there is none.
@@ -21,10 +21,8 @@ type pricedOffering struct {
 	price   offering.Price
 }
 
-type offeringKey struct{ pool, instanceType, zone, capacityType string }
-
 func newOfferings(w *cluster.Snapshot) offerings {
-	return offerings{w, map[*cluster.PodShape]pricedOffering{}, map[offeringKey]pricedOffering{}}
+	return offerings{w, map[*cluster.PodShape]pricedOffering{}, map[offering.Key]pricedOffering{}}
 }
 
 // cheapest is the cheapest offering for pods of the shape, in any domain.
@@ -62,7 +60,7 @@ func (s *offerings) search(shape *cluster.PodShape, suits func(catalog *cluster.
 
 // find is the offering of the pool that a launch becomes.
 func (s *offerings) find(pool string, ref offering.Ref) pricedOffering {
-	key := offeringKey{pool, ref.Type, ref.Zone, ref.CapacityType}
+	key := ref.Key(pool)
 	o, known := s.byKey[key]
 	if !known {
 		o = s.lookUp(key)
@@ -71,14 +69,14 @@ func (s *offerings) find(pool string, ref offering.Ref) pricedOffering {
 	return o
 }
 
-func (s *offerings) lookUp(key offeringKey) pricedOffering {
-	m := s.snapshot.CatalogOf(key.pool)
+func (s *offerings) lookUp(key offering.Key) pricedOffering {
+	m := s.snapshot.CatalogOf(key.Pool)
 	if m == nil {
 		return pricedOffering{}
 	}
 	for row := range m.Catalog.Offerings {
 		o := &m.Catalog.Offerings[row]
-		if o.Zone == key.zone && o.CapacityType == key.capacityType && m.Catalog.Types[o.Type].Name == key.instanceType {
+		if o.Zone == key.Zone && o.CapacityType == key.CapacityType && m.Catalog.Types[o.Type].Name == key.Type {
 			return pricedOffering{m, row, o.Price}
 		}
 	}

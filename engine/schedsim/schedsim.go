@@ -22,7 +22,7 @@ type Move struct {
 	Launches  []schedule.Launch
 	// Before is what the move's nodes cost per hour, After what the launches cost at their first
 	// offerings.
-	Before, After offering.Price
+	PriceBefore, PriceAfter offering.Price
 }
 
 // Drain is a node that all movable pods leave.
@@ -30,13 +30,15 @@ type Drain struct {
 	Node *cluster.NodeInfo
 	// PDBs are the PodDisruptionBudgets that allow some of its pods to be evicted, by the pods'
 	// UIDs.
-	PDBs map[string]PDB
+	PDBs map[string]*PDB
 }
 
-// PDB is how many of the pods that a PodDisruptionBudget selects may be evicted now.
+// PDB is a PodDisruptionBudget: the UIDs of a node's pods that it selects, and how many of all
+// the pods that it selects may be evicted now.
 type PDB struct {
 	Name    string
 	Allowed int
+	Pods    []string
 }
 
 // Cluster is the cluster as kube-scheduler sees it. It includes the nodes that take pods, those
@@ -73,8 +75,8 @@ type Outcome struct {
 // Pays reports whether every pod has a node and further launches do not use up the saving.
 func (o Outcome) Pays() bool { return !o.Unplaced && (o.Extra <= 0 || o.Saves > o.Extra) }
 
-// worse is the outcome that speaks more against the move.
-func (o Outcome) worse(other Outcome) Outcome {
+// worseOf is the outcome that saves less, or leaves pods without a node.
+func (o Outcome) worseOf(other Outcome) Outcome {
 	if other.Unplaced && !o.Unplaced || other.Unplaced == o.Unplaced && other.Saves-other.Extra < o.Saves-o.Extra {
 		return other
 	}
@@ -83,20 +85,20 @@ func (o Outcome) worse(other Outcome) Outcome {
 
 // Perform simulates a move that will be made, in the likeliest way.
 func (c *Cluster) Perform(m Move) {
-	c.gather(&m)
-	c.run(&m, likeliest())
+	c.collect(&m)
+	c.simulate(&m, likeliestWay())
 	c.nodes.keep()
 }
 
 // Rehearse simulates the move in several ways and returns the worst outcome. When that pays, the
-// Cluster is left as after the likeliest way, and else as it was. Unusual ways are tried only
-// where a few nodes more or less decide.
+// Cluster is left as after the likeliest way, and else as it was. Unlikely ways are simulated
+// only where a few nodes more or less decide.
 func (c *Cluster) Rehearse(m Move) Outcome {
-	c.gather(&m)
-	worst := Outcome{Saves: m.Before - m.After}
-	if c.try(&m, usual(len(m.Drains)), &worst) && worst.Saves-worst.Extra < c.few(&m) {
+	c.collect(&m)
+	worst := c.simulateEach(&m, likelyWays(len(m.Drains)), Outcome{Saves: m.PriceBefore - m.PriceAfter})
+	if worst.Pays() && worst.Saves-worst.Extra < c.decisiveSaving(&m) {
 		likely := c.nodes.changes()
-		if c.try(&m, unusual(&m), &worst) {
+		if worst = c.simulateEach(&m, unlikelyWays(&m), worst); worst.Pays() {
 			c.nodes.rollback()
 			c.nodes.redo(likely)
 		}
@@ -108,34 +110,36 @@ func (c *Cluster) Rehearse(m Move) Outcome {
 	return worst
 }
 
-// try simulates the move in each of the ways until an outcome does not pay.
-func (c *Cluster) try(m *Move, ways []way, worst *Outcome) (pays bool) {
+// simulateEach simulates the move in each of the ways, until an outcome does not pay, and returns
+// the worst outcome so far.
+func (c *Cluster) simulateEach(m *Move, ways []way, worst Outcome) Outcome {
 	for _, w := range ways {
 		c.nodes.rollback()
-		if *worst = worst.worse(c.run(m, w)); !worst.Pays() {
-			return false
+		if worst = worst.worseOf(c.simulate(m, w)); !worst.Pays() {
+			break
 		}
 	}
-	return true
+	return worst
 }
 
-// enough is the saving, in nodes, from which a move pays in every way.
-const enough = 4
+// decisiveNodes is how many nodes a move must save at least so that it pays in every way.
+const decisiveNodes = 4
 
-// few is the price of that many nodes of the most expensive kind that single pods would need.
-func (c *Cluster) few(m *Move) offering.Price {
+// decisiveSaving is the price of decisiveNodes nodes, each the most expensive that a single pod of
+// the move would need.
+func (c *Cluster) decisiveSaving(m *Move) offering.Price {
 	most := offering.Price(0)
 	for i := range m.Drains {
-		m.Drains[i].Node.EachMovable(func(class *cluster.PodClass, _ []cluster.PodRef) {
+		m.Drains[i].Node.EachReschedulable(func(class *cluster.PodClass, _ []cluster.PodRef) {
 			most = max(most, c.offerings.cheapest(class.PodShape).price)
 		})
 	}
-	return enough * most
+	return decisiveNodes * most
 }
 
-// gather lists the pods that must leave the nodes. It compiles their rules before any pod is
+// collect lists the pods that must leave the nodes. It compiles their rules before any pod is
 // moved.
-func (c *Cluster) gather(m *Move) {
+func (c *Cluster) collect(m *Move) {
 	c.leaving.reset()
 	for _, r := range m.Receivers {
 		if at, ok := c.nodes.find(c.snapshot.NodeByKey(r.Node)); ok {
@@ -147,17 +151,17 @@ func (c *Cluster) gather(m *Move) {
 	}
 	for i := range m.Drains {
 		if at, ok := c.nodes.find(m.Drains[i].Node); ok {
-			c.gatherFrom(&m.Drains[i], i, at)
+			c.collectFrom(&m.Drains[i], i, at)
 		}
 	}
 }
 
-// gatherFrom adds the pods of a node: those of the snapshot, and those that earlier moves put
+// collectFrom adds the pods of a node: those of the snapshot, and those that earlier moves put
 // there.
-func (c *Cluster) gatherFrom(d *Drain, number, at int) {
+func (c *Cluster) collectFrom(d *Drain, number, at int) {
 	n := c.nodes.at(at)
 	c.leaving.from = append(c.leaving.from, at)
-	d.Node.EachMovable(func(class *cluster.PodClass, pods []cluster.PodRef) {
+	d.Node.EachReschedulable(func(class *cluster.PodClass, pods []cluster.PodRef) {
 		first := len(c.leaving.pods)
 		rules := c.classes.of(class)
 		for _, ref := range pods {
@@ -171,24 +175,24 @@ func (c *Cluster) gatherFrom(d *Drain, number, at int) {
 	}
 }
 
-// run simulates the move in one way: it drains the nodes and places their pods one by one, in the
-// order in which they are evicted. Pods without free capacity get new nodes.
-func (c *Cluster) run(m *Move, w way) Outcome {
-	o := Outcome{Saves: m.Before - c.launchPlanned(m, w.choose)}
+// simulate simulates the move in one way: it drains the nodes and places their pods one by one, in
+// the order in which they are evicted. Pods without free capacity get new nodes.
+func (c *Cluster) simulate(m *Move, w way) Outcome {
+	o := Outcome{Saves: m.PriceBefore - c.launchPlanned(m, w.choose)}
 	for _, at := range c.leaving.from {
 		c.nodes.drain(at)
 	}
-	now, late := c.leaving.queue(w.order)
-	for _, p := range now {
+	first, delayed := c.leaving.queue(w.order)
+	for _, p := range first {
 		c.nodes.count(p.podClass, p.from, -1)
 	}
 	for i := range c.leaving.pods {
 		c.nodes.at(c.leaving.pods[i].planned).expected++
 	}
-	for _, p := range now {
+	for _, p := range first {
 		c.place(p, w.policy, &o)
 	}
-	for _, p := range late {
+	for _, p := range delayed {
 		c.nodes.count(p.podClass, p.from, -1)
 		c.place(p, w.policy, &o)
 	}
@@ -232,7 +236,7 @@ func (c *Cluster) place(p *leavingPod, policy scorePolicy, o *Outcome) {
 // must be as far as these are known before the launch. Its price is an upper bound, as pods
 // that need new nodes at the same time share them.
 func (c *Cluster) cheapestFor(p *leavingPod) pricedOffering {
-	if !p.boundToDomains() {
+	if !p.limitedToDomains() {
 		return c.offerings.cheapest(p.PodShape)
 	}
 	planned := c.nodes.at(p.planned).group
@@ -244,42 +248,42 @@ func (c *Cluster) cheapestFor(p *leavingPod) pricedOffering {
 // way is one way in which a move may be carried out: the order in which pods of several nodes
 // leave, the scheduler's score policy, and which of its offerings each launch becomes.
 type way struct {
-	order  order
+	order  evictionOrder
 	policy scorePolicy
 	choose func([]offering.Ref) offering.Ref
 }
 
-// likeliest is the most likely way of a move. Later decisions assume it.
-func likeliest() way { return way{sideBySide, scorePolicy{}, first} }
+// likeliestWay is the most likely way of a move. Later decisions assume it.
+func likeliestWay() way { return way{allNodesAtOnce, scorePolicy{}, firstOffering} }
 
-// usual are the ways that are equally likely: nodes are drained at the same time, and which
+// likelyWays are the ways that are equally likely: nodes are drained at the same time, and which
 // drain is faster is unknown. The likeliest is the last.
-func usual(nodes int) []way {
+func likelyWays(nodes int) []way {
 	if nodes == 1 {
-		return []way{likeliest()}
+		return []way{likeliestWay()}
 	}
-	return []way{{nodeByNode, scorePolicy{}, first}, likeliest()}
+	return []way{{nodeByNode, scorePolicy{}, firstOffering}, likeliestWay()}
 }
 
-// unusual are other possible ways: not all of the scheduler's scores are known here, nor which
-// offerings are in stock.
-func unusual(m *Move) []way {
-	orders := []order{sideBySide}
+// unlikelyWays are other possible ways: not all of the scheduler's scores are known here, nor
+// which offerings are in stock.
+func unlikelyWays(m *Move) []way {
+	orders := []evictionOrder{allNodesAtOnce}
 	if len(m.Drains) > 1 {
 		orders = append(orders, nodeByNode, lastNodeFirst)
 	}
 	var out []way
 	for _, o := range orders {
 		for _, policy := range []scorePolicy{{scoreBefore: true, adversarial: true}, {scoreBefore: true}, {adversarial: true}} {
-			out = append(out, way{o, policy, first})
+			out = append(out, way{o, policy, firstOffering})
 			if len(m.Launches) > 0 {
-				out = append(out, way{o, policy, last})
+				out = append(out, way{o, policy, lastOffering})
 			}
 		}
 	}
 	return out
 }
 
-func first(offerings []offering.Ref) offering.Ref { return offerings[0] }
+func firstOffering(offerings []offering.Ref) offering.Ref { return offerings[0] }
 
-func last(offerings []offering.Ref) offering.Ref { return offerings[len(offerings)-1] }
+func lastOffering(offerings []offering.Ref) offering.Ref { return offerings[len(offerings)-1] }

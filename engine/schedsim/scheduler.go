@@ -19,9 +19,9 @@ type scorePolicy struct {
 	adversarial bool // of about equal nodes take one that is planned for other pods
 }
 
-// about is how far apart the scores of nodes may be that whole numbers make equal: one of 100, for
-// cpu and memory together.
-const about = 0.02
+// scoreTolerance is how far apart the scores of nodes may be that whole numbers make equal: one of
+// 100, for cpu and memory together.
+const scoreTolerance = 0.02
 
 // deduction is how much the policy subtracts for the share of a node that the pod fills.
 func (t scorePolicy) deduction(fills float64) float64 {
@@ -31,10 +31,10 @@ func (t scorePolicy) deduction(fills float64) float64 {
 	return fills
 }
 
-// leeway is the highest bonus that a score can get.
-func (t scorePolicy) leeway() float64 {
+// maxBonus is the highest bonus that a score can get.
+func (t scorePolicy) maxBonus() float64 {
 	if t.adversarial {
-		return about
+		return scoreTolerance
 	}
 	return 0
 }
@@ -42,13 +42,13 @@ func (t scorePolicy) leeway() float64 {
 // bonus is added to the score of a node whose free capacity is planned for other pods.
 func (t scorePolicy) bonus(n *node) float64 {
 	if t.adversarial && n.expected > 0 {
-		return about
+		return scoreTolerance
 	}
 	return 0
 }
 
-// prefers decides which of two nodes with equal scores is taken: the first or the last.
-func (t scorePolicy) prefers(at, found int) bool {
+// prefersNode decides which of two nodes with equal scores is taken: the first or the last.
+func (t scorePolicy) prefersNode(at, found int) bool {
 	if t.adversarial {
 		return at >= found
 	}
@@ -60,7 +60,7 @@ func (t scorePolicy) prefers(at, found int) bool {
 type scheduler struct {
 	nodes  *nodes
 	groups *groups
-	reach  []float64 // scratch: see best
+	bounds []float64 // scratch: see best
 }
 
 // choice is the best node found so far, and its score; the node is -1 when there is none.
@@ -74,17 +74,17 @@ type choice struct {
 // as good.
 func (s *scheduler) best(p *leavingPod, policy scorePolicy) int {
 	found := s.planned(p, policy)
-	if p.fixed {
+	if p.onlyPlannedNode {
 		return found.at
 	}
 	planned := s.nodes.at(p.planned).group
 	groups := s.groups.admitting(p.admission)
 	first, most := -1, found.score
-	s.reach = s.reach[:0]
+	s.bounds = s.bounds[:0]
 	for i, g := range groups {
-		r := g.emptiest() - policy.deduction(g.share(&p.Requests)) + policy.leeway()
-		s.reach = append(s.reach, r)
-		if r >= most && p.near(planned, g) && p.fitsSpreads(g) {
+		r := g.emptiest() - policy.deduction(g.share(&p.Requests)) + policy.maxBonus()
+		s.bounds = append(s.bounds, r)
+		if r >= most && p.inPlannedDomains(planned, g) && p.spreadsAdmit(g) {
 			first, most = i, r
 		}
 	}
@@ -93,7 +93,7 @@ func (s *scheduler) best(p *leavingPod, policy scorePolicy) int {
 	}
 	found = s.bestIn(groups[first], p, policy, found)
 	for i, g := range groups {
-		if s.reach[i] >= found.score && i != first && p.near(planned, g) && p.fitsSpreads(g) {
+		if s.bounds[i] >= found.score && i != first && p.inPlannedDomains(planned, g) && p.spreadsAdmit(g) {
 			found = s.bestIn(g, p, policy, found)
 		}
 	}
@@ -104,7 +104,7 @@ func (s *scheduler) best(p *leavingPod, policy scorePolicy) int {
 func (s *scheduler) planned(p *leavingPod, policy scorePolicy) choice {
 	n := s.nodes.at(p.planned)
 	if n.state != open || n.free[quantity.CPU] < p.Requests[quantity.CPU] || n.free[quantity.Memory] < p.Requests[quantity.Memory] ||
-		!n.holds(p.PodClass) || !s.groups.admits(n, p.podClass) || !p.fixed && !p.fitsSpreads(n.group) {
+		!n.fits(p.PodClass) || !s.groups.admits(n, p.podClass) || !p.onlyPlannedNode && !p.spreadsAdmit(n.group) {
 		return choice{-1, math.Inf(-1)}
 	}
 	return choice{p.planned, n.group.share(&n.free) - policy.deduction(n.group.share(&p.Requests)) + policy.bonus(n)}
@@ -115,28 +115,28 @@ func (s *scheduler) planned(p *leavingPod, policy scorePolicy) choice {
 func (s *scheduler) bestIn(g *nodeGroup, p *leavingPod, policy scorePolicy, found choice) choice {
 	cpu, memory := p.Requests[quantity.CPU], p.Requests[quantity.Memory]
 	fills := g.share(&p.Requests)
-	deduction, leeway := policy.deduction(fills), policy.leeway()
+	deduction, leeway := policy.deduction(fills), policy.maxBonus()
 	for i := range g.slots {
 		slot := &g.slots[i]
-		if slot.empty-deduction+leeway < found.score || slot.empty < fills {
+		if slot.emptiness-deduction+leeway < found.score || slot.emptiness < fills {
 			break
 		}
 		if slot.cpu < cpu || slot.memory < memory {
 			continue
 		}
 		n := s.nodes.at(slot.at)
-		score := slot.empty - deduction + policy.bonus(n)
-		if score < found.score || score == found.score && !policy.prefers(slot.at, found.at) {
+		score := slot.emptiness - deduction + policy.bonus(n)
+		if score < found.score || score == found.score && !policy.prefersNode(slot.at, found.at) {
 			continue
 		}
-		if s.takes(n, p) {
+		if s.admits(n, p) {
 			found = choice{slot.at, score}
 		}
 	}
 	return found
 }
 
-// takes reports whether the pod fits there and no rule of a pod forbids it.
-func (s *scheduler) takes(n *node, p *leavingPod) bool {
-	return n.holds(p.PodClass) && (!p.UsesHostname || s.groups.admits(n, p.podClass)) && n.suits(p.podClass)
+// admits reports whether the pod fits there and no rule of a pod forbids it.
+func (s *scheduler) admits(n *node, p *leavingPod) bool {
+	return n.fits(p.PodClass) && (!p.UsesHostname || s.groups.admits(n, p.podClass)) && n.antiAffinityAllows(p.podClass)
 }

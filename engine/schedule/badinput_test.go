@@ -44,22 +44,22 @@ func TestBadInput(t *testing.T) {
 			}
 		}), served},
 		{"a selector that is not there", pod(func(p *cluster.Pod) {
-			p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Select: cluster.Selector{Nothing: true}}}
+			p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Selector: cluster.Selector{Nothing: true}}}
 		}), served},
 		{"apart from nobody", pod(func(p *cluster.Pod) {
-			p.AntiAffinity = []cluster.PodAffinityTerm{{Key: cluster.LabelZone, Select: cluster.Selector{Nothing: true}}}
+			p.AntiAffinity = []cluster.PodAffinityTerm{{Key: cluster.LabelZone, Selector: cluster.Selector{Nothing: true}}}
 		}), served},
 		{"near nobody", pod(func(p *cluster.Pod) {
-			p.Affinity = []cluster.PodAffinityTerm{{Key: cluster.LabelZone, Select: cluster.Selector{Nothing: true}}}
+			p.Affinity = []cluster.PodAffinityTerm{{Key: cluster.LabelZone, Selector: cluster.Selector{Nothing: true}}}
 		}), refused},
 		{"near no namespace", pod(func(p *cluster.Pod) { p.Affinity = []cluster.PodAffinityTerm{{Key: cluster.LabelZone}} }), refused},
-		{"near no key", pod(func(p *cluster.Pod) { p.Affinity = []cluster.PodAffinityTerm{{Select: anywhere}} }), refused},
-		{"spread over no key", pod(func(p *cluster.Pod) { p.Spreads = []cluster.TopologySpreadConstraint{{MaxSkew: 1, Select: anywhere}} }), refused},
+		{"near no key", pod(func(p *cluster.Pod) { p.Affinity = []cluster.PodAffinityTerm{{Selector: anywhere}} }), refused},
+		{"spread over no key", pod(func(p *cluster.Pod) { p.Spreads = []cluster.TopologySpreadConstraint{{MaxSkew: 1, Selector: anywhere}} }), refused},
 		{"no skew", pod(func(p *cluster.Pod) {
-			p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, Select: anywhere}}
+			p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, Selector: anywhere}}
 		}), refused},
 		{"less than no skew", pod(func(p *cluster.Pod) {
-			p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: -1, Select: anywhere}}
+			p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: -1, Selector: anywhere}}
 		}), refused},
 		{"contradiction", pod(func(p *cluster.Pod) {
 			p.Required = cluster.Term{{Key: "a", Operator: constraint.Exists}, {Key: "a", Operator: constraint.DoesNotExist}}
@@ -74,7 +74,7 @@ func TestBadInput(t *testing.T) {
 			p.AnyOf = make([]cluster.Term, 100_000)
 		}), refused},
 		{"a skew beyond all pods", pod(func(p *cluster.Pod) {
-			p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: math.MaxInt32, MinDomains: math.MaxInt32, Select: anywhere}}
+			p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: math.MaxInt32, MinDomains: math.MaxInt32, Selector: anywhere}}
 		}), served},
 		{"no value will do", pod(func(p *cluster.Pod) { p.Required = cluster.Term{{Key: cluster.LabelZone, Operator: constraint.In}} }), refused},
 		{"a requirement without a key", pod(func(p *cluster.Pod) { p.Required = cluster.Term{{Operator: constraint.Exists}} }), refused},

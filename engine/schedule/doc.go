@@ -4,10 +4,26 @@
 // them. Solve is pure: the same cluster.Snapshot gives the same Plan.
 //
 // Pods are placed in bulk, one pod class after another. They fill nodes that exist or are in
-// flight first. Nodes for the others are launched tier by tier; a tier is the NodePools of
-// equal weight, and heavier weights come first. Within a tier the offering with the lowest
-// price per useful content comes first. A CPU core or a byte is worth its shadow price in the
-// fractional covering problem (see shadow).
+// flight first. Nodes for the others are launched from the NodePools, those of the heaviest
+// weight first. Among pools of equal weight the offering with the lowest price per useful
+// content comes first. A CPU core or a byte is worth its shadow price in the fractional covering
+// problem (see package covering). An offering is known by its row, its index in the catalog,
+// which is sorted by price; sets of offerings are sets of rows.
+//
+// Solve makes attempts. An attempt is a solver. It may take several rounds, each of which knows
+// what the rounds before it learned (see learned). Where to read:
+//
+//	solve.go            an attempt, from the top down
+//	assign.go           pod groups are assigned to cells, such as a zone
+//	nodes.go            pods go to nodes that exist or are in flight
+//	launcher.go         nodes are launched: candidate.go, filling.go, nodedemand.go
+//	improver.go         launches are merged and dropped
+//	topology.go         counts by zone; domainrule.go reads them for pods
+//	noderules.go        what pods ask of the pods beside them; counters.go counts those
+//	limits.go           what may still be launched; quota.go, minvalues.go
+//	offeringchoice.go   which offerings a launch accepts
+//	descriptions.go     the plan; explainer.go, runnersup.go and lowerbound.go say why
+//	preferencesearch.go which preferences are honoured
 //
 // Honouring preferences (preferred affinity, soft spread and the like) may raise the price.
 // The plan that honours none of them sets the base price. Further attempts require

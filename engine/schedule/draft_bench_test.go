@@ -15,23 +15,23 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// town is a cluster of some size on which drafts are timed: Deployments with all the usual
-// node constraints, on nodes of a few sizes that are filled to different degrees.
-type town struct {
+// benchCluster is a cluster of some size on which drafts are timed: Deployments with all the
+// usual node constraints, on nodes of a few sizes that are filled to different degrees.
+type benchCluster struct {
 	*rand.Rand
-	b     *cluster.Builder
-	types []offering.InstanceType
-	apps  []cluster.Pod
-	keys  []string
-	least int // percent used of any resource on the nodes that are filled least
+	b       *cluster.Builder
+	types   []offering.InstanceType
+	apps    []cluster.Pod
+	keys    []string
+	minUsed int // percent used of any resource on the nodes that are filled least
 }
 
-func newTown(nodes, pods, apps, least int) *town {
-	t := &town{Rand: rand.New(rand.NewPCG(1, 2)), b: cluster.NewBuilder(), least: least}
+func newBenchCluster(nodes, pods, apps, least int) *benchCluster {
+	t := &benchCluster{Rand: rand.New(rand.NewPCG(1, 2)), b: cluster.NewBuilder(), minUsed: least}
 	t.b.SetNamespace("default", nil)
-	t.sell()
+	t.setOfferings()
 	for i, name := range []string{"general", "spare", "arm"} {
-		p := cluster.NodePool{Name: name, Class: "default", Weight: int32(i % 2)}
+		p := cluster.NodePool{Name: name, NodeClass: "default", Weight: int32(i % 2)}
 		if name == "arm" {
 			p.Taints = []cluster.Taint{{Key: "arm", Value: "yes", Effect: cluster.NoSchedule}}
 			p.Requirements = cluster.Term{{Key: "kubernetes.io/arch", Operator: constraint.In, Values: []string{"arm64"}}}
@@ -46,8 +46,8 @@ func newTown(nodes, pods, apps, least int) *town {
 	return t
 }
 
-// sell offers 300 instance types in three zones, as spot and on-demand.
-func (t *town) sell() {
+// setOfferings offers 300 instance types in three zones, as spot and on-demand.
+func (t *benchCluster) setOfferings() {
 	for family := range 36 {
 		gib := int64(2 << (family % 3))
 		arch := []string{"amd64", "amd64", "arm64"}[family/3%3]
@@ -74,15 +74,15 @@ func (t *town) sell() {
 	t.b.SetCatalog("default", t.types, budgets)
 }
 
-func (t *town) app(i int) cluster.Pod {
+func (t *benchCluster) app(i int) cluster.Pod {
 	labels := map[string]string{"app": fmt.Sprint("app", i), "tier": fmt.Sprint("tier", i%5)}
 	self := cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{labels["app"]}}}}
-	p := cluster.Pod{Labels: labels, Movable: true, Requests: quantity.Amounts{quantity.NameCPU: int64(50 + t.IntN(16)*50), quantity.NameMemory: int64(1+t.IntN(16)) << 27, quantity.NamePods: 1}}
+	p := cluster.Pod{Labels: labels, Reschedulable: true, Requests: quantity.Amounts{quantity.NameCPU: int64(50 + t.IntN(16)*50), quantity.NameMemory: int64(1+t.IntN(16)) << 27, quantity.NamePods: 1}}
 	if i%3 == 0 {
-		p.Spreads = append(p.Spreads, cluster.TopologySpreadConstraint{Key: cluster.LabelZone, MaxSkew: 20, Select: self, Soft: i%2 == 0})
+		p.Spreads = append(p.Spreads, cluster.TopologySpreadConstraint{Key: cluster.LabelZone, MaxSkew: 20, Selector: self, Soft: i%2 == 0})
 	}
 	if i%4 == 0 {
-		p.AntiAffinity = append(p.AntiAffinity, cluster.PodAffinityTerm{Key: cluster.LabelHostname, Select: self})
+		p.AntiAffinity = append(p.AntiAffinity, cluster.PodAffinityTerm{Key: cluster.LabelHostname, Selector: self})
 	}
 	if i%10 == 1 {
 		p.Required = append(p.Required, constraint.Rule{Key: cluster.LabelCapacityType, Operator: constraint.In, Values: []string{offering.OnDemand}})
@@ -91,19 +91,19 @@ func (t *town) app(i int) cluster.Pod {
 		p.Required = append(p.Required, constraint.Rule{Key: cluster.LabelZone, Operator: constraint.In, Values: []string{"z-1", "z-2"}})
 	}
 	if i%20 == 5 {
-		p.Affinity = append(p.Affinity, cluster.PodAffinityTerm{Key: cluster.LabelZone, Select: self})
+		p.Affinity = append(p.Affinity, cluster.PodAffinityTerm{Key: cluster.LabelZone, Selector: self})
 	}
 	return p
 }
 
 // build fills nodes with pods of random applications.
-func (t *town) build(nodes, pods int) {
+func (t *benchCluster) build(nodes, pods int) {
 	n := 0
 	for i := range nodes {
 		node := t.node(i)
 		left := make(quantity.Amounts)
 		for name, amount := range node.Allocatable {
-			left[name] = amount * int64(t.least+t.IntN(90-t.least)) / 100
+			left[name] = amount * int64(t.minUsed+t.IntN(90-t.minUsed)) / 100
 		}
 		there := map[int]bool{}
 		for tries := 0; tries < 60 && n < pods*(i+1)/nodes; tries++ {
@@ -119,14 +119,14 @@ func (t *town) build(nodes, pods int) {
 	}
 }
 
-func (t *town) node(i int) cluster.Node {
+func (t *benchCluster) node(i int) cluster.Node {
 	typ := t.types[t.IntN(len(t.types)/8)*8+2+t.IntN(2)]
 	o := typ.Offerings[t.IntN(len(typ.Offerings))]
 	name := fmt.Sprint("node", i)
 	pool := []string{"general", "general", "spare"}[i%3]
 	n := cluster.Node{
-		Key: name, Name: name, Pool: pool, Claim: true, Initialized: true, Price: o.Price, Capacity: typ.Capacity, Allocatable: typ.Capacity.Sub(typ.Overhead),
-		Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelPool: pool, cluster.LabelZone: o.Zone, cluster.LabelCapacityType: o.CapacityType, cluster.LabelInstanceType: typ.Name},
+		Key: name, Name: name, Pool: pool, HasNodeClaim: true, Initialized: true, Price: o.Price, Capacity: typ.Capacity, Allocatable: typ.Capacity.Sub(typ.Overhead),
+		Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelNodePool: pool, cluster.LabelZone: o.Zone, cluster.LabelCapacityType: o.CapacityType, cluster.LabelInstanceType: typ.Name},
 	}
 	for key, values := range typ.Labels {
 		n.Labels[key] = values[0]
@@ -136,14 +136,14 @@ func (t *town) node(i int) cluster.Node {
 	return n
 }
 
-func (t *town) fits(at int, p *cluster.Pod, n *cluster.Node, left quantity.Amounts, there map[int]bool) bool {
-	if at%4 == 0 && there[at] || at%20 == 5 && n.Labels[cluster.LabelZone] != "z-1" {
+func (t *benchCluster) fits(at int, p *cluster.Pod, node *cluster.Node, left quantity.Amounts, there map[int]bool) bool {
+	if at%4 == 0 && there[at] || at%20 == 5 && node.Labels[cluster.LabelZone] != "z-1" {
 		return false
 	}
 	for _, r := range p.Required {
 		ok := false
 		for _, v := range r.Values {
-			ok = ok || v == n.Labels[r.Key]
+			ok = ok || v == node.Labels[r.Key]
 		}
 		if !ok {
 			return false
@@ -157,69 +157,69 @@ func (t *town) fits(at int, p *cluster.Pod, n *cluster.Node, left quantity.Amoun
 	return true
 }
 
-func benchmarkProbe(b *testing.B, t *town, full bool, maxPrice func(*cluster.NodeInfo) offering.Price) {
+func benchmarkDraft(b *testing.B, t *benchCluster, full bool, maxPrice func(*cluster.NodeInfo) offering.Price) {
 	nodes := len(t.keys)
-	w := t.b.Snapshot()
-	trial := w.WhatIf()
+	snapshot := t.b.Snapshot()
+	trial := snapshot.WhatIf()
 	defer trial.End()
 	if full {
 		for _, key := range t.keys {
-			trial.Cordon(w.NodeByKey(key))
+			trial.Cordon(snapshot.NodeByKey(key))
 		}
 	}
-	placed, broke, classes := 0, 0, 0
+	placed, over, classes := 0, 0, 0
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		node := w.NodeByKey(t.keys[i*7%nodes])
+		node := snapshot.NodeByKey(t.keys[i*7%nodes])
 		i++
 		mark := trial.Mark()
 		trial.RemoveNodes(node)
 		d := schedule.NewDraft(trial.Snapshot(), maxPrice(node))
 		if d.OverMaxPrice() {
-			broke++
+			over++
 		} else if d.Unplaced() == 0 {
 			placed++
 		}
 		classes += len(trial.Snapshot().Classes)
 		trial.RollbackTo(mark)
 	}
-	b.ReportMetric(100*float64(placed)/float64(i), "%housed")
-	b.ReportMetric(100*float64(broke)/float64(i), "%broke")
+	b.ReportMetric(100*float64(placed)/float64(i), "%placed")
+	b.ReportMetric(100*float64(over)/float64(i), "%overMaxPrice")
 	b.ReportMetric(float64(classes)/float64(i), "classes")
 }
 
-// BenchmarkProbe drafts the new places of the pods of every node in turn.
-func BenchmarkProbe(b *testing.B) {
-	b.Run("nothing bought", func(b *testing.B) {
-		benchmarkProbe(b, newTown(2000, 40000, 120, 50), false, func(*cluster.NodeInfo) offering.Price { return 0 })
+// BenchmarkDraft drafts the new places of the pods of every node in turn.
+func BenchmarkDraft(b *testing.B) {
+	b.Run("no launches", func(b *testing.B) {
+		benchmarkDraft(b, newBenchCluster(2000, 40000, 120, 50), false, func(*cluster.NodeInfo) offering.Price { return 0 })
 	})
-	b.Run("hardly any room", func(b *testing.B) {
-		benchmarkProbe(b, newTown(2000, 80000, 120, 88), false, func(*cluster.NodeInfo) offering.Price { return 0 })
+	b.Run("full nodes", func(b *testing.B) {
+		benchmarkDraft(b, newBenchCluster(2000, 80000, 120, 88), false, func(*cluster.NodeInfo) offering.Price { return 0 })
 	})
-	b.Run("all bought", func(b *testing.B) {
-		benchmarkProbe(b, newTown(2000, 40000, 120, 50), true, func(node *cluster.NodeInfo) offering.Price { return 3 * node.Price })
+	b.Run("launches only", func(b *testing.B) {
+		benchmarkDraft(b, newBenchCluster(2000, 40000, 120, 50), true, func(node *cluster.NodeInfo) offering.Price { return 3 * node.Price })
 	})
 }
 
-// BenchmarkVacate times removing a node in a what-if and rolling back, without a draft.
-func BenchmarkVacate(b *testing.B) {
-	t := newTown(2000, 40000, 120, 50)
-	w := t.b.Snapshot()
-	trial := w.WhatIf()
+// BenchmarkRemoveNode times removing a node in a what-if and rolling back, without a draft.
+func BenchmarkRemoveNode(b *testing.B) {
+	t := newBenchCluster(2000, 40000, 120, 50)
+	snapshot := t.b.Snapshot()
+	trial := snapshot.WhatIf()
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
 		mark := trial.Mark()
-		trial.RemoveNodes(w.NodeByKey(t.keys[i*7%2000]))
+		trial.RemoveNodes(snapshot.NodeByKey(t.keys[i*7%2000]))
 		i++
 		trial.RollbackTo(mark)
 	}
 }
 
-// BenchmarkSolveInTown plans for 3,000 more pods in a town.
-func BenchmarkSolveInTown(b *testing.B) {
-	t := newTown(2000, 40000, 120, 50)
+// BenchmarkSolve plans for 3,000 more pods.
+func BenchmarkSolve(b *testing.B) {
+	t := newBenchCluster(2000, 40000, 120, 50)
 	for i := range 3000 {
 		p := t.apps[i%len(t.apps)]
 		p.PodRef = cluster.PodRef{Namespace: "default", Name: fmt.Sprint("new", i), UID: fmt.Sprint("new", i)}

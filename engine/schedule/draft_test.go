@@ -22,48 +22,48 @@ func vacated(seed uint64) (*cluster.WhatIf, *enginetest.Script) {
 	trial, bare := script.Snapshot().WhatIf(), enginetest.WithoutPending(script)
 	r := rand.New(rand.NewPCG(seed, 5))
 	for i := range bare.Nodes {
-		if n := &bare.Nodes[i]; !n.Leaving && r.IntN(3) == 0 {
-			trial.RemoveNodes(trial.Snapshot().NodeByKey(n.Key))
-			n.Leaving, n.Unschedulable = true, true
+		if node := &bare.Nodes[i]; !node.MarkedForDeletion && r.IntN(3) == 0 {
+			trial.RemoveNodes(trial.Snapshot().NodeByKey(node.Key))
+			node.MarkedForDeletion, node.TakesNoPods = true, true
 		}
 	}
 	return trial, enginetest.WithNodesRemoved(bare)
 }
 
-// TestSketchIsSolve: the plan written out of a draft without a maximum price is the plan of
+// TestDraftIsSolve: the plan written out of a draft without a maximum price is the plan of
 // Solve.
-func TestSketchIsSolve(t *testing.T) {
+func TestDraftIsSolve(t *testing.T) {
 	for seed := range uint64(300) {
 		trial, script := vacated(seed)
 		want := schedule.Solve(script.Snapshot())
 		d := schedule.NewDraft(trial.Snapshot(), math.MaxInt64)
 		if diff := cmp.Diff(enginetest.Print(want), enginetest.Print(d.Plan())); diff != "" {
-			t.Fatalf("seed %d: solved (-) and sketched (+):\n%s", seed, diff)
+			t.Fatalf("seed %d: solved (-) and drafted (+):\n%s", seed, diff)
 		}
 		if d.OverMaxPrice() {
-			t.Errorf("seed %d: broke with all the money there is", seed)
+			t.Errorf("seed %d: over the maximum price without one", seed)
 		}
 	}
 }
 
-// TestSketchHolds: for any maximum price, the plan written out of a draft that stays within it
+// TestDraftHolds: for any maximum price, the plan written out of a draft that stays within it
 // is accepted by the scheduler, and costs at most the maximum price.
-func TestSketchHolds(t *testing.T) {
-	placed, bought, broke := 0, 0, 0
+func TestDraftHolds(t *testing.T) {
+	placed, launched, over := 0, 0, 0
 	for seed := range uint64(600) {
 		trial, script := vacated(seed)
 		full := schedule.Solve(script.Snapshot()).Price()
 		for _, maxPrice := range []offering.Price{0, full / 2, full, full * 2} {
 			d := schedule.NewDraft(trial.Snapshot(), maxPrice)
 			if d.OverMaxPrice() {
-				broke++
+				over++
 				continue
 			}
 			p := d.Plan()
 			if d.Price() > maxPrice || p.Price() > maxPrice || maxPrice == 0 && len(p.Launches) > 0 {
-				t.Errorf("seed %d: %d launches for %s, sketched as %s, with a maximum price of %s", seed, len(p.Launches), p.Price(), d.Price(), maxPrice)
+				t.Errorf("seed %d: %d launches for %s, drafted as %s, with a maximum price of %s", seed, len(p.Launches), p.Price(), d.Price(), maxPrice)
 			}
-			bought += len(p.Launches)
+			launched += len(p.Launches)
 			if d.Unplaced() > 0 {
 				continue // the check would ask why no node is launched for the others
 			}
@@ -73,8 +73,8 @@ func TestSketchHolds(t *testing.T) {
 			}
 		}
 	}
-	if placed < 600 || bought < 300 || broke < 100 {
-		t.Errorf("%d sketches housed everybody, %d machines were bought, %d sketches broke: that is not much of a test", placed, bought, broke)
+	if placed < 600 || launched < 300 || over < 100 {
+		t.Errorf("%d drafts placed all pods, %d launched nodes, %d exceeded the maximum price: too few of one kind to test anything", placed, launched, over)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestKeep(t *testing.T) {
 			t.Errorf("seed %d: %d pods are to be placed after the plan was kept, want %d", seed, got, left)
 		}
 		if again := schedule.NewDraft(trial.Snapshot(), 0); again.Price() > 0 {
-			t.Errorf("seed %d: a sketch without a maximum price costs %s", seed, again.Price())
+			t.Errorf("seed %d: a draft without a maximum price costs %s", seed, again.Price())
 		}
 		trial.RollbackTo(mark)
 		if got := trial.Snapshot().Pending(); got != before {

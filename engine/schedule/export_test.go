@@ -5,13 +5,13 @@ package schedule
 import "github.com/karve-dev/karve/engine/cluster"
 
 // MostSteps bounds what improve does for one plan.
-const MostSteps = mostSteps
+const MostSteps = maxImproveSteps
 
 // SolveWithin is Solve without preferences, with that many steps for improve. It also returns
 // how many steps improve took.
-func SolveWithin(w *cluster.Snapshot, steps int) (Plan, int) {
-	b := newPreferenceSearch(w)
-	b.steps = steps
-	s := b.attempt(nil, noMaxPrice)
+func SolveWithin(snapshot *cluster.Snapshot, steps int) (Plan, int) {
+	ps := newPreferenceSearch(snapshot)
+	ps.options.maxImproveSteps = steps
+	s := ps.makeAttempt(nil, noMaxPrice)
 	return s.plan(), s.improved.steps
 }

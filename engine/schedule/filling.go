@@ -20,48 +20,49 @@ type filling struct {
 	shapeGroups    []*shapeGroup
 	allotments     []*allotment
 	capacity       quantity.Vector // capacity before any pod was put there
-	requiredValues []int           // the variety it needs; see launch.least
+	requiredValues []int           // see launch.requiredValues
 }
 
-// fill packs the shape groups onto one node of c's offering. It adds one of each kind of pods
-// limited per node, then each shape group's fair share of the pods left to place, so that no
-// node uses up the small pods that fill the gaps of others. Then it adds all pods that still
-// fit, large pods first.
-func (b *launcher) fill(cand *candidate) {
-	f := &b.filling
+// fill packs the shape groups onto one node of the candidate's offering. It adds one of each
+// kind of pods limited per node, then each shape group's fair share of the pods left to place,
+// so that no node uses up the small pods that fill the gaps of others. Then it adds all pods
+// that still fit, large pods first.
+func (lr *launcher) fill(cand *candidate) {
+	f := &lr.filling
 	f.reset(cand.room)
-	cand.isFilled, cand.content, cand.requirements = true, cand.content[:0], cand.pool.base
-	limited := b.demand.limits(cand.group)
+	cand.filled, cand.content, cand.requirements = true, cand.content[:0], cand.pool.base
+	limited := lr.demand.limits(cand.group)
 	if limited {
-		b.demand.capRoom(cand.group, &f.room)
+		lr.demand.capRoom(cand.group, &f.room)
 	}
 	f.capacity = f.room
-	share := b.shareOf(cand)
+	share := lr.shareOf(cand)
 	if limited {
-		for _, l := range cand.group.limitedPerNode {
-			b.putLimited(cand, l)
+		for _, sg := range cand.group.limitedPerNode {
+			lr.putLimited(cand, sg)
 		}
 	}
-	for _, l := range cand.group.shapeGroups {
-		if n := int(float64(l.left) * share); n > 0 {
-			b.put(cand, l, n)
+	for _, sg := range cand.group.shapeGroups {
+		if n := int(float64(sg.left) * share); n > 0 {
+			lr.put(cand, sg, n)
 		}
 	}
-	for _, l := range cand.group.shapeGroups {
-		b.put(cand, l, math.MaxInt32)
+	for _, sg := range cand.group.shapeGroups {
+		lr.put(cand, sg, math.MaxInt32)
 	}
-	b.putJoining(cand)
+	lr.putJoining(cand)
 	for _, a := range f.allotments {
 		cand.content = append(cand.content, portion{a, a.inFilling})
 	}
 	cand.used, cand.requiredValues = f.capacity.Sub(f.room), f.requiredValues
 	// A filling is never worth zero: placing its pods matters more than any price.
-	cand.value = max(b.prices.Units.Worth(&cand.used), math.SmallestNonzeroFloat64)
+	cand.value = max(lr.prices.Units.Worth(&cand.used), math.SmallestNonzeroFloat64)
 	if slices.ContainsFunc(f.allotments, func(a *allotment) bool { return a.group.nodeRules.limitsOwnPods() }) {
-		cand.value += b.valueOfNode(cand)
+		cand.value += lr.valueOfNode(cand)
 	}
 }
 
+// reset empties the filling for a node with that capacity.
 func (f *filling) reset(room quantity.Vector) {
 	f.room = room
 	for _, c := range f.countersInUse {
@@ -73,74 +74,74 @@ func (f *filling) reset(room quantity.Vector) {
 	f.countersInUse, f.allotments, f.requiredValues = f.countersInUse[:0], f.allotments[:0], nil
 	clear(f.mounts)
 	f.residents.clear()
-	for _, l := range f.shapeGroups {
-		l.inFilling = false
+	for _, sg := range f.shapeGroups {
+		sg.inFilling = false
 	}
 	f.shapeGroups = f.shapeGroups[:0]
 }
 
-// shareOf is the fraction of everything left to place that one node of c could hold if pods
-// were divisible.
-func (b *launcher) shareOf(cand *candidate) float64 {
+// shareOf is the fraction of everything left to place that one node of the candidate could
+// hold if pods were divisible.
+func (lr *launcher) shareOf(cand *candidate) float64 {
 	g := cand.group
-	if g.measuredAt != b.launched {
-		g.measureDemand(b.launched)
+	if g.summedAt != lr.launched {
+		g.sumRequests(lr.launched)
 	}
 	share := 1.0
-	for d, n := range g.demand {
+	for d, n := range g.requests {
 		if n > 0 {
 			share = min(share, float64(max(0, cand.room[d]))/float64(n))
 		}
 	}
-	if b.demand.limits(g) {
-		share = min(share, 1/float64(b.demand.minNodes))
+	if lr.demand.limits(g) {
+		share = min(share, 1/float64(lr.demand.minNodes))
 	}
 	return share
 }
 
 // put adds up to n pods of a shape group to the filling, as far as capacity and the pods
 // there let it.
-func (b *launcher) put(cand *candidate, l *shapeGroup, n int) {
-	for _, a := range l.allotments {
-		if n <= 0 || !b.hasRoom(l) {
+func (lr *launcher) put(cand *candidate, sg *shapeGroup, n int) {
+	for _, a := range sg.allotments {
+		if n <= 0 || !lr.hasRoom(sg) {
 			return
 		}
-		n -= b.putAllotment(cand, l, a, n)
+		n -= lr.putAllotment(cand, sg, a, n)
 	}
 }
 
-// holds reports whether the capacity left suffices for one more pod of the shape group.
-func (b *launcher) hasRoom(l *shapeGroup) bool {
-	for _, d := range l.shape.Dims {
-		if b.filling.room[d] < l.shape.Requests[d] {
+// hasRoom reports whether the capacity left suffices for one more pod of the shape group.
+func (lr *launcher) hasRoom(sg *shapeGroup) bool {
+	for _, d := range sg.shape.Dims {
+		if lr.filling.room[d] < sg.shape.Requests[d] {
 			return false
 		}
 	}
 	return true
 }
 
-// putApart adds one of the pods limited per node, unless there is one already.
-func (b *launcher) putLimited(cand *candidate, l *shapeGroup) {
-	for _, a := range l.allotments {
-		if !b.hasRoom(l) {
+// putLimited adds one of the pods limited per node, unless there is one already.
+func (lr *launcher) putLimited(cand *candidate, sg *shapeGroup) {
+	for _, a := range sg.allotments {
+		if !lr.hasRoom(sg) {
 			return
 		}
-		for _, cap := range a.group.nodeRules.caps {
-			if cap.own && b.filling.counts[cap.counter] == 0 && a.left() > 0 && b.putAllotment(cand, l, a, 1) > 0 {
+		for _, cap := range a.group.nodeRules.limits {
+			if cap.countsOwnPods && lr.filling.counts[cap.counter] == 0 && a.left() > 0 && lr.putAllotment(cand, sg, a, 1) > 0 {
 				return
 			}
 		}
 	}
 }
 
-// putFollowers tries pods again that must join other pods on the node: those may have been
-// added later.
-func (b *launcher) putJoining(cand *candidate) {
+// putJoining tries pods again that must join other pods on the node: those may have been added
+// later.
+func (lr *launcher) putJoining(cand *candidate) {
 	for again := len(cand.group.joining) > 0; again; {
 		again = false
-		for _, l := range cand.group.joining {
-			for _, a := range l.allotments {
-				if len(a.group.nodeRules.needs) > 0 && b.putAllotment(cand, l, a, math.MaxInt32) > 0 {
+		for _, sg := range cand.group.joining {
+			for _, a := range sg.allotments {
+				if len(a.group.nodeRules.needs) > 0 && lr.putAllotment(cand, sg, a, math.MaxInt32) > 0 {
 					again = true
 				}
 			}
@@ -148,17 +149,17 @@ func (b *launcher) putJoining(cand *candidate) {
 	}
 }
 
-// putPart adds up to n pods of an allotment and returns how many it added.
-func (b *launcher) putAllotment(cand *candidate, l *shapeGroup, a *allotment, n int) int {
-	f := &b.filling
-	if f.residents.bars(&a.group.nodeRules) {
+// putAllotment adds up to n pods of an allotment and returns how many it added.
+func (lr *launcher) putAllotment(cand *candidate, sg *shapeGroup, a *allotment, n int) int {
+	f := &lr.filling
+	if f.residents.keepOff(&a.group.nodeRules) {
 		return 0
 	}
 	n = min(n, a.left()-a.inFilling, a.group.countFitting(&f.room))
 	if n <= 0 {
 		return 0
 	}
-	if a.group.spreads() {
+	if a.group.hasSpread() {
 		for _, o := range f.allotments {
 			n = min(n, a.group.besideEarlier(o.group, func(i int) int { return f.counts[i] }))
 		}
@@ -167,7 +168,7 @@ func (b *launcher) putAllotment(cand *candidate, l *shapeGroup, a *allotment, n 
 		}
 	}
 	if a.group.nodeRules.restricted() {
-		n = min(n, a.group.nodeRules.room(b.counters, func(i int) int { return f.counts[i] }))
+		n = min(n, a.group.nodeRules.roomFor(lr.counters, func(i int) int { return f.counts[i] }))
 		if n <= 0 {
 			return 0
 		}
@@ -177,20 +178,20 @@ func (b *launcher) putAllotment(cand *candidate, l *shapeGroup, a *allotment, n 
 		}
 	}
 	next := cand.requirements
-	if !l.inFilling {
+	if !sg.inFilling {
 		var ok bool
-		if next, ok = b.requirements.join(cand.requirements, cand.pool, cand.row, l.compatible[cand.poolIndex], a); !ok {
+		if next, ok = lr.requirements.join(cand.requirements, cand.pool, cand.row, sg.compatible[cand.poolIndex], a); !ok {
 			return 0
 		}
 	}
 	if cand.pool.hasMinValues() {
-		if n = b.addableWithMinValues(cand, next, a, n); n == 0 {
+		if n = lr.addableWithMinValues(cand, next, a, n); n == 0 {
 			return 0
 		}
 	}
-	if !l.inFilling {
-		cand.requirements, l.inFilling = next, true
-		f.shapeGroups = append(f.shapeGroups, l)
+	if !sg.inFilling {
+		cand.requirements, sg.inFilling = next, true
+		f.shapeGroups = append(f.shapeGroups, sg)
 	}
 	f.add(a, n)
 	return n
@@ -210,7 +211,7 @@ func (f *filling) add(a *allotment, n int) {
 			f.room[m.Dim]--
 		}
 	}
-	f.residents.join(&a.group.nodeRules)
+	f.residents.add(&a.group.nodeRules)
 	for _, i := range a.group.nodeRules.increments {
 		if f.counts[i] == 0 {
 			f.countersInUse = append(f.countersInUse, i)

@@ -18,7 +18,7 @@ type launch struct {
 	used         quantity.Vector // what the pods ask for
 	requirements *nodeRequirements
 	pods         []cluster.PodRef
-	contents     []load      // the same pods, in order
+	content      []portion   // the same pods, in order
 	groups       []*podGroup // the pod groups of the pods, each once
 	first        int         // the first offering, once chosen
 
@@ -46,7 +46,7 @@ func (s *solver) fillLaunches(allotments []*allotment) {
 			if a.left() == 0 {
 				break
 			}
-			n := min(a.left(), l.takes(&s.counters, a.group))
+			n := min(a.left(), l.roomFor(&s.counters, a.group))
 			if n == 0 {
 				continue
 			}
@@ -56,19 +56,19 @@ func (s *solver) fillLaunches(allotments []*allotment) {
 			}
 			if n = l.addableWithMinValues(&s.minValues, next, a.group, n); n > 0 {
 				l.requirements = next
-				s.launches.put(l, a, n)
+				s.launches.addPods(l, a, n)
 			}
 		}
 	}
 }
 
-// takes is how many pods of the group the launch has capacity for.
-func (l *launch) takes(t *counters, g *podGroup) int {
+// roomFor is how many pods of the group the launch has capacity for.
+func (l *launch) roomFor(cs *counters, g *podGroup) int {
 	n := g.countFitting(&l.free)
-	if l.residents.bars(&g.nodeRules) {
+	if l.residents.keepOff(&g.nodeRules) {
 		return 0
 	}
-	if n > 0 && g.spreads() {
+	if n > 0 && g.hasSpread() {
 		for _, o := range l.groups {
 			n = min(n, g.besideEarlier(o, func(c int) int { return l.counts[c] }))
 		}
@@ -76,7 +76,7 @@ func (l *launch) takes(t *counters, g *podGroup) int {
 	if n == 0 || !g.nodeRules.restricted() {
 		return n
 	}
-	n = min(n, g.nodeRules.room(t, func(c int) int { return l.counts[c] }))
+	n = min(n, g.nodeRules.roomFor(cs, func(c int) int { return l.counts[c] }))
 	if n > 0 && len(g.nodeRules.mounts) > 0 {
 		left, ok := mounted(l.free, g.nodeRules.mounts, func(m cluster.Mount) bool { return l.mounts[m] })
 		if !ok {
@@ -87,13 +87,13 @@ func (l *launch) takes(t *counters, g *podGroup) int {
 	return n
 }
 
-// note counts pods that the pool's nodes are launched for.
+// countPods counts pods that the pool's nodes are launched for.
 func (pool *poolState) countPods(g *podGroup, n int) {
 	pool.pods[g.class.PodShape] += n
-	for _, c := range g.nodeRules.caps {
-		if c.own {
+	for _, c := range g.nodeRules.limits {
+		if c.countsOwnPods {
 			limited := pool.limitedPods[c.counter]
-			pool.limitedPods[c.counter] = limitedPods{pods: limited.pods + n, perNode: max(limited.perNode, c.most)}
+			pool.limitedPods[c.counter] = limitedPods{pods: limited.pods + n, perNode: max(limited.perNode, c.max)}
 		}
 	}
 }
@@ -103,24 +103,24 @@ type launchList struct {
 	all        []*launch
 	counters   *counters
 	placements *placements
-	// returned is set once launches were dropped, and their limits and quota released.
-	returned bool
+	// someDropped is set once launches were dropped, and their limits and quota released.
+	someDropped bool
 }
 
-// put puts n pods of the allotment on the launch.
-func (t *launchList) put(l *launch, a *allotment, n int) {
+// addPods puts n pods of the allotment on the launch.
+func (ll *launchList) addPods(l *launch, a *allotment, n int) {
 	for _, c := range a.group.nodeRules.increments {
-		t.counters.all[c].sum += n
+		ll.counters.all[c].sum += n
 	}
 	a.placed += n
 	a.group.allotted -= n
 	l.pool.countPods(a.group, n)
-	t.placements.record(placement{group: a.group, launch: l, pods: n})
-	l.hold(a, a.group.take(n))
+	ll.placements.record(placement{group: a.group, launch: l, count: n})
+	l.addPods(a, a.group.take(n))
 }
 
-// hold adds the pods.
-func (l *launch) hold(a *allotment, pods []cluster.PodRef) {
+// addPods adds the pods.
+func (l *launch) addPods(a *allotment, pods []cluster.PodRef) {
 	n := len(pods)
 	for _, d := range a.group.shape.Dims {
 		l.free[d] -= int64(n) * a.group.shape.Requests[d]
@@ -137,7 +137,7 @@ func (l *launch) hold(a *allotment, pods []cluster.PodRef) {
 		l.free[m.Dim]--
 		l.used[m.Dim]++
 	}
-	l.residents.join(&a.group.nodeRules)
+	l.residents.add(&a.group.nodeRules)
 	for _, c := range a.group.nodeRules.increments {
 		if l.counts == nil {
 			l.counts = map[int]int{}
@@ -147,7 +147,7 @@ func (l *launch) hold(a *allotment, pods []cluster.PodRef) {
 	if !slices.Contains(l.groups, a.group) {
 		l.groups = append(l.groups, a.group)
 	}
-	l.contents = append(l.contents, load{a, n})
+	l.content = append(l.content, portion{a, n})
 	if l.pods == nil {
 		l.pods = pods[:len(pods):len(pods)]
 		return
@@ -155,7 +155,7 @@ func (l *launch) hold(a *allotment, pods []cluster.PodRef) {
 	l.pods = append(l.pods, pods...)
 }
 
-// fits is Vector.Fits for only the resources that the group asks for.
+// countFitting is Vector.Fits for only the resources that the group asks for.
 func (g *podGroup) countFitting(room *quantity.Vector) int {
 	most := int64(math.MaxInt32)
 	for _, d := range g.shape.Dims {

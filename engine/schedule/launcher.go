@@ -18,10 +18,10 @@ type shapeGroup struct {
 	allotments []*allotment // the one with the most pods to place first
 	compatible []*cluster.Compatible
 	left       int
-	// apart is set when the number of some of these pods per node is limited, following when
-	// some must join other pods on their node.
+	// limitedPerNode is set when the number of some of these pods per node is limited, joining
+	// when some must join other pods on their node.
 	limitedPerNode, joining bool
-	// joined is set while fill has pods of this shape group on its node.
+	// inFilling is set while fill has pods of this shape group on its node.
 	inFilling bool
 }
 
@@ -61,51 +61,51 @@ type launcher struct {
 // the same while it stays about as good. last is set for the pools that are tried last: later
 // ones might have cheaper offerings for the pods that are left.
 func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotment) {
-	if s.limits.over() {
+	if s.limits.exceeded() {
 		return
 	}
-	b := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
-		compatibility: &s.compatibility, launches: &s.launches, pools: pools, stopEarly: s.search.sketching && last}
-	b.groupByShape(allotments)
-	if len(b.shapeGroups) == 0 {
+	lr := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
+		compatibility: &s.compatibility, launches: &s.launches, pools: pools, stopEarly: s.preferences.options.placeAllOrStop && last}
+	lr.groupByShape(allotments)
+	if len(lr.shapeGroups) == 0 {
 		return
 	}
-	b.filling = filling{counts: make([]int, len(s.counters.all)), mounts: map[cluster.Mount]bool{}}
-	b.demand.limited = make([]limitedPods, len(s.counters.all))
-	b.gatherCandidates()
-	for !b.limits.over() {
-		best := b.best()
-		if best == nil && !b.mayHaveLostValues() {
+	lr.filling = filling{counts: make([]int, len(s.counters.all)), mounts: map[cluster.Mount]bool{}}
+	lr.demand.limited = make([]limitedPods, len(s.counters.all))
+	lr.gatherCandidates()
+	for !lr.limits.exceeded() {
+		best := lr.best()
+		if best == nil && !lr.mayHaveLostValues() {
 			return
 		}
-		if best == nil || !b.launchRepeatedly(best) {
+		if best == nil || !lr.launchRepeatedly(best) {
 			// Limits or quota ran out for it: offerings that it dominated may still be
 			// available.
-			b.gatherCandidates()
+			lr.gatherCandidates()
 		}
 	}
 }
 
-// shareEvery is the number of purchases after which share computes again what one node should
-// hold.
+// divideEvery is the number of launchCopies calls after which divideAgain computes again what
+// one node should hold.
 const divideEvery = 64
 
 // tolerance is the factor by which a node's price per value may exceed that of the first one
 // for the same offering to be launched again without a comparison with others.
 const tolerance = 1.005
 
-// repeat launches the candidate while it stays about as good. It reports false when limits or
-// quota stopped it.
-func (b *launcher) launchRepeatedly(cand *candidate) bool {
+// launchRepeatedly launches the candidate while it stays about as good. It reports false when
+// limits or quota stopped it.
+func (lr *launcher) launchRepeatedly(cand *candidate) bool {
 	cost := cand.price / cand.value
 	for {
-		if !b.launchCopies(cand) {
+		if !lr.launchCopies(cand) {
 			return false
 		}
-		if b.launched-b.dividedAt >= divideEvery {
-			b.divideAgain()
+		if lr.launched-lr.dividedAt >= divideEvery {
+			lr.divideAgain()
 		}
-		b.fill(cand)
+		lr.fill(cand)
 		if len(cand.content) == 0 || cand.price/cand.value > cost*tolerance {
 			return true
 		}
@@ -113,7 +113,7 @@ func (b *launcher) launchRepeatedly(cand *candidate) bool {
 }
 
 // groupByShape sorts the pods left to place into shape groups, the largest pods first.
-func (b *launcher) groupByShape(allotments []*allotment) {
+func (lr *launcher) groupByShape(allotments []*allotment) {
 	type key struct {
 		shape *cluster.PodShape
 		cell  string
@@ -127,39 +127,39 @@ func (b *launcher) groupByShape(allotments []*allotment) {
 		if a.cell != nil {
 			at.cell = a.cell.key
 		}
-		l := byKey[at]
-		if l == nil {
-			l = &shapeGroup{shape: a.group.shape, cell: a.cell}
+		sg := byKey[at]
+		if sg == nil {
+			sg = &shapeGroup{shape: a.group.shape, cell: a.cell}
 			hosted := false
-			for _, pool := range b.pools {
-				l.compatible = append(l.compatible, b.compatibleWithMinValues(pool, a))
-				hosted = hosted || !l.compatible[len(l.compatible)-1].All.Empty()
+			for _, pool := range lr.pools {
+				sg.compatible = append(sg.compatible, lr.compatibleWithMinValues(pool, a))
+				hosted = hosted || !sg.compatible[len(sg.compatible)-1].All.Empty()
 			}
-			byKey[at] = l
+			byKey[at] = sg
 			if hosted {
-				b.shapeGroups = append(b.shapeGroups, l)
+				lr.shapeGroups = append(lr.shapeGroups, sg)
 			}
 		}
-		a.shapeGroup, a.inFilling = l, 0
-		l.allotments = append(l.allotments, a)
-		l.limitedPerNode = l.limitedPerNode || a.group.nodeRules.limitsOwnPods()
-		l.joining = l.joining || len(a.group.nodeRules.needs) > 0
-		l.left += a.left()
+		a.shapeGroup, a.inFilling = sg, 0
+		sg.allotments = append(sg.allotments, a)
+		sg.limitedPerNode = sg.limitedPerNode || a.group.nodeRules.limitsOwnPods()
+		sg.joining = sg.joining || len(a.group.nodeRules.needs) > 0
+		sg.left += a.left()
 	}
 }
 
 // best returns the candidate with the lowest price per value of the pods that would fill it;
 // nil when no pod can be placed any more. If two are equal, it returns the one with the
 // larger value (which means fewer nodes), then the first in the catalog.
-func (b *launcher) best() *candidate {
+func (lr *launcher) best() *candidate {
 	var best *candidate
 	var least float64
-	for _, cand := range b.candidates {
+	for _, cand := range lr.candidates {
 		if best != nil && cand.minPricePerValue > least {
-			break // sorted by floor: none of the rest can cost less per value
+			break // sorted by minPricePerValue: none of the rest can cost less per value
 		}
-		if !b.fillingIsCurrent(cand) {
-			b.fill(cand)
+		if !lr.fillingIsCurrent(cand) {
+			lr.fill(cand)
 		}
 		if len(cand.content) == 0 {
 			continue
@@ -172,9 +172,9 @@ func (b *launcher) best() *candidate {
 	return best
 }
 
-// current reports whether c's filling is the one that fill would find now.
-func (b *launcher) fillingIsCurrent(cand *candidate) bool {
-	if !cand.isFilled {
+// fillingIsCurrent reports whether the candidate's filling is the one that fill would find now.
+func (lr *launcher) fillingIsCurrent(cand *candidate) bool {
+	if !cand.filled {
 		return false
 	}
 	for _, p := range cand.content {
@@ -185,9 +185,9 @@ func (b *launcher) fillingIsCurrent(cand *candidate) bool {
 	return true
 }
 
-// purchase launches c as often as its filling repeats. It reports false when limits or quota
-// stopped it before that.
-func (b *launcher) launchCopies(cand *candidate) bool {
+// launchCopies launches the candidate as often as its filling repeats. It reports false when
+// limits or quota stopped it before that.
+func (lr *launcher) launchCopies(cand *candidate) bool {
 	copies, pods := math.MaxInt32, 0
 	for _, p := range cand.content {
 		pods += p.n
@@ -196,12 +196,12 @@ func (b *launcher) launchCopies(cand *candidate) bool {
 			copies = min(copies, 1) // only the first of the copies can be the first pod anywhere
 		}
 	}
-	allowed := b.limits.affordable(cand.pool, cand.row)
-	b.launched++
+	allowed := lr.limits.nodesAllowed(cand.pool, cand.row)
+	lr.launched++
 	var groups []*podGroup // copies share the slice
 	for n := range min(copies, allowed) {
-		l := &launch{pool: cand.pool, row: cand.row, free: cand.room, requirements: cand.requirements, groups: groups, contents: make([]load, 0, len(cand.content)), requiredValues: cand.requiredValues}
-		if !b.minValues.reserve(l, &cand.used) {
+		l := &launch{pool: cand.pool, row: cand.row, free: cand.room, requirements: cand.requirements, groups: groups, content: make([]portion, 0, len(cand.content)), requiredValues: cand.requiredValues}
+		if !lr.minValues.reserve(l, &cand.used) {
 			allowed = n
 			break
 		}
@@ -209,10 +209,10 @@ func (b *launcher) launchCopies(cand *candidate) bool {
 			l.pods = make([]cluster.PodRef, 0, pods)
 		}
 		for _, p := range cand.content {
-			b.launches.put(l, p.allotment, p.n)
+			lr.launches.addPods(l, p.allotment, p.n)
 		}
 		groups = slices.Clip(l.groups)
-		b.launches.all = append(b.launches.all, l)
+		lr.launches.all = append(lr.launches.all, l)
 	}
 	for _, p := range cand.content {
 		p.allotment.shapeGroup.dropPlaced()
@@ -220,15 +220,15 @@ func (b *launcher) launchCopies(cand *candidate) bool {
 	return copies < allowed
 }
 
-// recount drops allotments that have no pods left.
-func (l *shapeGroup) dropPlaced() {
-	l.left = 0
-	kept := l.allotments[:0]
-	for _, a := range l.allotments {
+// dropPlaced drops allotments that have no pods left.
+func (sg *shapeGroup) dropPlaced() {
+	sg.left = 0
+	kept := sg.allotments[:0]
+	for _, a := range sg.allotments {
 		if n := a.left(); n > 0 {
-			l.left += n
+			sg.left += n
 			kept = append(kept, a)
 		}
 	}
-	l.allotments = kept
+	sg.allotments = kept
 }

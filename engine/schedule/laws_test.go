@@ -109,8 +109,8 @@ func TestUselessOffersChangeNothing(t *testing.T) {
 			Offerings: []offering.Offering{{Zone: "1", CapacityType: offering.OnDemand, Price: 1, Unavailable: "sold out"}},
 		}}, script.Types...)
 		more.Pools = append([]cluster.NodePool{
-			{Name: "a-empty", Class: enginetest.NodeClass, Weight: 100, Requirements: cluster.Term{{Key: cluster.LabelInstanceType, Operator: constraint.In, Values: []string{"none"}}}},
-			{Name: "a-blocked", Class: enginetest.NodeClass, Weight: 100, Blocked: reason.NodePoolNotReady, BlockedDetail: "not ready"},
+			{Name: "a-empty", NodeClass: enginetest.NodeClass, Weight: 100, Requirements: cluster.Term{{Key: cluster.LabelInstanceType, Operator: constraint.In, Values: []string{"none"}}}},
+			{Name: "a-blocked", NodeClass: enginetest.NodeClass, Weight: 100, Blocked: reason.NodePoolNotReady, BlockedDetail: "not ready"},
 		}, script.Pools...)
 		after := schedule.Solve(more.Snapshot())
 		if diff := cmp.Diff(enginetest.Print(placed(before)), enginetest.Print(placed(after))); diff != "" {
@@ -212,16 +212,16 @@ func stirNode(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 	if len(s.Nodes) == 0 {
 		return
 	}
-	n := s.Nodes[r.IntN(len(s.Nodes))]
+	node := s.Nodes[r.IntN(len(s.Nodes))]
 	if r.IntN(2) == 0 {
-		b.RemoveNode(n.Key)
+		b.RemoveNode(node.Key)
 		return
 	}
-	n.Labels = maps.Clone(n.Labels)
-	n.Labels[cluster.LabelZone] = fmt.Sprint(1 + r.IntN(4))
-	n.Unschedulable = r.IntN(2) == 0
-	n.Allocatable = devices(n.Allocatable, r)
-	b.SetNode(n)
+	node.Labels = maps.Clone(node.Labels)
+	node.Labels[cluster.LabelZone] = fmt.Sprint(1 + r.IntN(4))
+	node.TakesNoPods = r.IntN(2) == 0
+	node.Allocatable = devices(node.Allocatable, r)
+	b.SetNode(node)
 }
 
 // forget removes the objects that a script added.
@@ -229,8 +229,8 @@ func forget(b *cluster.Builder, s *enginetest.Script) {
 	for _, p := range s.Pods {
 		b.RemovePod(p.UID)
 	}
-	for _, n := range s.Nodes {
-		b.RemoveNode(n.Key)
+	for _, node := range s.Nodes {
+		b.RemoveNode(node.Key)
 	}
 	for _, p := range s.Pools {
 		b.RemovePool(p.Name)

@@ -19,24 +19,24 @@ type limits struct {
 	price spending
 	// changes counts the launches that were reserved and released.
 	reservations int
-	scarce       map[*poolState]bitset.Set // see scarceIn
+	shortOfQuota map[*poolState]bitset.Set // see offeringsShortOfQuota
 	largest      map[string]int64          // see largestUse
 }
 
 func newLimits(pools *poolList, q *quota, maxPrice offering.Price) limits {
-	return limits{pools: pools, quota: q, price: spending{most: maxPrice}, scarce: map[*poolState]bitset.Set{}, largest: map[string]int64{}}
+	return limits{pools: pools, quota: q, price: spending{max: maxPrice}, shortOfQuota: map[*poolState]bitset.Set{}, largest: map[string]int64{}}
 }
 
-// over reports whether the attempt would exceed its maximum price, and is to be dropped.
-func (l *limits) over() bool { return l.price.over }
+// exceeded reports whether the attempt would exceed its maximum price, and is to be dropped.
+func (l *limits) exceeded() bool { return l.price.exceeded }
 
-// affordable is how many more nodes of the offering may be launched.
-func (l *limits) affordable(pool *poolState, row int) int {
-	n := l.price.nodes(pool.Catalog.Offerings[row].Price)
-	if n = min(n, pool.nodes(row)); n == 0 {
+// nodesAllowed is how many more nodes of the offering may be launched.
+func (l *limits) nodesAllowed(pool *poolState, row int) int {
+	n := l.price.nodesAllowed(pool.Catalog.Offerings[row].Price)
+	if n = min(n, pool.nodesAllowed(row)); n == 0 {
 		return 0
 	}
-	return min(n, l.quota.nodes(&pool.Catalog.Offerings[row]))
+	return min(n, l.quota.nodesAllowed(&pool.Catalog.Offerings[row]))
 }
 
 // reserve takes a launch out of the limits: the price and quota use of its planned offering, and
@@ -44,7 +44,7 @@ func (l *limits) affordable(pool *poolState, row int) int {
 func (l *limits) reserve(of *launch) {
 	pool := of.pool
 	l.reservations++
-	l.price.pay(pool.Catalog.Offerings[of.row].Price)
+	l.price.add(pool.Catalog.Offerings[of.row].Price)
 	pool.reserve(of)
 	l.quota.take(&pool.Catalog.Offerings[of.row], 1)
 }
@@ -53,7 +53,7 @@ func (l *limits) reserve(of *launch) {
 func (l *limits) release(of *launch) {
 	pool := of.pool
 	l.reservations++
-	l.price.refund(pool.Catalog.Offerings[of.row].Price)
+	l.price.subtract(pool.Catalog.Offerings[of.row].Price)
 	pool.release(of)
 	l.quota.take(&pool.Catalog.Offerings[of.row], -1)
 }
@@ -69,7 +69,7 @@ func (l *limits) swapQuota(of *launch) {
 	l.quota.take(first, 1)
 	for _, d := range first.QuotaUses {
 		if left, ok := l.quota.left[d.Quota]; ok && left < l.largestUse(d.Quota) {
-			clear(l.scarce)
+			clear(l.shortOfQuota)
 			return
 		}
 	}
@@ -94,30 +94,30 @@ func (l *limits) largestUse(name string) int64 {
 	return most
 }
 
-// scarceIn returns the offerings for which too little quota is left: only a launch that gives
-// back what it reserved may still choose one.
-func (l *limits) scarceIn(pool *poolState) bitset.Set {
-	rows, ok := l.scarce[pool]
+// offeringsShortOfQuota returns the offerings for which too little quota is left: only a
+// launch that gives back what it reserved may still choose one.
+func (l *limits) offeringsShortOfQuota(pool *poolState) bitset.Set {
+	rows, ok := l.shortOfQuota[pool]
 	if !ok {
 		for i := range pool.Catalog.Offerings {
 			if !l.quota.covers(&pool.Catalog.Offerings[i], nil) {
 				rows.Put(i)
 			}
 		}
-		l.scarce[pool] = rows
+		l.shortOfQuota[pool] = rows
 	}
 	return rows
 }
 
-// mark returns a function that restores the quota and what is left of the pools' limits.
-func (l *limits) mark() (restore func()) {
+// save returns a function that restores the quota and what is left of the pools' limits.
+func (l *limits) save() (restore func()) {
 	quotas, left := maps.Clone(l.quota.left), make([]quantity.Vector, len(l.pools.all))
 	for i, pool := range l.pools.all {
 		left[i] = pool.left
 	}
 	return func() {
 		l.quota.left = quotas
-		clear(l.scarce)
+		clear(l.shortOfQuota)
 		for i, pool := range l.pools.all {
 			pool.left = left[i]
 		}
@@ -127,35 +127,36 @@ func (l *limits) mark() (restore func()) {
 // spending is what the launches of an attempt cost as planned. An attempt that would spend
 // more than the maximum is over: it stops launching nodes and its plan is dropped.
 type spending struct {
-	spent, most offering.Price
-	over        bool
+	spent, max offering.Price
+	exceeded   bool
 }
 
 // noMaxPrice is the maximum price of an attempt that may cost any amount.
 const noMaxPrice = offering.Price(math.MaxInt64)
 
-// nodes is how many nodes of the price may still be launched. The last one may exceed the
+// nodesAllowed is how many nodes of the price may still be launched. The last one may exceed the
 // maximum price.
-func (s *spending) nodes(price offering.Price) int {
-	if s.over {
+func (s *spending) nodesAllowed(price offering.Price) int {
+	if s.exceeded {
 		return 0
 	}
-	if price <= 0 || s.most == noMaxPrice {
+	if price <= 0 || s.max == noMaxPrice {
 		return math.MaxInt32
 	}
-	return int(min((s.most-s.spent)/price+1, math.MaxInt32))
+	return int(min((s.max-s.spent)/price+1, math.MaxInt32))
 }
 
-func (s *spending) pay(price offering.Price) {
+func (s *spending) add(price offering.Price) {
 	s.spent = s.spent.Add(price)
-	s.over = s.spent > s.most
+	s.exceeded = s.spent > s.max
 }
 
-func (s *spending) refund(price offering.Price) { s.spent -= price }
+func (s *spending) subtract(price offering.Price) { s.spent -= price }
 
-// foresee gives up when the rest of the nodes costs more than what is left, in USD per hour.
-func (s *spending) foresee(cost float64) {
-	if cost*(1-1e-9)*1e9 > float64(s.most-s.spent)+1 {
-		s.over = true
+// stopIfRestExceeds gives up when the rest of the nodes costs more than what is left, in USD per
+// hour.
+func (s *spending) stopIfRestExceeds(cost float64) {
+	if cost*(1-1e-9)*1e9 > float64(s.max-s.spent)+1 {
+		s.exceeded = true
 	}
 }

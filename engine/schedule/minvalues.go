@@ -49,7 +49,7 @@ type minValuesChecker struct {
 // hasMinValues reports whether the pool's launches must list enough values of some labels.
 func (pool *poolState) hasMinValues() bool { return pool.minValues != nil }
 
-func (s *minValuesChecker) newPoolMinValues(pool *poolState) *poolMinValues {
+func (mc *minValuesChecker) newPoolMinValues(pool *poolState) *poolMinValues {
 	if len(pool.MinValues) == 0 {
 		return nil
 	}
@@ -57,13 +57,13 @@ func (s *minValuesChecker) newPoolMinValues(pool *poolState) *poolMinValues {
 	for _, v := range pool.MinValues {
 		m.required = append(m.required, v.Min)
 	}
-	if loss := s.lost[pool.PoolCatalog]; loss != nil {
+	if loss := mc.lost[pool.PoolCatalog]; loss != nil {
 		m.nodesLeft, m.countedDomains = loss.nodesLeft, loss.countedDomains
 	}
 	m.launchable = func(row int) bool {
-		return pool.withinLimits(row) && s.quota.covers(&pool.Catalog.Offerings[row], nil) &&
+		return pool.withinLimits(row) && mc.quota.covers(&pool.Catalog.Offerings[row], nil) &&
 			(m.countedDomains == nil || m.countedDomains.Has(row)) &&
-			(!s.topology.openNoDomain || s.topology.inCountedDomains(pool).Has(row))
+			(!mc.topology.opensNoDomain || mc.topology.inCountedDomains(pool).Has(row))
 	}
 	return m
 }
@@ -108,8 +108,8 @@ func addValues(seen *bitset.Set, v *cluster.MinValues, set constraint.Set, row i
 // countValues counts the values of each label with minValues that a launch can have which may
 // use rows and requires set. It counts up to the numbers required. Offerings for which may
 // reports false are left out; nil admits all. The result is valid until the next call.
-func (s *minValuesChecker) countValues(pool *poolState, set constraint.Set, rows bitset.Set, required []int, may func(int) bool) *valueCount {
-	c := &s.count
+func (mc *minValuesChecker) countValues(pool *poolState, set constraint.Set, rows bitset.Set, required []int, may func(int) bool) *valueCount {
+	c := &mc.count
 	c.reset(len(required))
 	missing := 0
 	for _, n := range required {
@@ -139,23 +139,23 @@ func (s *minValuesChecker) countValues(pool *poolState, set constraint.Set, rows
 }
 
 // enough reports whether the offerings leave at least that many values possible.
-func (s *minValuesChecker) enough(pool *poolState, set constraint.Set, rows bitset.Set, required []int, may func(int) bool) bool {
-	return slices.Equal(s.countValues(pool, set, rows, required, may).n, required)
+func (mc *minValuesChecker) enough(pool *poolState, set constraint.Set, rows bitset.Set, required []int, may func(int) bool) bool {
+	return slices.Equal(mc.countValues(pool, set, rows, required, may).n, required)
 }
 
 // largeEnough returns the offerings that are available, meet the node requirements and have
 // the capacity used. The set is valid until the next call.
-func (s *minValuesChecker) largeEnough(pool *poolState, j *nodeRequirements, used *quantity.Vector) bitset.Set {
-	if j.available == nil {
-		j.available = j.rows.And(pool.Matching(j.set)).And(pool.available())
+func (mc *minValuesChecker) largeEnough(pool *poolState, reqs *nodeRequirements, used *quantity.Vector) bitset.Set {
+	if reqs.available == nil {
+		reqs.available = reqs.rows.And(pool.Matching(reqs.set)).And(pool.available())
 	}
-	s.large.Copy(j.available)
-	pool.DropWithoutRoom(s.large, used)
-	return s.large
+	mc.large.Copy(reqs.available)
+	pool.DropNotFitting(mc.large, used)
+	return mc.large
 }
 
-// addable is the largest number up to n of pods of the group that can be added to used so
-// that keeps reports true for the sum.
+// largestAddable is the largest number up to n of pods of the group that can be added to used
+// so that keeps reports true for the sum.
 func largestAddable(n int, g *podGroup, used quantity.Vector, attached func(cluster.Mount) bool, keeps func(*quantity.Vector) bool) int {
 	for _, m := range g.nodeRules.mounts {
 		if !attached(m) {
@@ -175,33 +175,33 @@ func largestAddable(n int, g *podGroup, used quantity.Vector, attached func(clus
 	return max(0, sort.Search(n, func(i int) bool { return !with(i + 1) }))
 }
 
-// diverse is how many of n more pods the filling can take with the variety it needs. When
-// minValues are relaxed, the filling needs the variety that the first pod leaves.
-func (b *launcher) addableWithMinValues(cand *candidate, j *nodeRequirements, a *allotment, n int) int {
-	f, pool := &b.filling, cand.pool
+// addableWithMinValues is how many of n more pods the filling can take with the values it
+// needs. When minValues are relaxed, the filling needs the values that the first pod leaves.
+func (lr *launcher) addableWithMinValues(cand *candidate, reqs *nodeRequirements, a *allotment, n int) int {
+	f, pool := &lr.filling, cand.pool
 	used := f.capacity.Sub(f.room)
 	attached := func(m cluster.Mount) bool { return f.mounts[m] }
 	if len(f.allotments) == 0 {
 		f.requiredValues = pool.minValues.required
-		if b.minValues.relaxing {
+		if lr.minValues.relaxing {
 			largestAddable(1, a.group, used, attached, func(sum *quantity.Vector) bool {
-				f.requiredValues = slices.Clone(b.minValues.countValues(pool, j.set, b.minValues.largeEnough(pool, j, sum), pool.minValues.required, pool.minValues.launchable).n)
+				f.requiredValues = slices.Clone(lr.minValues.countValues(pool, reqs.set, lr.minValues.largeEnough(pool, reqs, sum), pool.minValues.required, pool.minValues.launchable).n)
 				return true
 			})
 		}
 	}
-	return largestAddable(n, a.group, used, attached, func(sum *quantity.Vector) bool { return b.minValues.leavesEnough(pool, j, sum, f.requiredValues) })
+	return largestAddable(n, a.group, used, attached, func(sum *quantity.Vector) bool { return lr.minValues.leavesEnough(pool, reqs, sum, f.requiredValues) })
 }
 
-// keeps reports whether one more node with those requirements and that use could be launched
-// with the variety needed.
-func (s *minValuesChecker) leavesEnough(pool *poolState, j *nodeRequirements, used *quantity.Vector, least []int) bool {
-	if s.relaxing {
-		return s.enough(pool, j.set, s.largeEnough(pool, j, used), least, pool.minValues.launchable)
+// leavesEnough reports whether one more node with those requirements and that use could be
+// launched with enough values.
+func (mc *minValuesChecker) leavesEnough(pool *poolState, reqs *nodeRequirements, used *quantity.Vector, required []int) bool {
+	if mc.relaxing {
+		return mc.enough(pool, reqs.set, mc.largeEnough(pool, reqs, used), required, pool.minValues.launchable)
 	}
-	t := &j.minValuesTrials
-	if t.reservations != s.limits.reservations || t.openNoDomain != s.topology.openNoDomain {
-		*t = minValuesTrials{reservations: s.limits.reservations, openNoDomain: s.topology.openNoDomain, enough: t.enough[:0], tooFew: t.tooFew[:0]}
+	t := &reqs.minValuesTrials
+	if t.reservations != mc.limits.reservations || t.opensNoDomain != mc.topology.opensNoDomain {
+		*t = minValuesTrials{reservations: mc.limits.reservations, opensNoDomain: mc.topology.opensNoDomain, enough: t.enough[:0], tooFew: t.tooFew[:0]}
 	}
 	if slices.ContainsFunc(t.enough, func(v quantity.Vector) bool { return within(used, &v) }) {
 		return true
@@ -209,7 +209,7 @@ func (s *minValuesChecker) leavesEnough(pool *poolState, j *nodeRequirements, us
 	if slices.ContainsFunc(t.tooFew, func(v quantity.Vector) bool { return within(&v, used) }) {
 		return false
 	}
-	if s.enough(pool, j.set, s.largeEnough(pool, j, used), least, pool.minValues.launchable) {
+	if mc.enough(pool, reqs.set, mc.largeEnough(pool, reqs, used), required, pool.minValues.launchable) {
 		t.enough = append(t.enough[max(0, len(t.enough)-maxTrials):], *used)
 		return true
 	}
@@ -217,17 +217,18 @@ func (s *minValuesChecker) leavesEnough(pool *poolState, j *nodeRequirements, us
 	return false
 }
 
-// trials are the uses that nodes with the same requirements can hold with the variety needed,
-// and those they cannot. They are valid until something is launched.
+// minValuesTrials are the uses that nodes with the same requirements can hold with enough
+// values, and those they cannot. They are valid until something is launched.
 type minValuesTrials struct {
 	reservations   int
-	openNoDomain   bool
+	opensNoDomain  bool
 	enough, tooFew []quantity.Vector
 }
 
-// mostTrials bounds how many are kept.
+// maxTrials bounds how many are kept.
 const maxTrials = 16
 
+// within reports whether a is at most b, resource by resource.
 func within(a, b *quantity.Vector) bool {
 	for d := range a {
 		if a[d] > b[d] {
@@ -237,37 +238,37 @@ func within(a, b *quantity.Vector) bool {
 	return true
 }
 
-// diverse is how many of n more pods the launch can take, if its requirements become next,
-// without listing less variety than it was planned with.
-func (l *launch) addableWithMinValues(s *minValuesChecker, next *nodeRequirements, g *podGroup, n int) int {
+// addableWithMinValues is how many of n more pods the launch can take, if its requirements
+// become next, without listing fewer values than it was planned with.
+func (l *launch) addableWithMinValues(mc *minValuesChecker, next *nodeRequirements, g *podGroup, n int) int {
 	if !l.pool.hasMinValues() {
 		return n
 	}
 	return largestAddable(n, g, l.used, func(m cluster.Mount) bool { return l.mounts[m] }, func(sum *quantity.Vector) bool {
-		return s.enough(l.pool, next.set, s.largeEnough(l.pool, next, sum), l.requiredValues, func(row int) bool { return s.canBecome(l, row) })
+		return mc.enough(l.pool, next.set, mc.largeEnough(l.pool, next, sum), l.requiredValues, func(row int) bool { return mc.canBecome(l, row) })
 	})
 }
 
-// assorted returns those of a partition's offerings that can be launched for one pod of the
-// group with the variety needed.
-func (s *minValuesChecker) launchableFor(pool *poolState, g *podGroup, values []int, at partition) bitset.Set {
-	if !pool.hasMinValues() || s.mayRelax {
+// launchableFor returns those of a partition's offerings that can be launched for one pod of
+// the group with enough values.
+func (mc *minValuesChecker) launchableFor(pool *poolState, g *podGroup, values []int, at partition) bitset.Set {
+	if !pool.hasMinValues() || mc.mayRelax {
 		return at.rows
 	}
 	here := (&cluster.Cell{Keys: g.domainKeys, Values: values}).Set().And(at.set)
 	f := pool.Compatible(g.shape)
 	var out bitset.Set
 	for i, alt := range g.shape.Alternatives {
-		out.Merge(s.alternativeWithEnough(pool, f, i, pool.Base.And(alt).And(here), at.rows))
+		out.Merge(mc.alternativeWithEnough(pool, f, i, pool.Base.And(alt).And(here), at.rows))
 	}
 	return out
 }
 
-// suiting returns those of the offerings on which alternative i of the shape holds; nil when
-// they have too little variety.
-func (s *minValuesChecker) alternativeWithEnough(pool *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
+// alternativeWithEnough returns those of the offerings on which alternative i of the shape
+// holds; nil when they have too few values.
+func (mc *minValuesChecker) alternativeWithEnough(pool *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
 	own := f.Fitting[i].And(rows).And(pool.available())
-	if pool.minValues.nodesLeft == 0 || !s.enough(pool, set, own, pool.minValues.required, pool.minValues.launchable) {
+	if pool.minValues.nodesLeft == 0 || !mc.enough(pool, set, own, pool.minValues.required, pool.minValues.launchable) {
 		return nil
 	}
 	return own
@@ -275,9 +276,9 @@ func (s *minValuesChecker) alternativeWithEnough(pool *poolState, f *cluster.Com
 
 // compatibleWithMinValues is what the allotment can use of the pool, without the alternatives
 // that leave too few values to one pod.
-func (b *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *cluster.Compatible {
-	f := b.compatibility.compatible(pool, a)
-	if !pool.hasMinValues() || b.minValues.relaxing {
+func (lr *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *cluster.Compatible {
+	f := lr.compatibility.compatible(pool, a)
+	if !pool.hasMinValues() || lr.minValues.relaxing {
 		return f
 	}
 	out := &cluster.Compatible{Fitting: make([]bitset.Set, len(f.Fitting)), Admitted: f.Admitted, PortsTaken: f.PortsTaken}
@@ -286,56 +287,57 @@ func (b *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *clust
 		if a.cell != nil {
 			set = set.And(a.cell.set)
 		}
-		out.Fitting[i] = b.minValues.alternativeWithEnough(pool, f, i, set, f.Fitting[i])
+		out.Fitting[i] = lr.minValues.alternativeWithEnough(pool, f, i, set, f.Fitting[i])
 		out.All.Merge(out.Fitting[i])
 	}
 	return out
 }
 
-// refit computes again what shape groups can use of pools with minValues, as limits and quota
-// shrink.
-func (b *launcher) refreshMinValues() {
-	for i, pool := range b.pools {
+// refreshMinValues computes again what shape groups can use of pools with minValues, as limits
+// and quota shrink.
+func (lr *launcher) refreshMinValues() {
+	for i, pool := range lr.pools {
 		if !pool.hasMinValues() {
 			continue
 		}
-		for _, l := range b.shapeGroups {
-			if l.left > 0 {
-				l.compatible[i] = b.compatibleWithMinValues(pool, l.allotments[0])
+		for _, sg := range lr.shapeGroups {
+			if sg.left > 0 {
+				sg.compatible[i] = lr.compatibleWithMinValues(pool, sg.allotments[0])
 			}
 		}
 	}
 }
 
-// diluted reports whether purchases may have left candidates without the variety that they
-// had when they were compared with others.
-func (b *launcher) mayHaveLostValues() bool {
-	return b.gatheredAt < b.launched && slices.ContainsFunc(b.pools, (*poolState).hasMinValues)
+// mayHaveLostValues reports whether launches may have left candidates without the values that
+// they had when they were compared with others.
+func (lr *launcher) mayHaveLostValues() bool {
+	return lr.gatheredAt < lr.launched && slices.ContainsFunc(lr.pools, (*poolState).hasMinValues)
 }
 
-// ceiling is the most of each resource that a node for the group can hold with the variety
-// needed; nil when no variety is needed.
-func (b *launcher) largestWithMinValues(i int, g *candidateGroup) *quantity.Vector {
-	pool := b.pools[i]
-	if !pool.hasMinValues() || b.minValues.relaxing {
+// largestWithMinValues is the most of each resource that a node for the group can hold with
+// enough values; nil without minValues.
+func (lr *launcher) largestWithMinValues(i int, g *candidateGroup) *quantity.Vector {
+	pool := lr.pools[i]
+	if !pool.hasMinValues() || lr.minValues.relaxing {
 		return nil
 	}
 	var out, rows = quantity.Vector{}, bitset.Set(nil)
-	for _, l := range g.shapeGroups {
-		rows.Merge(l.compatible[i].All)
+	for _, sg := range g.shapeGroups {
+		rows.Merge(sg.compatible[i].All)
 	}
-	for d, n := range b.demand.total {
+	for d, n := range lr.demand.total {
 		if n == 0 {
 			out[d] = quantity.Most
 			continue
 		}
-		out[d], _ = pool.Most(quantity.Dim(d), func(much bitset.Set) bool {
-			return b.minValues.enough(pool, pool.Base, rows.And(much), pool.minValues.required, pool.minValues.launchable)
+		out[d], _ = pool.LargestAmount(quantity.Dim(d), func(much bitset.Set) bool {
+			return lr.minValues.enough(pool, pool.Base, rows.And(much), pool.minValues.required, pool.minValues.launchable)
 		})
 	}
 	return &out
 }
 
+// minOf is the smaller of two amounts, resource by resource.
 func minOf(a, b *quantity.Vector) *quantity.Vector {
 	out := *a
 	for d := range out {
@@ -344,20 +346,20 @@ func minOf(a, b *quantity.Vector) *quantity.Vector {
 	return &out
 }
 
-// buyFrom launches nodes for the allotments from one tier. Where the settings allow it, pods
-// that cannot be placed with the variety that minValues ask for are placed with less, before
-// the next tier is tried: heavier pools come first.
-func (s *solver) launchFromPools(tier []*poolState, last bool, allotments []*allotment) {
-	s.launchNodes(tier, last, allotments)
-	if !s.w.Settings.RelaxMinValues || !slices.ContainsFunc(tier, (*poolState).hasMinValues) {
+// launchFromPools launches nodes for the allotments from pools of equal weight. Where the
+// settings allow it, pods that cannot be placed with the values that minValues ask for are
+// placed with fewer, before the next pools are tried: heavier pools come first.
+func (s *solver) launchFromPools(pools []*poolState, last bool, allotments []*allotment) {
+	s.launchNodes(pools, last, allotments)
+	if !s.snapshot.Settings.RelaxMinValues || !slices.ContainsFunc(pools, (*poolState).hasMinValues) {
 		return
 	}
 	s.minValues.relaxing = true
-	s.launchNodes(tier, last, allotments)
+	s.launchNodes(pools, last, allotments)
 	s.minValues.relaxing = false
 }
 
-// more is the larger of two numbers, label by label.
+// maxOfEach is the larger of two numbers, label by label.
 func maxOfEach(a, b []int) []int {
 	out := slices.Clone(a)
 	for i, n := range b {

@@ -12,7 +12,7 @@ import (
 
 // canBecome reports whether limits and quota let the launch become the offering in place of
 // its own.
-func (s *minValuesChecker) canBecome(l *launch, row int) bool {
+func (mc *minValuesChecker) canBecome(l *launch, row int) bool {
 	pool := l.pool
 	if l.reservedCapacity == nil { // nothing is reserved yet
 		return pool.minValues.launchable(row)
@@ -24,7 +24,7 @@ func (s *minValuesChecker) canBecome(l *launch, row int) bool {
 		return false
 	}
 	// More expensive offerings need no quota now, only before the plan; see addUntilEnough.
-	return row > l.row && s.quota.covered(&pool.Catalog.Offerings[row]) || s.quota.covers(&pool.Catalog.Offerings[row], pool.Catalog.Offerings[l.row].QuotaUses)
+	return row > l.row && mc.quota.coveredAtStart(&pool.Catalog.Offerings[row]) || mc.quota.covers(&pool.Catalog.Offerings[row], pool.Catalog.Offerings[l.row].QuotaUses)
 }
 
 // withinReserved reports whether the offering takes no more of the pool's limits than is
@@ -36,15 +36,15 @@ func (pool *poolState) withinReserved(l *launch, row int) bool {
 // addUntilEnough adds those of the suitable offerings that the launch needs for its minValues:
 // there was quota for them when it was planned, though other nodes of the plan use it since,
 // and as much of the limits is reserved for the launch.
-func (s *minValuesChecker) addUntilEnough(l *launch, rows *bitset.Set, suitable bitset.Set) {
+func (mc *minValuesChecker) addUntilEnough(l *launch, rows *bitset.Set, suitable bitset.Set) {
 	pool := l.pool
-	count := s.countValues(pool, l.requirements.set, *rows, l.requiredValues, nil)
+	count := mc.countValues(pool, l.requirements.set, *rows, l.requiredValues, nil)
 	if slices.Equal(count.n, l.requiredValues) {
 		return
 	}
 	first := rows.First() // there must be quota for the offering that is tried first
 	for row := range suitable.Minus(*rows).All() {
-		if row < first || !s.quota.covered(&pool.Catalog.Offerings[row]) || !pool.withinReserved(l, row) {
+		if row < first || !mc.quota.coveredAtStart(&pool.Catalog.Offerings[row]) || !pool.withinReserved(l, row) {
 			continue
 		}
 		for i := range pool.MinValues {
@@ -61,26 +61,26 @@ func (s *minValuesChecker) addUntilEnough(l *launch, rows *bitset.Set, suitable 
 
 // reserve reserves what a launch for used takes of limits and quota. It reports false when
 // these do not leave enough values for the launch any more.
-func (s *minValuesChecker) reserve(l *launch, used *quantity.Vector) bool {
+func (mc *minValuesChecker) reserve(l *launch, used *quantity.Vector) bool {
 	if l.pool.hasMinValues() {
-		capacity, ok := s.capacityToReserve(l, used)
+		capacity, ok := mc.capacityToReserve(l, used)
 		if !ok {
 			return false
 		}
 		l.reservedCapacity = &capacity
 	}
-	s.limits.reserve(l)
+	mc.limits.reserve(l)
 	return true
 }
 
 // capacityToReserve is what a launch takes of its pool's limits: of each resource, the capacity
 // of its own offering or of the largest that it needs for minValues. It reports false when
 // the limits and quota that are left do not leave it enough values.
-func (s *minValuesChecker) capacityToReserve(l *launch, used *quantity.Vector) (quantity.Vector, bool) {
+func (mc *minValuesChecker) capacityToReserve(l *launch, used *quantity.Vector) (quantity.Vector, bool) {
 	pool := l.pool
 	capacity := *pool.capacity(l.row)
-	rows := s.largeEnough(pool, l.requirements, used).Clone()
-	if !s.enough(pool, l.requirements.set, rows, l.requiredValues, pool.minValues.launchable) {
+	rows := mc.largeEnough(pool, l.requirements, used).Clone()
+	if !mc.enough(pool, l.requirements.set, rows, l.requiredValues, pool.minValues.launchable) {
 		return capacity, false
 	}
 	for _, d := range pool.Limited {
@@ -88,7 +88,7 @@ func (s *minValuesChecker) capacityToReserve(l *launch, used *quantity.Vector) (
 		upTo := func(n int64) func(int) bool {
 			return func(row int) bool { return pool.capacity(row)[d] <= n && pool.minValues.launchable(row) }
 		}
-		at := sort.Search(len(sizes), func(i int) bool { return s.enough(pool, l.requirements.set, rows, l.requiredValues, upTo(sizes[i])) })
+		at := sort.Search(len(sizes), func(i int) bool { return mc.enough(pool, l.requirements.set, rows, l.requiredValues, upTo(sizes[i])) })
 		if at < len(sizes) {
 			capacity[d] = max(capacity[d], sizes[at])
 		}

@@ -8,15 +8,15 @@ import (
 	"github.com/karve-dev/karve/engine/bitset"
 )
 
-// shortOf lists the labels of which the launch's offerings have less variety than the pool
-// asks for, sorted.
-func (s *minValuesChecker) relaxedLabels(l *launch, rows bitset.Set) []string {
+// relaxedLabels lists the labels of which the launch's offerings have fewer values than the
+// pool asks for, sorted.
+func (mc *minValuesChecker) relaxedLabels(l *launch, rows bitset.Set) []string {
 	pool := l.pool
 	if !pool.hasMinValues() {
 		return nil
 	}
 	var out []string
-	for i, n := range s.countValues(pool, l.requirements.set, rows, pool.minValues.required, nil).n {
+	for i, n := range mc.countValues(pool, l.requirements.set, rows, pool.minValues.required, nil).n {
 		if n < pool.minValues.required[i] {
 			out = append(out, pool.MinValues[i].Key.Name)
 		}
@@ -25,9 +25,9 @@ func (s *minValuesChecker) relaxedLabels(l *launch, rows bitset.Set) []string {
 	return out
 }
 
-// needed marks instance types that together have the variety that the launch needs, and
-// returns how many they are.
-func (s *minValuesChecker) markNeededTypes(l *launch, rows bitset.Set, types []bool) int {
+// markNeededTypes marks instance types that together have the values that the launch needs,
+// and returns how many they are.
+func (mc *minValuesChecker) markNeededTypes(l *launch, rows bitset.Set, types []bool) int {
 	n := 0
 	for i := range l.pool.MinValues {
 		var seen bitset.Set
@@ -47,9 +47,10 @@ func (s *minValuesChecker) markNeededTypes(l *launch, rows bitset.Set, types []b
 	return n
 }
 
-// listed returns the values that offerings have of labels with minValues, by label, so that a
-// NodeClaim shows how much variety it has. A label that some offering lacks is left out.
-func (s *minValuesChecker) listValues(l *launch, rows bitset.Set) map[string][]string {
+// listValues returns the values that offerings have of labels with minValues, by label, so
+// that a NodeClaim shows how many values there are. A label that some offering lacks is left
+// out.
+func (mc *minValuesChecker) listValues(l *launch, rows bitset.Set) map[string][]string {
 	pool := l.pool
 	out := map[string][]string{}
 	for i := range pool.MinValues {

@@ -11,41 +11,41 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// dilution is what a round found out about a pool with minValues.
+// minValuesLoss is what a round found out about a pool with minValues.
 type minValuesLoss struct {
-	countedDomains bitset.Set // see minValuesState.within
-	nodesLeft      int        // see minValuesState.most
-	// had is what one launch lacks.
+	countedDomains bitset.Set // see poolMinValues.countedDomains
+	nodesLeft      int        // see poolMinValues.nodesLeft
+	// missing is what one launch lacks.
 	missing missingValues
 }
 
-// shortage is a label of which too few values are left.
+// missingValues is a label of which too few values are left.
 type missingValues struct {
 	key           string
 	required, had int
 }
 
-// dilute records the pools of which some launches have lost variety that they were planned
-// with, as other launches used up limits or domains; false when there are none. For such a
-// pool, the next round knows in which domains nodes may be; further rounds launch fewer and
-// fewer nodes.
+// learnMinValuesLost records the pools of which some launches have lost values that they were
+// planned with, as other launches used up limits or domains; false when there are none. For
+// such a pool, the next round knows in which domains nodes may be; further rounds launch fewer
+// and fewer nodes.
 func (l *learned) learnMinValuesLost(s *solver) bool {
 	again := false
-	if s.limits.over() || s.w.Settings.RelaxMinValues {
+	if s.limits.exceeded() || s.snapshot.Settings.RelaxMinValues {
 		return false
 	}
 	for _, pool := range s.pools.all {
 		if !pool.hasMinValues() {
 			continue
 		}
-		bought, poor, had := s.belowMinValues(pool)
-		if poor == 0 {
+		launched, below, had := s.belowMinValues(pool)
+		if below == 0 {
 			continue
 		}
 		again = true
 		known := s.topology.inCountedDomains(pool)
 		if t := l.minValuesLost[pool.PoolCatalog]; t != nil || known.Equal(pool.Offerings) {
-			l.minValuesLost[pool.PoolCatalog] = &minValuesLoss{countedDomains: known, nodesLeft: bought - poor, missing: had}
+			l.minValuesLost[pool.PoolCatalog] = &minValuesLoss{countedDomains: known, nodesLeft: launched - below, missing: had}
 			continue
 		}
 		l.minValuesLost[pool.PoolCatalog] = &minValuesLoss{countedDomains: known, nodesLeft: -1, missing: had}
@@ -53,27 +53,27 @@ func (l *learned) learnMinValuesLost(s *solver) bool {
 	return again
 }
 
-// poor counts the pool's launches and those of them with too little variety, and says what
-// the first of those lacks.
-func (s *solver) belowMinValues(pool *poolState) (bought, poor int, had missingValues) {
+// belowMinValues counts the pool's launches and those of them with too few values, and says
+// what the first of those lacks.
+func (s *solver) belowMinValues(pool *poolState) (launched, below int, had missingValues) {
 	left := pool.left
 	defer func() { pool.left = left }()
 	for _, l := range s.launches.all {
 		if l.pool != pool {
 			continue
 		}
-		bought++
-		accepted := s.choice.reserveAccepted(l)
+		launched++
+		accepted := s.offerings.reserveAccepted(l)
 		if got := s.minValues.countValues(pool, l.requirements.set, accepted.rows, pool.minValues.required, nil).n; !slices.Equal(got, pool.minValues.required) {
-			if poor++; poor == 1 {
+			if below++; below == 1 {
 				had = pool.missingValues(got)
 			}
 		}
 	}
-	return bought, poor, had
+	return launched, below, had
 }
 
-// shortage describes the first label of which there are too few values.
+// missingValues describes the first label of which there are too few values.
 func (pool *poolState) missingValues(had []int) missingValues {
 	for i, n := range had {
 		if n < pool.minValues.required[i] {
@@ -83,21 +83,21 @@ func (pool *poolState) missingValues(had []int) missingValues {
 	return missingValues{}
 }
 
-// explainVariety cuts, with reason MinValues, the offerings with which no pod of the group
-// can get a node with enough variety, wherever it is.
-func (e *explainer) explainMinValues(v *funnelBuilder, pool *poolState, g *podGroup) {
-	if !pool.hasMinValues() || e.w.Settings.RelaxMinValues {
+// explainMinValues cuts, with reason MinValues, the offerings with which no pod of the group
+// can get a node with enough values, wherever it is.
+func (e *explainer) explainMinValues(fb *funnelBuilder, pool *poolState, g *podGroup) {
+	if !pool.hasMinValues() || e.snapshot.Settings.RelaxMinValues {
 		return
 	}
-	e.topology.openNoDomain = e.onlyKnownDomains
-	defer func() { e.topology.openNoDomain = false }()
+	e.topology.opensNoDomain = e.onlyKnownDomains
+	defer func() { e.topology.opensNoDomain = false }()
 	var good bitset.Set
 	worst := missingValues{required: -1}
 	fit := pool.Compatible(g.class.PodShape)
 	for _, c := range pool.Cells(g.domainKeys) {
 		here := (&cluster.Cell{Keys: g.domainKeys, Values: c.Values}).Set()
 		for i, alt := range g.class.PodShape.Alternatives {
-			rows := v.rows.And(c.Offerings)
+			rows := fb.passed.And(c.Offerings)
 			set := pool.Base.And(alt).And(here)
 			if own := e.minValues.alternativeWithEnough(pool, fit, i, set, rows); own != nil {
 				good.Merge(own)
@@ -112,7 +112,7 @@ func (e *explainer) explainMinValues(v *funnelBuilder, pool *poolState, g *podGr
 	if t := e.learned.minValuesLost[pool.PoolCatalog]; t != nil && worst.key == "" {
 		worst = t.missing
 	}
-	v.cut(reason.MinValues, v.rows.Minus(good), func(bitset.Set) (string, map[string]any) { return worst.explain() })
+	fb.cut(reason.MinValues, fb.passed.Minus(good), func(bitset.Set) (string, map[string]any) { return worst.explain() })
 }
 
 func (x missingValues) explain() (string, map[string]any) {

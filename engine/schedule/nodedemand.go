@@ -92,12 +92,12 @@ func (d *nodeDemand) countMinNodes(shapeGroups []*shapeGroup) int {
 		}
 		for _, a := range sg.allotments {
 			n := a.left()
-			for _, c := range a.group.nodeRules.caps {
-				if !c.own || n == 0 {
+			for _, c := range a.group.nodeRules.limits {
+				if !c.countsOwnPods || n == 0 {
 					continue
 				}
-				if limited := &d.limited[c.counter]; limited.pods == 0 || c.most < limited.perNode {
-					limited.perNode = c.most
+				if limited := &d.limited[c.counter]; limited.pods == 0 || c.max < limited.perNode {
+					limited.perNode = c.max
 				}
 				d.limited[c.counter].pods += n
 			}
@@ -110,7 +110,7 @@ func (d *nodeDemand) countMinNodes(shapeGroups []*shapeGroup) int {
 	return nodes
 }
 
-// nodes is how many nodes the pods need at least.
+// nodesAllowed is how many nodes the pods need at least.
 func (l limitedPods) nodes() int { return (l.pods + l.perNode - 1) / max(1, l.perNode) }
 
 // sharedVolumes counts the slots that a node needs on which every volume is attached that pods

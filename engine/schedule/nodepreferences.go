@@ -12,15 +12,15 @@ import (
 
 // nodePreferences is which classes prefer some nodes to others.
 type nodePreferences struct {
-	minds map[*cluster.PodClass]bool
-	// sorted is set when nodes that meet more preferences are filled first.
-	sorted bool
+	classes map[*cluster.PodClass]bool
+	// preferredFirst is set when nodes that meet more preferences are filled first.
+	preferredFirst bool
 }
 
 // keys adds the labels of the class's node preferences to the labels by which it distinguishes
 // nodes.
 func (p *nodePreferences) keys(keys []*constraint.Key, c *cluster.PodClass) []*constraint.Key {
-	if !p.minds[c] {
+	if !p.classes[c] {
 		return keys
 	}
 	keys = slices.Clone(keys)
@@ -37,28 +37,28 @@ func (p *nodePreferences) keys(keys []*constraint.Key, c *cluster.PodClass) []*c
 // Preferences for a hostname are not considered.
 func (p *nodePreferences) accepting(g *podGroup, x *cluster.NodeIndex) []int32 {
 	groups := x.Accepting(g.shape)
-	if !p.sorted || len(groups) < 2 || !p.minds[g.class] {
+	if !p.preferredFirst || len(groups) < 2 || !p.classes[g.class] {
 		return groups
 	}
 	score := make(map[int32]int, len(groups))
 	for _, nodeGroup := range groups {
-		score[nodeGroup] = appeal(g.class, x.Groups[nodeGroup].First)
+		score[nodeGroup] = metWeight(g.class, x.Groups[nodeGroup].First)
 	}
 	groups = slices.Clone(groups)
 	slices.SortStableFunc(groups, func(a, b int32) int { return cmp.Compare(score[b], score[a]) })
 	return groups
 }
 
-// appeal sums up the weights of the class's node preferences that the node meets.
-func appeal(c *cluster.PodClass, node *cluster.NodeInfo) int {
+// metWeight sums up the weights of the class's node preferences that the node meets.
+func metWeight(c *cluster.PodClass, node *cluster.NodeInfo) int {
 	sum := 0
 	for _, t := range c.Preferred {
-		if !t.Named() && node.Matches(t.Term) {
+		if !t.UsesHostname() && node.Matches(t.Term) {
 			sum += int(t.Weight)
 		}
 	}
 	if c.AvoidsSoftTaints(node.Taints) {
-		sum -= full
+		sum -= defaultWeight
 	}
 	return sum
 }

@@ -14,15 +14,15 @@ import (
 type nodeRequirements struct {
 	set  constraint.Set
 	rows bitset.Set
-	// admitted are the offerings that meet set, open those of them that may be chosen. Both
-	// are computed when first needed.
+	// matching are the offerings that meet set, choosable those of them that may be chosen.
+	// Both are computed when first needed.
 	matching, choosable bitset.Set
-	available           bitset.Set      // see holding
-	minValuesTrials     minValuesTrials // see keeps
+	available           bitset.Set      // see largeEnough
+	minValuesTrials     minValuesTrials // see leavesEnough
 }
 
-// joinKey names a pod shape joining a node.
-type joinKey struct {
+// joinedKey names a pod shape joining a node.
+type joinedKey struct {
 	from        *nodeRequirements
 	pool        *cluster.PoolCatalog
 	shape       *cluster.PodShape
@@ -34,37 +34,41 @@ type joinKey struct {
 // requirementSets interns the nodeRequirements of an attempt, and caches how pod shapes join
 // them.
 type requirementSets struct {
-	joined   map[joinKey]*nodeRequirements // nil where they cannot hold together
+	joined   map[joinedKey]*nodeRequirements // nil where they cannot hold together
 	interned map[string][]*nodeRequirements
 	key      []byte     // scratch: of a set of offerings
-	common   bitset.Set // scratch: see joinAnew
+	common   bitset.Set // scratch: see joinNew
 }
 
 func newRequirementSets() requirementSets {
-	return requirementSets{joined: map[joinKey]*nodeRequirements{}, interned: map[string][]*nodeRequirements{}}
+	return requirementSets{joined: map[joinedKey]*nodeRequirements{}, interned: map[string][]*nodeRequirements{}}
 }
 
 // join adds the requirements of an allotment on the given offering. It takes the first of the
 // shape's alternatives that holds there together with the others.
-func (s *requirementSets) join(j *nodeRequirements, pool *poolState, row int, f *cluster.Compatible, a *allotment) (*nodeRequirements, bool) {
+func (rs *requirementSets) join(reqs *nodeRequirements, pool *poolState, row int, f *cluster.Compatible, a *allotment) (*nodeRequirements, bool) {
 	for i, alt := range a.group.shape.Alternatives {
 		if !f.Fitting[i].Has(row) {
 			continue
 		}
 		if len(alt) == 0 && a.cell == nil && !f.PortsTaken {
-			return j, true
+			return reqs, true
 		}
-		at := joinKey{from: j, pool: pool.PoolCatalog, shape: a.group.shape, alternative: i, row: -1}
+		at := joinedKey{from: reqs, pool: pool.PoolCatalog, shape: a.group.shape, alternative: i, row: -1}
 		if a.cell != nil {
 			at.cell = a.cell.key
 		}
-		if pool.AnyFlexible(row) && pool.chooses(row, alt, a.cell) {
+		if pool.AnyFlexible(row) && pool.choosesLabel(row, alt, a.cell) {
 			at.row = row
 		}
-		next, known := s.joined[at]
+		next, known := rs.joined[at]
 		if !known {
-			next = s.joinAnew(j, pool, row, f.Admitted[i], alt, a.cell)
-			s.joined[at] = next
+			added := alt
+			if a.cell != nil {
+				added = alt.And(a.cell.set)
+			}
+			next = rs.joinNew(reqs, pool, row, added, f.Admitted[i])
+			rs.joined[at] = next
 		}
 		if next != nil {
 			return next, true
@@ -73,24 +77,21 @@ func (s *requirementSets) join(j *nodeRequirements, pool *poolState, row int, f 
 	return nil, false
 }
 
-// joinAnew returns nil when the requirements cannot hold together.
-func (s *requirementSets) joinAnew(j *nodeRequirements, pool *poolState, row int, admitted bitset.Set, alt constraint.Set, c *cell) *nodeRequirements {
-	more := alt
-	if c != nil {
-		more = alt.And(c.set)
-	}
-	set, ok := pool.Join(row, j.set, more)
+// joinNew adds requirements that hold on the admitted offerings. It returns nil when they and
+// those of the other pods cannot hold together.
+func (rs *requirementSets) joinNew(reqs *nodeRequirements, pool *poolState, row int, added constraint.Set, admitted bitset.Set) *nodeRequirements {
+	set, ok := pool.JoinRequirements(row, reqs.set, added)
 	if !ok {
 		return nil
 	}
-	s.common.Copy(j.rows)
-	s.common.Keep(admitted)
-	return s.intern(set, s.common)
+	rs.common.Copy(reqs.rows)
+	rs.common.Keep(admitted)
+	return rs.intern(set, rs.common)
 }
 
-// chooses reports whether a launch of the offering may choose between values of some label
-// that matters to the alternative or the cell.
-func (pool *poolState) chooses(row int, alt constraint.Set, c *cell) bool {
+// choosesLabel reports whether a launch of the offering may choose between values of some
+// label that matters to the alternative or the cell.
+func (pool *poolState) choosesLabel(row int, alt constraint.Set, c *cell) bool {
 	for _, q := range alt {
 		if pool.Catalog.Flexible(row, q.Key) {
 			return true
@@ -109,14 +110,14 @@ func (pool *poolState) chooses(row int, alt constraint.Set, c *cell) bool {
 
 // intern returns the nodeRequirements of that set and those offerings, the same one each
 // time. It copies rows.
-func (s *requirementSets) intern(set constraint.Set, rows bitset.Set) *nodeRequirements {
-	s.key = rows.Append(s.key[:0])
-	for _, j := range s.interned[string(s.key)] {
-		if j.set.Equal(set) {
-			return j
+func (rs *requirementSets) intern(set constraint.Set, rows bitset.Set) *nodeRequirements {
+	rs.key = rows.Append(rs.key[:0])
+	for _, reqs := range rs.interned[string(rs.key)] {
+		if reqs.set.Equal(set) {
+			return reqs
 		}
 	}
-	j := &nodeRequirements{set: set, rows: rows.Clone()}
-	s.interned[string(s.key)] = append(s.interned[string(s.key)], j)
-	return j
+	reqs := &nodeRequirements{set: set, rows: rows.Clone()}
+	rs.interned[string(rs.key)] = append(rs.interned[string(rs.key)], reqs)
+	return reqs
 }

@@ -3,7 +3,9 @@
 package schedule
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/quantity"
@@ -12,63 +14,65 @@ import (
 // nodes is the nodes that exist or are in flight during one attempt: their free capacity, and
 // the pods planned there.
 type nodes struct {
-	w           *cluster.Snapshot
+	snapshot    *cluster.Snapshot
 	preferred   nodePreferences
 	counters    *counters
 	placements  *placements
-	left        map[int]*quantity.Vector                  // free capacity left, by node index
-	indexed     map[*cluster.NodeIndex]*cluster.FreeSpace // the same, by slot; see freeSpaces
-	many        bool                                      // see fewPods
+	freeLeft    map[int]*quantity.Vector                  // free capacity left, by node index
+	freeByIndex map[*cluster.NodeIndex]*cluster.FreeCapacity // the same, by slot; see freeSpaces
+	manyPods    bool                                      // see fewPods
 	mounts      map[int]map[cluster.Mount]bool            // volumes that planned pods attach
 	nominations map[int][]cluster.PodRef                  // planned pods, by node index
 }
 
-func newNodes(w *cluster.Snapshot, preferred nodePreferences, c *counters, p *placements) nodes {
-	return nodes{w: w, preferred: preferred, counters: c, placements: p, many: !fewPods(w),
-		left: map[int]*quantity.Vector{}, indexed: map[*cluster.NodeIndex]*cluster.FreeSpace{},
+func newNodes(snapshot *cluster.Snapshot, preferred nodePreferences, c *counters, p *placements) nodes {
+	return nodes{snapshot: snapshot, preferred: preferred, counters: c, placements: p, manyPods: !fewPods(snapshot),
+		freeLeft: map[int]*quantity.Vector{}, freeByIndex: map[*cluster.NodeIndex]*cluster.FreeCapacity{},
 		mounts: map[int]map[cluster.Mount]bool{}, nominations: map[int][]cluster.PodRef{}}
 }
 
-// room is the free capacity left on node i. Callers must not change it.
-func (s *nodes) room(i int) *quantity.Vector {
-	if room := s.left[i]; room != nil {
+// free is the free capacity left on node i. Callers must not change it.
+func (ns *nodes) free(i int) *quantity.Vector {
+	if room := ns.freeLeft[i]; room != nil {
 		return room
 	}
-	return &s.w.Nodes[i].Free
+	return &ns.snapshot.Nodes[i].Free
 }
 
-// few is up to how many pods are placed without copies of the snapshot's indexes; with many
-// nodes the bound is higher. Without copies, nodes whose capacity was used up meanwhile are
-// examined and skipped.
-const few = 32
+// fewPodsLimit is up to how many pods are placed without copies of the snapshot's indexes; with
+// many nodes the bound is higher. Without copies, nodes whose capacity was used up meanwhile
+// are examined and skipped.
+const fewPodsLimit = 32
 
 // fewPods reports whether the pending pods are that few.
-func fewPods(w *cluster.Snapshot) bool { return w.Pending() <= max(few, len(w.Nodes)/8) }
+func fewPods(snapshot *cluster.Snapshot) bool {
+	return snapshot.Pending() <= max(fewPodsLimit, len(snapshot.Nodes)/8)
+}
 
 // freeSpaces is the free capacity by slot of the index. While few pods are to be placed it may
 // include capacity that planned pods use.
-func (s *nodes) freeSpaces(x *cluster.NodeIndex) *cluster.FreeSpace {
-	if own := s.indexed[x]; own != nil {
+func (ns *nodes) freeSpaces(x *cluster.NodeIndex) *cluster.FreeCapacity {
+	if own := ns.freeByIndex[x]; own != nil {
 		return own
 	}
-	if !s.many || len(s.left) == 0 {
+	if !ns.manyPods || len(ns.freeLeft) == 0 {
 		return x.Free
 	}
 	own := x.Free.Clone()
-	for i, room := range s.left {
+	for i, room := range ns.freeLeft {
 		own.Set(x.SlotOf(i), room)
 	}
-	s.indexed[x] = own
+	ns.freeByIndex[x] = own
 	return own
 }
 
-// takes is how many pods of the group node i has capacity for, as far as resources and the
+// roomFor is how many pods of the group node i has capacity for, as far as resources and the
 // pods there let it. It does not look at labels and taints.
-func (s *nodes) takes(g *podGroup, i int) int {
-	if !open(s.w.Nodes[i]) {
+func (ns *nodes) roomFor(g *podGroup, i int) int {
+	if !acceptsPods(ns.snapshot.Nodes[i]) {
 		return 0
 	}
-	room := s.room(i)
+	room := ns.free(i)
 	for _, d := range g.shape.Dims {
 		if room[d] < g.shape.Requests[d] {
 			return 0
@@ -76,12 +80,12 @@ func (s *nodes) takes(g *podGroup, i int) int {
 	}
 	n := math.MaxInt32
 	if g.nodeRules.restricted() {
-		if s.barred(g, i) {
+		if ns.keptOff(g, i) {
 			return 0
 		}
-		n = g.nodeRules.room(s.counters, func(c int) int { return s.counters.on(c, i) })
+		n = g.nodeRules.roomFor(ns.counters, func(c int) int { return ns.counters.countOn(c, i) })
 		if n > 0 && len(g.nodeRules.mounts) > 0 {
-			left, ok := mounted(*room, g.nodeRules.mounts, func(m cluster.Mount) bool { return s.w.Nodes[i].Mounted[m] || s.mounts[i][m] })
+			left, ok := mounted(*room, g.nodeRules.mounts, func(m cluster.Mount) bool { return ns.snapshot.Nodes[i].Mounted[m] || ns.mounts[i][m] })
 			if !ok {
 				return 0
 			}
@@ -105,49 +109,49 @@ func mounted(room quantity.Vector, mounts []cluster.Mount, attached func(cluster
 }
 
 // nominate plans n pods of the group for node i.
-func (s *nodes) nominate(g *podGroup, i, n int) {
-	room := *s.room(i)
+func (ns *nodes) nominate(g *podGroup, i, n int) {
+	room := *ns.free(i)
 	for _, m := range g.nodeRules.mounts {
-		if s.w.Nodes[i].Mounted[m] || s.mounts[i][m] {
+		if ns.snapshot.Nodes[i].Mounted[m] || ns.mounts[i][m] {
 			continue
 		}
-		if s.mounts[i] == nil {
-			s.mounts[i] = map[cluster.Mount]bool{}
+		if ns.mounts[i] == nil {
+			ns.mounts[i] = map[cluster.Mount]bool{}
 		}
-		s.mounts[i][m] = true
+		ns.mounts[i][m] = true
 		room[m.Dim]--
 	}
 	for _, d := range g.shape.Dims {
 		room[d] -= g.shape.Requests[d] * int64(n)
 	}
-	s.use(i, &room)
+	ns.setFree(i, &room)
 	for _, c := range g.nodeRules.increments {
-		s.counters.plan(c, i, n)
+		ns.counters.addPlanned(c, i, n)
 	}
-	s.counters.join(g, i)
-	s.placements.record(placement{group: g, node: i, pods: n})
-	s.nominations[i] = append(s.nominations[i], g.take(n)...)
+	ns.counters.addResidents(g, i)
+	ns.placements.record(placement{group: g, node: i, count: n})
+	ns.nominations[i] = append(ns.nominations[i], g.take(n)...)
 }
 
-// use records the free capacity left on node i.
-func (s *nodes) use(i int, room *quantity.Vector) {
-	s.left[i] = room
-	for x, own := range s.indexed {
+// setFree records the free capacity left on node i.
+func (ns *nodes) setFree(i int, room *quantity.Vector) {
+	ns.freeLeft[i] = room
+	for x, own := range ns.freeByIndex {
 		own.Set(x.SlotOf(i), room)
 	}
 }
 
 // fill puts pods on nodes that exist or are in flight.
-func (s *nodes) fill(g *podGroup) {
-	x := s.w.NodeIndex(s.preferred.keys(g.shape.Keys, g.class))
-	for _, nodeGroup := range s.preferred.accepting(g, x) {
+func (ns *nodes) fill(g *podGroup) {
+	x := ns.snapshot.NodeIndex(ns.preferred.keys(g.shape.Keys, g.class))
+	for _, nodeGroup := range ns.preferred.accepting(g, x) {
 		seek := nodeRange{x, x.Groups[nodeGroup].From, x.Groups[nodeGroup].To}
 		for g.left() > 0 {
-			i := s.next(g, &seek)
+			i := ns.next(g, &seek)
 			if i < 0 {
 				break
 			}
-			s.nominate(g, i, min(g.left(), s.takes(g, i)))
+			ns.nominate(g, i, min(g.left(), ns.roomFor(g, i)))
 			seek.from++
 		}
 	}
@@ -174,28 +178,83 @@ func nodeRanges(x *cluster.NodeIndex, group int, apart bool) []nodeRange {
 
 // find returns the first slot of the range that may have capacity for a pod of the group; -1
 // when there is none.
-func (s *nodes) find(g *podGroup, in *nodeRange) int {
-	freeSpaces := s.freeSpaces(in.index)
-	if s.w.InWhatIf() {
+func (ns *nodes) find(g *podGroup, in *nodeRange) int {
+	freeSpaces := ns.freeSpaces(in.index)
+	if ns.snapshot.InWhatIf() {
 		return in.index.Find(g.shape, freeSpaces, in.from, in.to)
 	}
-	return freeSpaces.NextWithRoom(in.from, in.to, &g.shape.Requests, g.shape.Dims)
+	return freeSpaces.NextFitting(in.from, in.to, &g.shape.Requests, g.shape.Dims)
 }
 
 // next returns the index of the range's first node that takes a pod of the group, and moves
 // the start of the range there; -1 when there is none.
-func (s *nodes) next(g *podGroup, in *nodeRange) int {
+func (ns *nodes) next(g *podGroup, in *nodeRange) int {
 	for {
-		slot := s.find(g, in)
+		slot := ns.find(g, in)
 		if slot < 0 {
 			in.from = in.to
 			return -1
 		}
 		in.from = slot
-		i := in.index.NodeAt(slot)
-		if s.takes(g, i) > 0 && (!g.shape.UsesHostname || s.w.Nodes[i].Accepts(g.shape)) {
+		i := in.index.PositionOf(slot)
+		if ns.roomFor(g, i) > 0 && (!g.shape.UsesHostname || ns.snapshot.Nodes[i].Accepts(g.shape)) {
 			return i
 		}
 		in.from++
 	}
 }
+
+// keptOff reports whether pods on node i, running or planned, keep the group off it by their
+// anti-affinity or the group's.
+func (ns *nodes) keptOff(g *podGroup, i int) bool {
+	rules := &g.nodeRules
+	if !rules.mayBeRepelled && len(rules.avoids) == 0 {
+		return false
+	}
+	if planned, any := ns.counters.plannedResidents[i]; any && planned.keepOff(rules) {
+		return true
+	}
+	return slices.ContainsFunc(ns.snapshot.Nodes[i].PodsByClass(), func(m cluster.ClassCount) bool {
+		return m.Pods > 0 && (g.class.Virtual || !m.Class.Virtual) && (slices.ContainsFunc(rules.avoids, m.Class.Selectors().Has) || g.repelledBy(m.Class))
+	})
+}
+
+// hasRoom reports whether one more pod of the group has capacity in the cell: on a node, or on a
+// launch.
+func (ns *nodes) hasRoom(g *podGroup, c *cell) bool {
+	return ns.nodeIn(g, c) >= 0 || c.price >= 0 && (c.maxPods < 0 || c.wanted < c.maxPods)
+}
+
+// betterCell reports whether cell a is better than b for the next pod; see bestCell.
+func (ns *nodes) betterCell(g *podGroup, a, b *cell) bool {
+	onA, onB := ns.nodeIn(g, a) >= 0, ns.nodeIn(g, b) >= 0
+	if onA != onB {
+		return onA
+	}
+	if c := cmp.Compare(g.spreadCount(a), g.spreadCount(b)); c != 0 {
+		return c < 0
+	}
+	if (a.wanted > 0) != (b.wanted > 0) && !g.hasSpread() {
+		return a.wanted > 0
+	}
+	if !onA && a.price != b.price {
+		return a.price < b.price
+	}
+	return a.name < b.name
+}
+
+// nodeIn returns the index of the cell's first node that takes one more pod; -1 if there is
+// none.
+func (ns *nodes) nodeIn(g *podGroup, c *cell) int {
+	for len(c.nodes) > 0 {
+		if i := ns.next(g, &c.nodes[0]); i >= 0 {
+			return i
+		}
+		c.nodes = c.nodes[1:]
+	}
+	return -1
+}
+
+// acceptsPods reports whether kube-scheduler may bind pods to the node: such nodes are in
+// Snapshot.Nodes.
+func acceptsPods(node *cluster.NodeInfo) bool { return node.Index >= 0 }

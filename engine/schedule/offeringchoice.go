@@ -31,68 +31,68 @@ type acceptedOfferings struct {
 
 // chooseFirst decides which offerings the launch accepts. It sets the first, and reserves what
 // the launch takes of limits and quota with these offerings.
-func (s *offeringChooser) chooseFirst(l *launch) acceptedOfferings {
-	accepted := s.reserveAccepted(l)
+func (oc *offeringChooser) chooseFirst(l *launch) acceptedOfferings {
+	accepted := oc.reserveAccepted(l)
 	l.first = accepted.rows.First()
-	s.limits.swapQuota(l)
+	oc.limits.swapQuota(l)
 	return accepted
 }
 
 // reserveAccepted decides which offerings the launch accepts: those that hold its pods within
 // limits and quota. It reserves in the limits what the largest of them takes beyond the planned
 // one: whichever is launched in the end, the pool keeps within its limits.
-func (s *offeringChooser) reserveAccepted(l *launch) acceptedOfferings {
+func (oc *offeringChooser) reserveAccepted(l *launch) acceptedOfferings {
 	pool := l.pool
-	s.holding.Copy(pool.Offerings)
-	pool.DropWithoutRoom(s.holding, &l.used)
-	s.accepted.Copy(s.choosable(l))
-	rows := s.accepted
-	rows.Keep(s.holding)
+	oc.holding.Copy(pool.Offerings)
+	pool.DropNotFitting(oc.holding, &l.used)
+	oc.accepted.Copy(oc.choosable(l))
+	rows := oc.accepted
+	rows.Keep(oc.holding)
 	if pool.hasMinValues() {
-		s.suitable.Copy(rows)
+		oc.suitable.Copy(rows)
 	}
-	if s.limits.scarceIn(pool).Meets(rows) {
-		s.dropScarce(l, rows)
+	if oc.limits.offeringsShortOfQuota(pool).Intersects(rows) {
+		oc.dropShortOfQuota(l, rows)
 	}
-	if len(pool.Limited)+len(pool.Uncounted) > 0 {
-		s.dropOverLimits(l, rows)
-		s.reserveLargest(l, rows)
+	if len(pool.Limited)+len(pool.UncountedLimits) > 0 {
+		oc.dropOverLimits(l, rows)
+		oc.reserveLargest(l, rows)
 	}
 	if pool.hasMinValues() {
-		s.minValues.addUntilEnough(l, &rows, s.suitable)
+		oc.minValues.addUntilEnough(l, &rows, oc.suitable)
 	}
 	if len(pool.Catalog.Types) > maxInstanceTypes {
-		s.keepFirstTypes(l, rows, maxInstanceTypes)
+		oc.keepFirstTypes(l, rows, maxInstanceTypes)
 	}
 	rows.Put(l.row) // it was reserved, even if quota or other launches exclude it now
-	return acceptedOfferings{rows: rows, holding: s.holding}
+	return acceptedOfferings{rows: rows, holding: oc.holding}
 }
 
 // choosable returns the available offerings that meet the launch's requirements.
-func (s *offeringChooser) choosable(l *launch) bitset.Set {
-	j := l.requirements
-	if j.choosable == nil {
-		j.choosable = s.matching(l).And(s.topology.inCountedDomains(l.pool))
-		j.choosable.Keep(l.pool.available())
+func (oc *offeringChooser) choosable(l *launch) bitset.Set {
+	reqs := l.requirements
+	if reqs.choosable == nil {
+		reqs.choosable = oc.matching(l).And(oc.topology.inCountedDomains(l.pool))
+		reqs.choosable.Keep(l.pool.available())
 	}
-	return j.choosable
+	return reqs.choosable
 }
 
 // matching returns the offerings on which the launch's requirements hold.
-func (s *offeringChooser) matching(l *launch) bitset.Set {
-	j := l.requirements
-	if j.matching == nil {
-		j.matching = j.rows.And(l.pool.Matching(j.set))
+func (oc *offeringChooser) matching(l *launch) bitset.Set {
+	reqs := l.requirements
+	if reqs.matching == nil {
+		reqs.matching = reqs.rows.And(l.pool.Matching(reqs.set))
 	}
-	return j.matching
+	return reqs.matching
 }
 
-// dropScarce drops the offerings that need more quota than is left and than the launch has
+// dropShortOfQuota drops the offerings that need more quota than is left and than the launch has
 // reserved.
-func (s *offeringChooser) dropScarce(l *launch, rows bitset.Set) {
+func (oc *offeringChooser) dropShortOfQuota(l *launch, rows bitset.Set) {
 	reserved := l.pool.Catalog.Offerings[l.row].QuotaUses
-	for row := range rows.And(s.limits.scarceIn(l.pool)).All() {
-		if !s.quota.covers(&l.pool.Catalog.Offerings[row], reserved) {
+	for row := range rows.And(oc.limits.offeringsShortOfQuota(l.pool)).All() {
+		if !oc.quota.covers(&l.pool.Catalog.Offerings[row], reserved) {
 			rows.Drop(row)
 		}
 	}
@@ -100,10 +100,10 @@ func (s *offeringChooser) dropScarce(l *launch, rows bitset.Set) {
 
 // dropOverLimits drops the offerings that exceed the pool's limits in place of what the launch
 // has reserved.
-func (s *offeringChooser) dropOverLimits(l *launch, rows bitset.Set) {
+func (oc *offeringChooser) dropOverLimits(l *launch, rows bitset.Set) {
 	pool, reserved := l.pool, l.reserved()
-	for _, u := range pool.Uncounted {
-		for row := range rows.And(u.Rows).All() {
+	for _, u := range pool.UncountedLimits {
+		for row := range rows.And(u.Offerings).All() {
 			rows.Drop(row)
 		}
 	}
@@ -119,7 +119,7 @@ func (s *offeringChooser) dropOverLimits(l *launch, rows bitset.Set) {
 
 // reserveLargest takes out of the pool's limits what the largest of the offerings takes beyond
 // what the launch has reserved.
-func (s *offeringChooser) reserveLargest(l *launch, rows bitset.Set) {
+func (oc *offeringChooser) reserveLargest(l *launch, rows bitset.Set) {
 	pool, reserved := l.pool, l.reserved()
 	var extra quantity.Vector
 	for _, d := range pool.Limited {
@@ -135,11 +135,11 @@ func (s *offeringChooser) reserveLargest(l *launch, rows bitset.Set) {
 
 // keepFirstTypes keeps the offerings of n instance types: first those without which there would
 // be too few values for minValues, then the others in order.
-func (s *offeringChooser) keepFirstTypes(l *launch, rows bitset.Set, n int) {
+func (oc *offeringChooser) keepFirstTypes(l *launch, rows bitset.Set, n int) {
 	c := l.pool.Catalog
 	seen := make([]bool, len(c.Types))
 	if l.pool.hasMinValues() {
-		n -= s.minValues.markNeededTypes(l, rows, seen)
+		n -= oc.minValues.markNeededTypes(l, rows, seen)
 	}
 	for row := range rows.All() {
 		switch t := c.Offerings[row].Type; {

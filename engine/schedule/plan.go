@@ -79,7 +79,7 @@ type Launch struct {
 	// that could not be launched, then the next in price. At most three; launches may share
 	// the slice.
 	RunnersUp []RunnerUp
-	// Relaxed lists the labels for which the offerings have less variety than the pool's
+	// Relaxed lists the labels for which the offerings have fewer values than the pool's
 	// minValues ask for, sorted. It is empty unless the settings allow that.
 	Relaxed []string
 }

@@ -18,19 +18,19 @@ type poolState struct {
 	left      quantity.Vector // of the pool's limits
 	nodesLeft int             // negative means no limit
 	launched  bitset.Set      // offerings of which a node is being launched
-	// pods counts the pods that nodes are launched for, by shape. crowded counts those of
+	// pods counts the pods that nodes are launched for, by shape. limitedPods counts those of
 	// them limited per node, by counter: see lowerBound.
 	pods             map[*cluster.PodShape]int
 	limitedPods      map[int]limitedPods
 	base             *nodeRequirements
-	inCountedDomains bitset.Set             // see known
-	availableRows    bitset.Set             // see onSale
+	inCountedDomains bitset.Set             // see inCountedDomains
+	availableRows    bitset.Set             // see available
 	bySize           map[quantity.Dim][]int // see descending
 	minValues        *poolMinValues         // nil without minValues
 }
 
-// nodes is how many more nodes of the offering the pool's limits allow.
-func (pool *poolState) nodes(row int) int {
+// nodesAllowed is how many more nodes of the offering the pool's limits allow.
+func (pool *poolState) nodesAllowed(row int) int {
 	if !pool.withinLimits(row) {
 		return 0
 	}
@@ -92,7 +92,7 @@ func (pool *poolState) release(l *launch) {
 // poolList is the NodePools of one attempt, as the snapshot orders them: the heaviest first.
 type poolList struct{ all []*poolState }
 
-// fitKey names what a shape can use of a pool within a cell.
+// compatibleKey names what a shape can use of a pool within a cell.
 type compatibleKey struct {
 	pool  *cluster.PoolCatalog
 	shape *cluster.PodShape
@@ -106,7 +106,7 @@ type compatibility struct {
 	shared   map[compatibleKey]*cluster.Compatible // for all others, the same in all attempts
 }
 
-// fit is PoolCatalog.Compatible narrowed to the allotment's cell.
+// compatible is PoolCatalog.Compatible narrowed to the allotment's cell.
 func (s *compatibility) compatible(pool *poolState, a *allotment) *cluster.Compatible {
 	whole := pool.Compatible(a.group.shape)
 	if a.cell == nil {
@@ -141,16 +141,16 @@ func (s *compatibility) compatible(pool *poolState, a *allotment) *cluster.Compa
 
 // uncounted is the limit on an uncounted resource that excludes the offering; nil when there
 // is none.
-func (pool *poolState) uncounted(row int) *cluster.Uncounted {
-	for i := range pool.Uncounted {
-		if u := &pool.Uncounted[i]; u.Rows.Has(row) {
+func (pool *poolState) uncounted(row int) *cluster.UncountedLimit {
+	for i := range pool.UncountedLimits {
+		if u := &pool.UncountedLimits[i]; u.Offerings.Has(row) {
 			return u
 		}
 	}
 	return nil
 }
 
-// onSale returns the offerings that are available.
+// available returns the offerings that are available.
 func (pool *poolState) available() bitset.Set {
 	if pool.availableRows == nil {
 		pool.availableRows = bitset.Upto(len(pool.Catalog.Offerings))
@@ -189,6 +189,22 @@ func (pool *poolState) sizes(d quantity.Dim) []int64 {
 		if n := pool.capacity(row)[d]; len(out) == 0 || out[len(out)-1] != n {
 			out = append(out, n)
 		}
+	}
+	return out
+}
+
+// byWeight groups the pools of equal weight, the heaviest first.
+func (pl *poolList) byWeight() [][]*poolState {
+	var out [][]*poolState
+	for _, pool := range pl.all {
+		if pool.Pool.Blocked != "" || pool.Pool.Static {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1][0].Pool.Weight == pool.Pool.Weight {
+			out[n-1] = append(out[n-1], pool)
+			continue
+		}
+		out = append(out, []*poolState{pool})
 	}
 	return out
 }

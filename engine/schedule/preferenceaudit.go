@@ -12,29 +12,29 @@ type placement struct {
 	group  *podGroup
 	launch *launch // nil for an existing node
 	node   int     // index, when launch is nil
-	pods   int
+	count  int
 }
 
 // placements records where the attempt puts pods, if a preference audit may read it.
 type placements struct {
-	wanted bool
-	all    []placement
+	enabled bool
+	all     []placement
 }
 
 func (p *placements) record(at placement) {
-	if p.wanted {
+	if p.enabled {
 		p.all = append(p.all, at)
 	}
 }
 
-// account counts the preferences that hold once every pod is placed, whether or not the
+// summarize counts the preferences that hold once every pod is placed, whether or not the
 // attempt tried to honour them. A launch counts as its first offering. For a spread, every
 // domain counts in which the pods could run or a node be launched for them.
-func (b *preferenceSearch) account(p *Plan) Preferences {
-	a := b.audit(p)
+func (ps *preferenceSearch) summarize(p *Plan) Preferences {
+	a := ps.audit(p)
 	var out Preferences
-	for _, c := range b.w.Classes {
-		for _, p := range b.wanted[c] {
+	for _, c := range ps.snapshot.Classes {
+		for _, p := range ps.wanted[c] {
 			out.Asked += len(c.Pods)
 			out.Honoured += a.honoured(c, p)
 		}
@@ -43,12 +43,15 @@ func (b *preferenceSearch) account(p *Plan) Preferences {
 }
 
 // audit examines the best attempt, of which p is the plan.
-func (b *preferenceSearch) audit(p *Plan) *preferenceAudit {
-	a := &preferenceAudit{w: b.w, pools: &b.best.pools, topology: &b.best.topology, plan: p, homesOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
-	for _, at := range b.best.placements.all {
-		a.homesOf[at.group.class] = append(a.homesOf[at.group.class], at)
+func (ps *preferenceSearch) audit(p *Plan) *preferenceAudit {
+	a := &preferenceAudit{
+		snapshot: ps.snapshot, pools: &ps.best.pools, topology: &ps.best.topology, plan: p,
+		placementsOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{},
 	}
-	for i, l := range b.best.launches.all {
+	for _, at := range ps.best.placements.all {
+		a.placementsOf[at.group.class] = append(a.placementsOf[at.group.class], at)
+	}
+	for i, l := range ps.best.launches.all {
 		a.index[l] = i
 	}
 	return a
@@ -56,13 +59,13 @@ func (b *preferenceSearch) audit(p *Plan) *preferenceAudit {
 
 // preferenceAudit counts the preferences that a finished plan meets.
 type preferenceAudit struct {
-	w        *cluster.Snapshot
-	pools    *poolList
-	topology *topology
-	plan     *Plan
-	homesOf  map[*cluster.PodClass][]placement
-	index    map[*launch]int
-	counts   map[countedKey]map[int]int
+	snapshot     *cluster.Snapshot
+	pools        *poolList
+	topology     *topology
+	plan         *Plan
+	placementsOf map[*cluster.PodClass][]placement
+	index        map[*launch]int
+	counts       map[countedKey]map[int]int
 }
 
 // countedKey names counts of selected pods by the values of a label.
@@ -75,9 +78,9 @@ type countedKey struct {
 func (a *preferenceAudit) honoured(c *cluster.PodClass, p preference) int {
 	holds := a.judge(c, p)
 	n := 0
-	for _, at := range a.homesOf[c] {
+	for _, at := range a.placementsOf[c] {
 		if holds(at) {
-			n += at.pods
+			n += at.count
 		}
 	}
 	return n
@@ -86,9 +89,9 @@ func (a *preferenceAudit) honoured(c *cluster.PodClass, p preference) int {
 // judge returns a function that reports whether the preference holds for pods at a placement.
 func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placement) bool {
 	switch p.kind {
-	case nearOthers:
-		n := c.Affinity[p.at]
-		counts, self := a.count(countKey{selector: n.Pods, real: !c.Virtual}, n.Key), alone(n.Pods.Selects(c))
+	case podAffinity:
+		n := c.Affinity[p.index]
+		counts, self := a.count(countKey{selector: n.Selector, skipVirtual: !c.Virtual}, n.Key), ownCount(n.Selector.Selects(c))
 		total := 0
 		for _, have := range counts {
 			total += have
@@ -97,21 +100,21 @@ func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placemen
 			v := a.value(at, n.Key)
 			return v >= 0 && (counts[v] > self || counts[v] == self && self > 0 && total == self)
 		}
-	case offOthers:
-		n := c.AntiAffinity[p.at]
-		counts, self := a.count(countKey{selector: n.Pods, real: !c.Virtual}, n.Key), alone(n.Pods.Selects(c))
+	case podAntiAffinity:
+		n := c.AntiAffinity[p.index]
+		counts, self := a.count(countKey{selector: n.Selector, skipVirtual: !c.Virtual}, n.Key), ownCount(n.Selector.Selects(c))
 		return func(at placement) bool {
 			v := a.value(at, n.Key)
 			return v == missing || v >= 0 && counts[v] == self
 		}
-	case onLabels:
-		return func(at placement) bool { return a.meets(at, c.Preferred[p.at].Term) }
-	case spreadOut:
-		return a.spread(c, &c.Spreads[p.at])
+	case nodeAffinity:
+		return func(at placement) bool { return a.meets(at, c.Preferred[p.index].Term) }
+	case softSpread:
+		return a.spread(c, &c.Spreads[p.index])
 	}
 	return func(at placement) bool {
 		if at.launch == nil {
-			return !c.AvoidsSoftTaints(a.w.Nodes[at.node].Taints)
+			return !c.AvoidsSoftTaints(a.snapshot.Nodes[at.node].Taints)
 		}
 		return !c.AvoidsSoftTaints(at.launch.pool.Pool.Taints)
 	}
@@ -126,7 +129,7 @@ func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
 		return counts
 	}
 	counts := map[int]int{}
-	of.each(a.w, func(node *cluster.NodeInfo, n int) {
+	of.each(a.snapshot, func(node *cluster.NodeInfo, n int) {
 		v, ok := node.Value(key)
 		if key.Name == cluster.LabelHostname {
 			v, ok = node.Index, true // -1 for a node that accepts no pods
@@ -142,13 +145,13 @@ func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
 
 // countPlacements adds the pods that the plan places.
 func (a *preferenceAudit) countPlacements(of countKey, counts map[int]int, value func(placement) int) {
-	for _, c := range a.w.Classes {
+	for _, c := range a.snapshot.Classes {
 		if !of.counts(c) {
 			continue
 		}
-		for _, at := range a.homesOf[c] {
+		for _, at := range a.placementsOf[c] {
 			if v := value(at); v >= 0 {
-				counts[v] += at.pods
+				counts[v] += at.count
 			}
 		}
 	}
@@ -157,27 +160,27 @@ func (a *preferenceAudit) countPlacements(of countKey, counts map[int]int, value
 // spread judges a soft spread by the counts of all nodes that it looks at.
 func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread) func(placement) bool {
 	if e.Key.Name == cluster.LabelHostname {
-		counts := a.count(countKey{selector: e.Pods, settled: true, real: !c.Virtual}, e.Key)
+		counts := a.count(countKey{selector: e.Selector, skipTerminating: true, skipVirtual: !c.Virtual}, e.Key)
 		return func(at placement) bool { return counts[a.value(at, e.Key)] <= e.MaxSkew }
 	}
-	t := a.topology.running(spreadKey(c, e, e.Key.Name+"\x00"), []*constraint.Key{e.Key})
+	dc := a.topology.countRunning(spreadKey(c, e, e.Key.Name+"\x00"), []*constraint.Key{e.Key})
 	seen := func(at placement) int {
-		if at.launch == nil && t.passes(a.w.Nodes[at.node]) || at.launch != nil && a.topology.counting(t, at.launch.pool).Has(at.launch.first) {
+		if at.launch == nil && dc.passes(a.snapshot.Nodes[at.node]) || at.launch != nil && a.topology.countedOfferings(dc, at.launch.pool).Has(at.launch.first) {
 			return a.value(at, e.Key)
 		}
 		return missing
 	}
-	a.countPlacements(t.of, t.counts, seen)
-	r := domainRule{count: t, minDomains: 1}
-	least := r.least(append(a.launchableValues(c, e.Key), a.topology.opened(t)...))
+	a.countPlacements(dc.of, dc.counts, seen)
+	r := domainRule{count: dc, minDomains: 1}
+	least := r.least(append(a.launchableValues(c, e.Key), a.topology.opened(dc)...))
 	return func(at placement) bool {
 		v := a.value(at, e.Key)
-		return v >= 0 && t.counts[v]-least <= e.MaxSkew
+		return v >= 0 && dc.counts[v]-least <= e.MaxSkew
 	}
 }
 
-// buyable lists the values of a label that nodes launched for the class could have: those of
-// available offerings that fit it.
+// launchableValues lists the values of a label that nodes launched for the class could have:
+// those of available offerings that fit it.
 func (a *preferenceAudit) launchableValues(c *cluster.PodClass, key *constraint.Key) []int {
 	var out []int
 	for _, pool := range a.pools.all {
@@ -201,7 +204,7 @@ func (a *preferenceAudit) launchableValues(c *cluster.PodClass, key *constraint.
 // is not settled yet.
 const (
 	missing = -1 - iota
-	unsettled
+	undecided
 )
 
 // value is the value of a label at a placement. Hostnames are numbered: existing nodes first,
@@ -211,14 +214,14 @@ func (a *preferenceAudit) value(at placement, key *constraint.Key) int {
 		if key.Name == cluster.LabelHostname {
 			return at.node
 		}
-		if v, ok := a.w.Nodes[at.node].Value(key); ok {
+		if v, ok := a.snapshot.Nodes[at.node].Value(key); ok {
 			return v
 		}
 		return missing
 	}
 	i := a.index[at.launch]
 	if key.Name == cluster.LabelHostname {
-		return len(a.w.Nodes) + i
+		return len(a.snapshot.Nodes) + i
 	}
 	if v, ok := a.plan.Launches[i].Labels[key.Name]; ok {
 		return key.ID(v)
@@ -236,7 +239,7 @@ func (l *launch) value(key *constraint.Key) int {
 			continue
 		}
 		if found >= 0 {
-			return unsettled
+			return undecided
 		}
 		found = v
 	}
@@ -247,13 +250,13 @@ func (l *launch) value(key *constraint.Key) int {
 // not settled yet will have.
 func (a *preferenceAudit) meets(at placement, term constraint.Set) bool {
 	if at.launch == nil {
-		return a.w.Nodes[at.node].Matches(term)
+		return a.snapshot.Nodes[at.node].Matches(term)
 	}
 	for _, q := range term {
 		switch v := a.value(at, q.Key); {
 		case q.Key.Name == cluster.LabelHostname:
 			return false
-		case v == missing && !q.AdmitsAbsent(), v == unsettled, v >= 0 && !q.Admits(v):
+		case v == missing && !q.AdmitsAbsent(), v == undecided, v >= 0 && !q.Admits(v):
 			return false
 		}
 	}

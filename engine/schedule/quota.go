@@ -16,15 +16,15 @@ import (
 // that is not listed is unlimited.
 type quota struct {
 	left    map[string]int64
-	atFirst map[string]int64 // before the attempt launched anything
+	atStart map[string]int64 // before the attempt launched anything
 }
 
 func newQuota(left map[string]int64) quota {
-	return quota{left: maps.Clone(left), atFirst: left}
+	return quota{left: maps.Clone(left), atStart: left}
 }
 
-// nodes is how many nodes of the offering the quota suffices for.
-func (q *quota) nodes(o *offering.CatalogOffering) int {
+// nodesAllowed is how many nodes of the offering the quota suffices for.
+func (q *quota) nodesAllowed(o *offering.CatalogOffering) int {
 	n := math.MaxInt
 	for _, d := range o.QuotaUses {
 		if left, ok := q.left[d.Quota]; ok && d.Amount > 0 {
@@ -54,10 +54,10 @@ func (q *quota) covers(o *offering.CatalogOffering, returned []offering.QuotaUse
 	return true
 }
 
-// covered reports whether there was quota for the offering before this plan.
-func (q *quota) covered(o *offering.CatalogOffering) bool {
+// coveredAtStart reports whether there was quota for the offering before this plan.
+func (q *quota) coveredAtStart(o *offering.CatalogOffering) bool {
 	return !slices.ContainsFunc(o.QuotaUses, func(d offering.QuotaUse) bool {
-		left, ok := q.atFirst[d.Quota]
+		left, ok := q.atStart[d.Quota]
 		return ok && d.Amount > left
 	})
 }
@@ -72,9 +72,9 @@ func (q *quota) take(o *offering.CatalogOffering, n int64) {
 	}
 }
 
-// lacks reports whether a quota of that kind (Quota or Addresses) has too little left for the
-// offering.
-func (q *quota) lacks(o *offering.CatalogOffering, kind reason.Reason) bool {
+// isShortFor reports whether a quota of that kind (Quota or Addresses) has too little left for
+// the offering.
+func (q *quota) isShortFor(o *offering.CatalogOffering, kind reason.Reason) bool {
 	return slices.ContainsFunc(o.QuotaUses, func(d offering.QuotaUse) bool {
 		left, limited := q.left[d.Quota]
 		return limited && left < d.Amount && kindOf(d.Quota) == kind

@@ -148,24 +148,24 @@ func churn(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 }
 
 // churnNode removes a node, or replaces it in the builder by a changed one.
-func churnNode(b *cluster.Builder, n cluster.Node, r *rand.Rand) {
+func churnNode(b *cluster.Builder, node cluster.Node, r *rand.Rand) {
 	switch r.IntN(6) {
 	case 0:
-		b.RemoveNode(n.Key)
+		b.RemoveNode(node.Key)
 		return
 	case 1:
-		n.Labels = map[string]string{cluster.LabelZone: "2"}
+		node.Labels = map[string]string{cluster.LabelZone: "2"}
 	case 2:
-		n.Leaving = !n.Leaving
+		node.MarkedForDeletion = !node.MarkedForDeletion
 	case 3:
-		n.Unschedulable, n.Initialized = !n.Unschedulable, !n.Initialized
+		node.TakesNoPods, node.Initialized = !node.TakesNoPods, !node.Initialized
 	case 4:
-		n.Allocatable = n.Allocatable.Add(quantity.Amounts{quantity.NameCPU: 500})
-		n.Taints = append(slices.Clone(n.Taints), cluster.Taint{Key: "churned", Effect: cluster.NoSchedule})
+		node.Allocatable = node.Allocatable.Add(quantity.Amounts{quantity.NameCPU: 500})
+		node.Taints = append(slices.Clone(node.Taints), cluster.Taint{Key: "churned", Effect: cluster.NoSchedule})
 	case 5:
-		n.Allocatable = devices(n.Allocatable, r)
+		node.Allocatable = devices(node.Allocatable, r)
 	}
-	b.SetNode(n)
+	b.SetNode(node)
 }
 
 // devices are the amounts with a device that only some have.
@@ -186,8 +186,8 @@ func setAll(b *cluster.Builder, s *enginetest.Script) {
 	for _, d := range s.Daemons {
 		b.SetDaemon(d)
 	}
-	for _, n := range s.Nodes {
-		b.SetNode(n)
+	for _, node := range s.Nodes {
+		b.SetNode(node)
 	}
 	for _, p := range s.Pods {
 		b.SetPod(p)
@@ -216,8 +216,8 @@ func TestFormerSelectorsChangeNothing(t *testing.T) {
 			curious(b, script, r)
 		}
 		b.RemovePod("curious")
-		for _, n := range script.Nodes {
-			b.SetNode(n)
+		for _, node := range script.Nodes {
+			b.SetNode(node)
 		}
 		for _, p := range script.Pods {
 			b.SetPod(p)
@@ -236,7 +236,7 @@ func curious(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 	switch r.IntN(6) {
 	case 0:
 		label := []string{"once", "twice"}[r.IntN(2)]
-		p.UID, p.Node, p.Spreads = "curious", "", []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Select: cluster.Selector{
+		p.UID, p.Node, p.Spreads = "curious", "", []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Selector: cluster.Selector{
 			Namespaces: []string{p.Namespace}, Labels: cluster.Term{{Key: label, Operator: constraint.In, Values: []string{"a"}}}}}}
 		b.SetPod(p)
 	case 1:
@@ -252,9 +252,9 @@ func curious(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 		b.SetPod(p)
 	case 5:
 		if len(s.Nodes) > 0 {
-			n := s.Nodes[r.IntN(len(s.Nodes))]
-			n.Leaving = !n.Leaving
-			b.SetNode(n)
+			node := s.Nodes[r.IntN(len(s.Nodes))]
+			node.MarkedForDeletion = !node.MarkedForDeletion
+			b.SetNode(node)
 		}
 	}
 }

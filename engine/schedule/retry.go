@@ -7,47 +7,49 @@ import (
 	"slices"
 )
 
-// mostSecond bounds how many pods one call of retryUnplaced places: each costs a walk over
+// maxRetriedPods bounds how many pods one call of retryUnplaced places: each costs a walk over
 // the launches.
-const mostSecond = 256
+const maxRetriedPods = 256
 
 // retryUnplaced places pods that were left out although some node can hold them: pods that
 // prevented it during assignment may have been left out since, and pods that they must join may
 // have a place now. It places one pod at a time, counts only pods that have a place, as
 // kube-scheduler will, and opens no domain that some spread does not count.
 func (s *solver) retryUnplaced(virtual bool) {
-	left := s.overlooked(virtual)
+	left := s.retryable(virtual)
 	if len(left) == 0 {
 		return
 	}
-	s.topology.openNoDomain = true
-	defer func() { s.topology.openNoDomain = false }()
-	for _, t := range s.topology.order {
-		if len(t.keys) > 0 {
-			t.opened = s.topology.opened(t)
+	for _, g := range left {
+		g.allotted = 0 // their allotments failed
+	}
+	s.topology.opensNoDomain = true
+	defer func() { s.topology.opensNoDomain = false }()
+	for _, dc := range s.topology.countList {
+		if len(dc.requiredKeys) > 0 {
+			dc.opened = s.topology.opened(dc)
 		}
 	}
-	budget := mostSecond
+	budget := maxRetriedPods
 	for again := true; again && budget > 0; {
 		again = false
 		for _, g := range left {
-			n := s.oneByOne(g, budget)
+			n := s.retryGroup(g, budget)
 			budget -= n
 			again = again || n > 0
 		}
 	}
 }
 
-// overlooked lists the pod groups with pods that were left out, without those for which
-// nothing has changed.
-func (s *solver) overlooked(virtual bool) []*podGroup {
+// retryable lists the pod groups with pods that were left out, without those for which nothing
+// has changed.
+func (s *solver) retryable(virtual bool) []*podGroup {
 	var out []*podGroup
 	for _, g := range s.podGroups {
 		if g.placed == len(g.pods) || g.class.Virtual != virtual || g.class.Refused != "" {
 			continue
 		}
-		if s.launches.returned || s.learned.unplaceable[g.class] || len(g.domainKeys) > 0 || len(g.nodeRules.needs) > 0 {
-			g.allotted = 0 // for allotments that failed
+		if s.launches.someDropped || s.learned.unplaceable[g.class] || len(g.domainKeys) > 0 || len(g.nodeRules.needs) > 0 {
 			out = append(out, g)
 		}
 	}
@@ -55,9 +57,9 @@ func (s *solver) overlooked(virtual bool) []*podGroup {
 	return out
 }
 
-// oneByOne places pods of the group, up to n where each depends on those before, and returns
+// retryGroup places pods of the group, up to n where each depends on those before, and returns
 // how many it placed.
-func (s *solver) oneByOne(g *podGroup, n int) int {
+func (s *solver) retryGroup(g *podGroup, n int) int {
 	before := g.placed
 	if g.left() == 0 {
 		return 0
@@ -74,16 +76,16 @@ func (s *solver) oneByOne(g *podGroup, n int) int {
 		if best == nil {
 			break
 		}
-		if !s.one(g, best) {
-			best.cap, best.want, best.hosts = 0, 0, nil
+		if !s.placeOneIn(g, best) {
+			best.maxPods, best.wanted, best.nodes = 0, 0, nil
 		}
 	}
 	return g.placed - before
 }
 
-// one places one pod in a cell: on a node, on a planned launch, or on a new one.
-func (s *solver) one(g *podGroup, c *cell) bool {
-	if i := s.nodes.hostIn(g, c); i >= 0 {
+// placeOneIn places one pod in a cell: on a node, on a planned launch, or on a new one.
+func (s *solver) placeOneIn(g *podGroup, c *cell) bool {
+	if i := s.nodes.nodeIn(g, c); i >= 0 {
 		g.count(c, 1)
 		s.nodes.nominate(g, i, 1)
 		return true

@@ -18,8 +18,8 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// mostRunnersUp is how many alternatives an explanation names. mostCheaper is how many of
-// them may be cheaper while there are more expensive ones to name.
+// maxRunnersUp is how many alternatives an explanation names. maxCheaper is how many of them
+// may be cheaper while there are more expensive ones to name.
 const (
 	maxRunnersUp = 3
 	maxCheaper   = 2
@@ -29,68 +29,68 @@ const (
 type runnersUpKey struct {
 	of  *launchDescription
 	row int
-	// held are the cheaper offerings that would hold the pods, in every pool that could
+	// cheaper are the cheaper offerings that would hold the pods, in every pool that could
 	// launch the node and, if there is another pool, the shapes of the pods.
-	held string
+	cheaper string
 }
 
 // runnersUp names other instance types that a launch could have been: cheaper ones that would
 // hold its pods and are unavailable, cheaper ones that the pods or the pools exclude, and the
 // next more expensive ones. Launches for which all of that is the same share the result.
-func (s *descriptions) runnersUp(l *launch, d *launchDescription, held bitset.Set) []RunnerUp {
-	s.key = held.Append(s.key[:0])
-	if len(s.pools.all) > 1 {
-		s.groupShapes = s.groupShapes[:0]
+func (ds *descriptions) runnersUp(l *launch, d *launchDescription, cheaper bitset.Set) []RunnerUp {
+	ds.key = cheaper.Append(ds.key[:0])
+	if len(ds.pools.all) > 1 {
+		ds.groupShapes = ds.groupShapes[:0]
 		for _, g := range l.groups {
-			s.groupShapes = append(s.groupShapes, s.number(g.shape))
+			ds.groupShapes = append(ds.groupShapes, ds.shapeNumber(g.shape))
 		}
-		slices.Sort(s.groupShapes)
-		for _, n := range slices.Compact(s.groupShapes) {
-			s.key = binary.AppendUvarint(s.key, uint64(n))
+		slices.Sort(ds.groupShapes)
+		for _, n := range slices.Compact(ds.groupShapes) {
+			ds.key = binary.AppendUvarint(ds.key, uint64(n))
 		}
-		for _, pool := range s.pools.all {
+		for _, pool := range ds.pools.all {
 			if couldLaunch(pool, l) {
-				rows := cheaperAt(pool, l, d.launch.Offerings[0].Price)
-				s.key = rows.Append(binary.AppendUvarint(s.key, uint64(rows.Len())))
+				rows := cheaperHolding(pool, l, d.launch.Offerings[0].Price)
+				ds.key = rows.Append(binary.AppendUvarint(ds.key, uint64(rows.Len())))
 			}
 		}
 	}
-	key := runnersUpKey{d, l.row, string(s.key)}
-	out, known := s.runnersUpByKey[key]
+	key := runnersUpKey{d, l.row, string(ds.key)}
+	out, known := ds.runnersUpByKey[key]
 	if !known {
-		out = s.compare(l, d, held)
-		s.runnersUpByKey[key] = out
+		out = ds.compare(l, d, cheaper)
+		ds.runnersUpByKey[key] = out
 	}
 	return out
 }
 
-// competes reports whether pool m could have launched the node instead.
+// couldLaunch reports whether the pool could have launched the node instead.
 func couldLaunch(pool *poolState, l *launch) bool {
 	return pool != l.pool && len(l.groups) > 0 && pool.Pool.Blocked == "" && !pool.Pool.Static
 }
 
-// cheaperAt returns the offerings of a pool below a price that would hold the launch's pods.
-func cheaperAt(pool *poolState, l *launch, price offering.Price) bitset.Set {
+// cheaperHolding returns the offerings of a pool below a price that would hold the launch's pods.
+func cheaperHolding(pool *poolState, l *launch, price offering.Price) bitset.Set {
 	rows := bitset.Upto(sort.Search(len(pool.Catalog.Offerings), func(i int) bool { return pool.Catalog.Offerings[i].Price >= price }))
-	pool.DropWithoutRoom(rows, &l.used)
+	pool.DropNotFitting(rows, &l.used)
 	return rows
 }
 
-// number numbers pod shapes in the order in which they are asked for.
-func (s *descriptions) number(shape *cluster.PodShape) int {
-	n, ok := s.shapeNumbers[shape]
+// shapeNumber numbers pod shapes in the order in which they are asked for.
+func (ds *descriptions) shapeNumber(shape *cluster.PodShape) int {
+	n, ok := ds.shapeNumbers[shape]
 	if !ok {
-		n = len(s.shapeNumbers)
-		s.shapeNumbers[shape] = n
+		n = len(ds.shapeNumbers)
+		ds.shapeNumbers[shape] = n
 	}
 	return n
 }
 
 // compare computes the runners-up of one launch.
-func (s *descriptions) compare(l *launch, d *launchDescription, held bitset.Set) []RunnerUp {
-	c := comparison{w: s.w, quota: s.quota, topology: s.topology, requirements: s.requirements, choice: s.choice, launch: l, first: d.launch.Offerings[0]}
-	admitted := s.choice.matching(l)
-	for row := range held.And(admitted).All() {
+func (ds *descriptions) compare(l *launch, d *launchDescription, cheaper bitset.Set) []RunnerUp {
+	c := comparison{snapshot: ds.snapshot, quota: ds.quota, topology: ds.topology, requirements: ds.requirements, offerings: ds.offerings, launch: l, first: d.launch.Offerings[0]}
+	admitted := ds.offerings.matching(l)
+	for row := range cheaper.And(admitted).All() {
 		if len(c.unlaunchable) == maxRunnersUp {
 			break
 		}
@@ -98,7 +98,7 @@ func (s *descriptions) compare(l *launch, d *launchDescription, held bitset.Set)
 			c.addUnlaunchable(row)
 		}
 	}
-	for row := range held.Minus(admitted).And(l.pool.available()).All() {
+	for row := range cheaper.Minus(admitted).And(l.pool.available()).All() {
 		if len(c.incompatible) >= maxCheaper {
 			break
 		}
@@ -106,7 +106,7 @@ func (s *descriptions) compare(l *launch, d *launchDescription, held bitset.Set)
 			c.addIncompatible(row)
 		}
 	}
-	for _, pool := range s.pools.all {
+	for _, pool := range ds.pools.all {
 		if couldLaunch(pool, l) {
 			c.compareOtherPool(pool)
 		}
@@ -119,12 +119,13 @@ func (s *descriptions) compare(l *launch, d *launchDescription, held bitset.Set)
 	if len(out) < maxRunnersUp {
 		out = appendNewTypes(out, c.unlaunchable, maxRunnersUp)
 		out = appendNewTypes(out, c.incompatible, maxRunnersUp)
-		out = appendNewTypes(out, c.tooSmall(held), maxRunnersUp)
+		out = appendNewTypes(out, c.tooSmall(cheaper), maxRunnersUp)
 	}
 	return out
 }
 
-// add appends those of more whose instance type is not named yet, until there are n.
+// appendNewTypes appends those of more whose instance type is not named yet, until there are
+// n.
 func appendNewTypes(have, more []RunnerUp, n int) []RunnerUp {
 	for _, r := range more {
 		if len(have) >= n {
@@ -139,26 +140,26 @@ func appendNewTypes(have, more []RunnerUp, n int) []RunnerUp {
 
 // comparison looks for runners-up of one launch.
 type comparison struct {
-	w            *cluster.Snapshot
+	snapshot     *cluster.Snapshot
 	quota        *quota
 	topology     *topology
 	requirements *requirementSets
-	choice       *offeringChooser
+	offerings    *offeringChooser
 
 	launch *launch
 	first  offering.Ref
-	// lost are cheaper types excluded by stock, quota or limits. ruledOut are cheaper types
-	// excluded by the pods' requirements or the pools' weights.
+	// unlaunchable are cheaper types excluded by stock, quota or limits. incompatible are
+	// cheaper types excluded by the pods' requirements or the pools' weights.
 	unlaunchable, incompatible []RunnerUp
 }
 
-// named reports whether the offering's type is the launch's own or in the list already.
+// listsType reports whether the offering's type is the launch's own or in the list already.
 func (c *comparison) listsType(list []RunnerUp, pool *poolState, row int) bool {
 	name := pool.Catalog.Types[pool.Catalog.Offerings[row].Type].Name
 	return name == c.first.Type || slices.ContainsFunc(list, func(r RunnerUp) bool { return r.Type == name })
 }
 
-// note adds an offering of a type that is not in the list yet. It calls why only then.
+// add adds an offering of a type that is not in the list yet. It calls why only then.
 func (c *comparison) add(list *[]RunnerUp, pool *poolState, row int, because reason.Reason, why func() (string, map[string]any)) {
 	if c.listsType(*list, pool, row) {
 		return
@@ -170,14 +171,14 @@ func (c *comparison) add(list *[]RunnerUp, pool *poolState, row int, because rea
 	})
 }
 
-// lose records why an offering that the pods admit could not be launched.
+// addUnlaunchable records why an offering that the pods admit could not be launched.
 func (c *comparison) addUnlaunchable(row int) {
 	pool := c.launch.pool
 	switch r := &pool.Catalog.Offerings[row]; {
 	case r.Unavailable != "":
 		c.add(&c.unlaunchable, pool, row, reason.Availability, func() (string, map[string]any) { return explainUnavailable(r) })
 	case !c.quota.covers(r, pool.Catalog.Offerings[c.launch.row].QuotaUses):
-		kind, why := c.quota.explainScarcity(pool, row)
+		kind, why := c.quota.explainShortage(pool, row)
 		c.add(&c.unlaunchable, pool, row, kind, why)
 	case !c.topology.inCountedDomains(pool).Has(row):
 		c.add(&c.incompatible, pool, row, reason.Topology, func() (string, map[string]any) {
@@ -192,13 +193,13 @@ func explainUnavailable(r *offering.CatalogOffering) (string, map[string]any) {
 	return r.Unavailable, map[string]any{"cause": r.Unavailable, "zone": r.Zone, "capacityType": r.CapacityType}
 }
 
-// beyond names the limit that an offering would exceed in place of the planned one.
+// explainLimit names the limit that an offering would exceed in place of the planned one.
 func (c *comparison) explainLimit(row int) (string, map[string]any) {
 	pool := c.launch.pool
 	for _, d := range pool.Limited {
 		left, more := max(0, pool.left[d]), pool.capacity(row)[d]-pool.capacity(c.launch.row)[d]
 		if more > left {
-			name := c.w.Resources.Name(d)
+			name := c.snapshot.Resources.Name(d)
 			return fmt.Sprintf("limits.%s has %s left, it would take %s more", name, quantity.Format(name, left), quantity.Format(name, more)),
 				map[string]any{"limit": name, "value": pool.Pool.Limits[name], "left": left, "needed": more}
 		}
@@ -209,8 +210,8 @@ func (c *comparison) explainLimit(row int) (string, map[string]any) {
 	return "beyond the pool's limits", nil
 }
 
-// ruleOut records the first requirement that keeps the pods off an offering of their pool, or
-// the DaemonSets that use their host ports there.
+// addIncompatible records the first requirement that keeps the pods off an offering of their
+// pool, or the DaemonSets that use their host ports there.
 func (c *comparison) addIncompatible(row int) {
 	pool := c.launch.pool
 	for _, q := range c.launch.requirements.set {
@@ -242,8 +243,8 @@ func (c *comparison) addExcludedBy(pool *poolState, row int, q constraint.Requir
 	})
 }
 
-// allows reports whether the offering meets what all pods of the launch require, so that only
-// their preferences exclude it.
+// onlyPreferencesExclude reports whether the offering meets what all pods of the launch
+// require, so that only their preferences exclude it.
 func (c *comparison) onlyPreferencesExclude(pool *poolState, row int) bool {
 	insists := false
 	for _, g := range c.launch.groups {
@@ -255,16 +256,16 @@ func (c *comparison) onlyPreferencesExclude(pool *poolState, row int) bool {
 	return insists
 }
 
-// shared reports whether some rule about other pods (spread, affinity or anti-affinity)
+// countsBy reports whether some rule about other pods (spread, affinity or anti-affinity)
 // counts by the label.
-func (s *topology) countsBy(k *constraint.Key) bool {
-	return slices.ContainsFunc(s.order, func(t *domainCount) bool { return t.key == k })
+func (t *topology) countsBy(k *constraint.Key) bool {
+	return slices.ContainsFunc(t.countList, func(dc *domainCount) bool { return dc.key == k })
 }
 
-// elsewhere looks for cheaper offerings of another pool that every pod of the launch could
-// use.
+// compareOtherPool looks for cheaper offerings of another pool that every pod of the launch
+// could use.
 func (c *comparison) compareOtherPool(pool *poolState) {
-	rows := cheaperAt(pool, c.launch, c.first.Price)
+	rows := cheaperHolding(pool, c.launch, c.first.Price)
 	for _, g := range c.launch.groups {
 		if rows.Empty() {
 			return
@@ -286,10 +287,10 @@ func (c *comparison) addFromOtherPool(pool *poolState, row int) {
 	case r.Unavailable != "":
 		c.add(&c.unlaunchable, pool, row, reason.Availability, func() (string, map[string]any) { return explainUnavailable(r) })
 	case !c.quota.covers(r, nil):
-		kind, why := c.quota.explainScarcity(pool, row)
+		kind, why := c.quota.explainShortage(pool, row)
 		c.add(&c.unlaunchable, pool, row, kind, why)
 	case !pool.withinLimits(row):
-		c.add(&c.unlaunchable, pool, row, reason.Limits, func() (string, map[string]any) { return pool.explainLimits(c.w, bitset.Of(row)) })
+		c.add(&c.unlaunchable, pool, row, reason.Limits, func() (string, map[string]any) { return pool.explainLimits(c.snapshot, bitset.Of(row)) })
 	case pool.Pool.Weight < c.launch.pool.Pool.Weight:
 		c.add(&c.incompatible, pool, row, reason.Weight, func() (string, map[string]any) { return explainWeight(pool, c.launch.pool) })
 	}
@@ -300,7 +301,7 @@ func explainWeight(pool, chosen *poolState) (string, map[string]any) {
 		map[string]any{"weight": int(pool.Pool.Weight), "chosenWeight": int(chosen.Pool.Weight)}
 }
 
-// agreeable reports whether the pods can be together on a node of that offering, in the
+// canHoldTogether reports whether the pods can be together on a node of that offering, in the
 // domains that other pods leave them.
 func (c *comparison) canHoldTogether(pool *poolState, row int) bool {
 	for _, q := range c.launch.requirements.set {
@@ -308,21 +309,21 @@ func (c *comparison) canHoldTogether(pool *poolState, row int) bool {
 			return false
 		}
 	}
-	j := pool.base
+	reqs := pool.base
 	for _, g := range c.launch.groups {
-		next, ok := c.requirements.join(j, pool, row, pool.Compatible(g.shape), &allotment{group: g})
+		next, ok := c.requirements.join(reqs, pool, row, pool.Compatible(g.shape), &allotment{group: g})
 		if !ok {
 			return false
 		}
-		j = next
+		reqs = next
 	}
 	return true
 }
 
 // tooSmall is the most expensive of the cheaper types that only their size excludes.
-func (c *comparison) tooSmall(held bitset.Set) []RunnerUp {
+func (c *comparison) tooSmall(cheaper bitset.Set) []RunnerUp {
 	l, last := c.launch, -1
-	for row := range c.choice.choosable(l).Minus(held).All() {
+	for row := range c.offerings.choosable(l).Minus(cheaper).All() {
 		if row >= l.first {
 			break
 		}
@@ -333,13 +334,13 @@ func (c *comparison) tooSmall(held bitset.Set) []RunnerUp {
 	var out []RunnerUp
 	if last >= 0 {
 		c.add(&out, l.pool, last, reason.Resources, func() (string, map[string]any) {
-			return "too small for the pods", map[string]any{"room": map[string]int64(c.w.Resources.Amounts(l.pool.Allocatable[last]))}
+			return "too small for the pods", map[string]any{"room": map[string]int64(c.snapshot.Resources.Amounts(l.pool.Allocatable[last]))}
 		})
 	}
 	return out
 }
 
-// dearer adds c to the types that are next in price, if its type is not named yet.
+// addMoreExpensive adds c to the types that are next in price, if its type is not named yet.
 func addMoreExpensive(have []RunnerUp, pool string, first, c offering.Ref) []RunnerUp {
 	if len(have) == maxRunnersUp || c.Type == first.Type {
 		return have

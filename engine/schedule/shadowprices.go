@@ -19,10 +19,10 @@ import (
 // For each group of pods that may use the same offerings, they are a price λ per unit of each
 // resource such that λ·room ≤ price holds for every offering and what the pods ask for is
 // worth as much as possible (see shadow). Where groups share offerings, the prices of the
-// cheaper group are lowered to those of the more expensive one (see apart), so that mixed
-// content is not worth more than the node either. There is a set of prices for each of a few
-// proportions of memory to the other resources, as content differs in that. Each set bounds
-// the cost of any content from below, so the largest bound holds.
+// cheaper group are lowered to those of the more expensive one (see boundByGroup), so that
+// mixed content is not worth more than the node either. There is a set of prices for each of a
+// few proportions of memory to the other resources, as content differs in that. Each set
+// bounds the cost of any content from below, so the largest bound holds.
 //
 // They do not take into account limits, quota, weights of pools, other pods, or free capacity
 // on nodes.
@@ -38,51 +38,51 @@ type ShadowPrices struct {
 func proportions() []float64 { return []float64{0.125, 0.25, 0.5, 1, 2, 4, 8} }
 
 // NewShadowPrices finds the prices for the movable pods of the nodes.
-func NewShadowPrices(w *cluster.Snapshot, hosts []*cluster.NodeInfo) *ShadowPrices {
+func NewShadowPrices(snapshot *cluster.Snapshot, nodes []*cluster.NodeInfo) *ShadowPrices {
 	r := &ShadowPrices{groups: map[*cluster.PodShape]int{}}
-	var tier []*poolState
-	for _, m := range w.Catalogs {
+	var pools []*poolState
+	for _, m := range snapshot.Catalogs {
 		if m.Pool.Blocked == "" && !m.Pool.Static {
-			tier = append(tier, &poolState{PoolCatalog: m})
+			pools = append(pools, &poolState{PoolCatalog: m})
 		}
 	}
-	demands := r.group(tier, hosts)
+	demands := r.group(pools, nodes)
 	var demand quantity.Vector
-	for _, f := range demands {
-		demand = demand.Add(f.demand)
-		r.demand = append(r.demand, f.demand)
+	for _, dg := range demands {
+		demand = demand.Add(dg.demand)
+		r.demand = append(r.demand, dg.demand)
 	}
 	machines := make([][]covering.Shape, len(demands))
-	for i, f := range demands {
-		machines[i] = shapes(tier, f.rows, &demand)
+	for i, dg := range demands {
+		machines[i] = shapes(pools, dg.rows, &demand)
 	}
 	for _, p := range proportions() {
 		r.sets = append(r.sets, prices(demands, machines, demand, p))
 	}
-	r.prices = r.dearest(demands)
+	r.prices = r.highest(demands)
 	return r
 }
 
 // group groups the pods of the nodes by the offerings that they may use.
-func (r *ShadowPrices) group(tier []*poolState, hosts []*cluster.NodeInfo) []*demandGroup {
+func (r *ShadowPrices) group(pools []*poolState, nodes []*cluster.NodeInfo) []*demandGroup {
 	var out []*demandGroup
 	by := map[string]int{}
 	var key []byte
-	for _, node := range hosts {
-		node.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
+	for _, node := range nodes {
+		node.EachReschedulable(func(c *cluster.PodClass, pods []cluster.PodRef) {
 			n, known := r.groups[c.PodShape]
 			if !known {
 				key = key[:0]
-				for _, pool := range tier {
+				for _, pool := range pools {
 					key = append(pool.Admitting(c.PodShape).And(pool.available()).Append(key), '|')
 				}
 				if n, known = by[string(key)]; !known {
 					n = len(out)
 					by[string(key)] = n
-					out = append(out, newDemandGroup(tier))
+					out = append(out, newDemandGroup(pools))
 				}
 				r.groups[c.PodShape] = n
-				out[n].admit(tier, c.PodShape)
+				out[n].addOfferings(pools, c.PodShape)
 			}
 			out[n].demand = out[n].demand.Add(c.Requests.Times(len(pods)))
 		})
@@ -93,32 +93,32 @@ func (r *ShadowPrices) group(tier []*poolState, hosts []*cluster.NodeInfo) []*de
 // prices returns the prices for one proportion, by group.
 func prices(demands []*demandGroup, machines [][]covering.Shape, demand quantity.Vector, proportion float64) []covering.Units {
 	order := make([]int, len(demands))
-	for i, f := range demands {
+	for i, dg := range demands {
 		order[i] = i
-		asked := f.demand
+		asked := dg.demand
 		asked[quantity.Memory] = int64(float64(asked[quantity.Memory]) * proportion)
 		_, solved := covering.Solve(asked, 0, machines[i])
-		f.prices = solved.Units
-		f.worth = f.prices.Worth(&demand)
+		dg.prices = solved.Units
+		dg.worth = dg.prices.Worth(&demand)
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(demands[y].worth, demands[x].worth) })
 	out := make([]covering.Units, len(demands))
 	for i, at := range order {
 		for _, before := range order[:i] {
-			demands[at].cut(demands[before])
+			demands[at].lowerPrices(demands[before])
 		}
 		out[at] = demands[at].prices
 	}
 	return out
 }
 
-// Of is what the movable pods of the nodes are worth together, per hour.
-func (r *ShadowPrices) Of(hosts ...*cluster.NodeInfo) offering.Price {
+// Worth is what the movable pods of the nodes are worth together, per hour.
+func (r *ShadowPrices) Worth(nodes ...*cluster.NodeInfo) offering.Price {
 	most := 0.0
 	for _, set := range r.sets {
 		sum := 0.0
-		for _, node := range hosts {
-			node.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
+		for _, node := range nodes {
+			node.EachReschedulable(func(c *cluster.PodClass, pods []cluster.PodRef) {
 				if n, known := r.groups[c.PodShape]; known {
 					for _, d := range c.Dims {
 						sum += float64(float64(c.Requests[d]*int64(len(pods))) * set[n][d])

@@ -12,10 +12,10 @@ import (
 // Groups is the number of groups of pods: those of one group may use the same offerings.
 func (r *ShadowPrices) Groups() int { return len(r.prices) }
 
-// Parts calls f with what the movable pods of the node are worth, group by group, under the
+// EachGroup calls f with what the movable pods of the node are worth, group by group, under the
 // one set of prices under which all pods together are worth most.
-func (r *ShadowPrices) Parts(node *cluster.NodeInfo, f func(group int, worth float64)) {
-	node.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
+func (r *ShadowPrices) EachGroup(node *cluster.NodeInfo, f func(group int, worth float64)) {
+	node.EachReschedulable(func(c *cluster.PodClass, pods []cluster.PodRef) {
 		n, known := r.groups[c.PodShape]
 		if !known {
 			return
@@ -28,9 +28,9 @@ func (r *ShadowPrices) Parts(node *cluster.NodeInfo, f func(group int, worth flo
 	})
 }
 
-// Room is the worth of the node's free capacity to pods of the group, under the same prices,
-// when it is filled with their average requests.
-func (r *ShadowPrices) Room(node *cluster.NodeInfo, group int) float64 {
+// WorthOfFree is the worth of the node's free capacity to pods of the group, under the same
+// prices, when it is filled with their average requests.
+func (r *ShadowPrices) WorthOfFree(node *cluster.NodeInfo, group int) float64 {
 	share := math.Inf(1)
 	sum := 0.0
 	for d, n := range r.demand[group] {
@@ -45,14 +45,14 @@ func (r *ShadowPrices) Room(node *cluster.NodeInfo, group int) float64 {
 	return share * sum
 }
 
-// dearest is the set of prices under which all demand together is worth most.
-func (r *ShadowPrices) dearest(demands []*demandGroup) []covering.Units {
+// highest is the set of prices under which all demand together is worth most.
+func (r *ShadowPrices) highest(demands []*demandGroup) []covering.Units {
 	var best []covering.Units
 	most := -1.0
 	for _, set := range r.sets {
 		sum := 0.0
-		for n, f := range demands {
-			sum += set[n].Worth(&f.demand)
+		for n, dg := range demands {
+			sum += set[n].Worth(&dg.demand)
 		}
 		if sum > most {
 			most, best = sum, set

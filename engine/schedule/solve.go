@@ -6,12 +6,11 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
-	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Solve decides which nodes to launch for the snapshot's pending pods. It reads nothing but
-// w. That a pod cannot be placed is part of the plan and not an error, so Solve returns no
+// Solve decides which nodes to launch for the snapshot's pending pods. It reads nothing
+// else. That a pod cannot be placed is part of the plan and not an error, so Solve returns no
 // error.
 //
 // Pods that are constrained over zones or other topology domains are assigned to domains
@@ -22,19 +21,19 @@ import (
 // Other pods do not see virtual pods, so virtual pods are placed last.
 //
 // Preferences are honoured as far as the snapshot's Settings allow: see preferenceSearch.
-func Solve(w *cluster.Snapshot) Plan {
-	b := newPreferenceSearch(w)
-	plain := b.attempt(nil, noMaxPrice)
-	if len(b.items) == 0 {
+func Solve(snapshot *cluster.Snapshot) Plan {
+	ps := newPreferenceSearch(snapshot)
+	plain := ps.makeAttempt(nil, noMaxPrice)
+	if len(ps.candidates) == 0 {
 		return plain.plan()
 	}
-	return b.choose(plain)
+	return ps.choose(plain)
 }
 
 // solver makes one attempt: it places pod groups by asking the parts that own what the attempt
 // changes. The parts are made from what they need, and none of them refers to the solver.
 type solver struct {
-	w             *cluster.Snapshot
+	snapshot      *cluster.Snapshot
 	learned       *learned
 	podGroups     []*podGroup
 	allotments    []*allotment
@@ -49,68 +48,43 @@ type solver struct {
 	minValues     minValuesChecker
 	compatibility compatibility
 	cells         cellFinder
-	choice        offeringChooser
+	offerings     offeringChooser
 	descriptions  descriptions
 	requirements  requirementSets
-	search        *preferenceSearch
-	improved      improvement
+	preferences   *preferenceSearch
+	improved      improveProgress
 }
 
-// podGroup is a pod class with the pods still to be placed. Pods that have dropped a
-// preference which others of their class still require are a group of their own.
-type podGroup struct {
-	class            *cluster.PodClass
-	shape            *cluster.PodShape // the class's, narrowed by the preferences that are held
-	pods             []cluster.PodRef  // the class's pods that are in this group
-	held             heldPreferences
-	placed           int
-	allotted         int // pods in allotments that nodes are to be launched for
-	nodeRules        nodeRules
-	domainKeys       []*constraint.Key // of its rules and domain counts; no hostname
-	domainRules      []domainRule
-	domainIncrements []increment
-	spreadFilters    []*spreadFilter
-	cells            []*cell
-}
-
-// left is how many pods have no place yet, not even a planned one.
-func (g *podGroup) left() int { return len(g.pods) - g.placed - g.allotted }
-
-// take hands out the next n pods.
-func (g *podGroup) take(n int) []cluster.PodRef {
-	pods := g.pods[g.placed : g.placed+n]
-	g.placed += n
-	return pods
-}
-
-func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) *podGroup {
-	return &podGroup{class: c, shape: c.Requiring(t.terms, t.offTaints), pods: pods, held: t}
-}
-
-func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
-	w := b.w
-	s := &solver{search: b, w: w, learned: l, quota: newQuota(w.QuotaLeft), requirements: newRequirementSets()}
+// newSolver prepares an attempt that honours some preferences, with what earlier rounds learned.
+func newSolver(ps *preferenceSearch, l *learned, honour honoured, maxPrice offering.Price) *solver {
+	snapshot := ps.snapshot
+	s := &solver{preferences: ps, snapshot: snapshot, learned: l, quota: newQuota(snapshot.QuotaLeft), requirements: newRequirementSets()}
 	s.limits = newLimits(&s.pools, &s.quota, maxPrice)
-	s.counters = newCounters(w, termsOf(w))
-	s.placements = placements{wanted: len(b.items) > 0 || b.sketching}
+	s.counters = newCounters(snapshot, termsOf(snapshot))
+	s.placements = placements{enabled: len(ps.candidates) > 0 || ps.options.placeAllOrStop}
 	s.launches = launchList{counters: &s.counters, placements: &s.placements}
-	s.nodes = newNodes(w, nodePreferences{minds: b.minds, sorted: d != nil}, &s.counters, &s.placements)
+	s.nodes = newNodes(snapshot, nodePreferences{classes: ps.distinguishNodes, preferredFirst: honour != nil}, &s.counters, &s.placements)
 	s.topology = newTopology(&s.counters, &s.pools, &s.launches, l.openedDomains)
-	s.minValues = minValuesChecker{limits: &s.limits, quota: &s.quota, topology: &s.topology, lost: l.minValuesLost, mayRelax: w.Settings.RelaxMinValues}
-	s.choice = offeringChooser{limits: &s.limits, quota: &s.quota, topology: &s.topology, minValues: &s.minValues}
-	s.compatibility = compatibility{topology: &s.topology, byCell: map[compatibleKey]*cluster.Compatible{}, shared: b.compatible}
-	s.cells = cellFinder{pools: &s.pools, nodes: &s.nodes, launches: &s.launches, limits: &s.limits, topology: &s.topology, minValues: &s.minValues, learned: l,
-		byKey: map[cellsKey][]cell{}, atStart: b.cells}
-	s.descriptions = descriptions{w: w, pools: &s.pools, launches: &s.launches, quota: &s.quota, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues, choice: &s.choice,
-		byKey: map[descriptionKey]*launchDescription{}, runnersUpByKey: map[runnersUpKey][]RunnerUp{}, shapeNumbers: map[*cluster.PodShape]int{}}
-	for _, c := range w.Classes {
-		var t heldPreferences
-		if honour := d[c]; len(honour) > 0 && !l.withoutPreferences[c] && !l.unplaceable[c] {
-			t = b.held(c, honour)
-		}
-		s.podGroups = append(s.podGroups, newPodGroup(c, c.Pods, t))
+	s.minValues = minValuesChecker{limits: &s.limits, quota: &s.quota, topology: &s.topology, lost: l.minValuesLost, mayRelax: snapshot.Settings.RelaxMinValues}
+	s.offerings = offeringChooser{limits: &s.limits, quota: &s.quota, topology: &s.topology, minValues: &s.minValues}
+	s.compatibility = compatibility{topology: &s.topology, byCell: map[compatibleKey]*cluster.Compatible{}, shared: ps.compatible}
+	s.cells = cellFinder{
+		pools: &s.pools, nodes: &s.nodes, launches: &s.launches, limits: &s.limits, topology: &s.topology,
+		minValues: &s.minValues, learned: l, byKey: map[cellsKey][]cell{}, atStart: ps.cells,
 	}
-	if !b.barred {
+	s.descriptions = descriptions{
+		snapshot: snapshot, pools: &s.pools, launches: &s.launches, quota: &s.quota, topology: &s.topology,
+		requirements: &s.requirements, minValues: &s.minValues, offerings: &s.offerings,
+		byKey: map[descriptionKey]*launchDescription{}, runnersUpByKey: map[runnersUpKey][]RunnerUp{}, shapeNumbers: map[*cluster.PodShape]int{},
+	}
+	for _, c := range snapshot.Classes {
+		var held heldPreferences
+		if list := honour[c]; len(list) > 0 && !l.withoutPreferences[c] && !l.unplaceable[c] {
+			held = ps.initiallyHeld(c, list)
+		}
+		s.podGroups = append(s.podGroups, newPodGroup(c, c.Pods, held))
+	}
+	if !ps.options.noLaunches {
 		s.openPools()
 	}
 	s.counters.compileAll(s.podGroups)
@@ -120,21 +94,25 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 
 // openPools makes the state of each NodePool.
 func (s *solver) openPools() {
-	for _, m := range s.w.Catalogs {
-		pool := &poolState{PoolCatalog: m, availableRows: availableFromMemo(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, limitedPods: map[int]limitedPods{}}
+	for _, m := range s.snapshot.Catalogs {
+		pool := &poolState{
+			PoolCatalog: m, availableRows: availableFromMemo(s.snapshot, m), left: m.Left, nodesLeft: m.NodesLeft,
+			base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, limitedPods: map[int]limitedPods{},
+		}
 		pool.minValues = s.minValues.newPoolMinValues(pool)
 		s.pools.all = append(s.pools.all, pool)
 	}
 }
 
-// run places all virtual pods, or all others. It reports false when there are none.
-func (s *solver) run(virtual bool) bool {
+// placeAll places all virtual pods, or all others. It reports false when there are none.
+func (s *solver) placeAll(virtual bool) bool {
 	groups := slices.DeleteFunc(s.byPriority(), func(g []*podGroup) bool { return g[0].class.Virtual != virtual })
-	s.runAll(groups)
+	s.placeGroups(groups)
 	return len(groups) > 0
 }
 
-func (s *solver) runAll(groups [][]*podGroup) {
+// placeGroups places the groups of each priority in turn.
+func (s *solver) placeGroups(groups [][]*podGroup) {
 	for i, group := range groups {
 		groups[i] = s.place(group)
 	}
@@ -162,32 +140,32 @@ func (s *solver) runAll(groups [][]*podGroup) {
 // place places a list of pod groups: on nodes, on planned launches, and on nodes launched for
 // them. Pods that find no place drop their preferences, one at a time. It returns the groups
 // together with those that this made.
-func (s *solver) place(group []*podGroup) []*podGroup {
+func (s *solver) place(groups []*podGroup) []*podGroup {
 	var all []*podGroup
-	for len(group) > 0 {
-		allotments, met := s.assign(group)
-		all = append(all, met...)
+	for len(groups) > 0 {
+		allotments, assigned := s.assign(groups)
+		all = append(all, assigned...)
 		s.allotments = append(s.allotments, allotments...)
 		s.placeOnLaunches(allotments)
 		s.fillLaunches(allotments)
 		s.retryNodes(allotments)
-		group = s.unplaced(allotments)
+		groups = s.relaxUnplaced(allotments)
 	}
 	return all
 }
 
-// buyAll puts pods of the allotments on planned launches, and launches more nodes for the
-// others.
+// placeOnLaunches puts pods of the allotments on planned launches, and launches more nodes for
+// the others.
 func (s *solver) placeOnLaunches(allotments []*allotment) {
 	s.fillLaunches(allotments)
-	tiers := s.pools.byWeight()
-	for i, tier := range tiers {
-		s.launchFromPools(tier, i == len(tiers)-1, allotments)
+	weights := s.pools.byWeight()
+	for i, pools := range weights {
+		s.launchFromPools(pools, i == len(weights)-1, allotments)
 	}
 }
 
-// comeBack tries the nodes again for pods that must join other pods there: those may have been
-// placed after the first try.
+// retryNodes tries the nodes again for pods that must join other pods there: those may have
+// been placed after the first try.
 func (s *solver) retryNodes(allotments []*allotment) {
 	for _, a := range allotments {
 		n := a.left()
@@ -217,18 +195,18 @@ func (s *solver) byPriority() [][]*podGroup {
 	return out
 }
 
-// tiers groups the pools of equal weight, the heaviest first.
-func (s *poolList) byWeight() [][]*poolState {
-	var out [][]*poolState
-	for _, pool := range s.all {
-		if pool.Pool.Blocked != "" || pool.Pool.Static {
-			continue
-		}
-		if n := len(out); n > 0 && out[n-1][0].Pool.Weight == pool.Pool.Weight {
-			out[n-1] = append(out[n-1], pool)
-			continue
-		}
-		out = append(out, []*poolState{pool})
+// placeAndImprove places all virtual pods, or all others. It reports false when it learned
+// something and the attempt must start again.
+func (s *solver) placeAndImprove(virtual bool, round int) bool {
+	if s.limits.exceeded() || !s.placeAll(virtual) || s.limits.exceeded() {
+		return true
 	}
-	return out
+	if s.learned.learn(s, round) {
+		return false
+	}
+	if !virtual {
+		s.improve()
+	}
+	s.retryUnplaced(virtual)
+	return true
 }

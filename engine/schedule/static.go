@@ -10,13 +10,12 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Static chooses n nodes for a pool that keeps a fixed number of nodes, whatever the pods:
-// the cheapest offering that meets its requirements and has capacity for the DaemonSets,
-// again and again. It returns fewer when limits, quota, stock or the variety for its
-// minValues run out, and none when the pool is blocked or unknown. It does not spread the
-// nodes over domains.
-func Static(w *cluster.Snapshot, name string, n int) []Launch {
-	bare := *w
+// Static chooses n nodes for a pool that keeps a fixed number of nodes, whatever the pods: the
+// cheapest offering that meets its requirements and has capacity for the DaemonSets, again and
+// again. It returns fewer when limits, quota, stock or the values for its minValues run out,
+// and none when the pool is blocked or unknown. It does not spread the nodes over domains.
+func Static(snapshot *cluster.Snapshot, name string, n int) []Launch {
+	bare := *snapshot
 	bare.Classes = nil // it launches nodes without pods
 	s := newSolver(newPreferenceSearch(&bare), &learned{}, nil, noMaxPrice)
 	i := slices.IndexFunc(s.pools.all, func(pool *poolState) bool { return pool.Pool.Name == name })
@@ -24,20 +23,20 @@ func Static(w *cluster.Snapshot, name string, n int) []Launch {
 		return nil
 	}
 	pool := s.pools.all[i]
-	rows := pool.bearing()
+	rows := pool.offeringsFittingDaemons()
 	base := s.requirements.intern(pool.Base, rows)
 	for row := range rows.And(pool.available()).All() {
-		for len(s.launches.all) < n && s.limits.affordable(pool, row) > 0 {
+		for len(s.launches.all) < n && s.limits.nodesAllowed(pool, row) > 0 {
 			l := &launch{pool: pool, row: row, free: pool.Allocatable[row], requirements: base}
-			if !s.stand(l) {
+			if !s.reserveWithoutPods(l) {
 				break
 			}
 			s.launches.all = append(s.launches.all, l)
 		}
 	}
-	if pool.hasMinValues() && !w.Settings.RelaxMinValues {
-		if bought, poor, _ := s.belowMinValues(pool); poor > 0 {
-			return Static(w, name, bought-poor) // the last took the variety of the others
+	if pool.hasMinValues() && !snapshot.Settings.RelaxMinValues {
+		if launched, below, _ := s.belowMinValues(pool); below > 0 {
+			return Static(snapshot, name, launched-below) // the last took the values of the others
 		}
 	}
 	var out []Launch
@@ -47,9 +46,9 @@ func Static(w *cluster.Snapshot, name string, n int) []Launch {
 	return out
 }
 
-// stand reserves a node without pods, with all the variety that minValues ask for or, if the
-// settings allow it, as much of it as there is.
-func (s *solver) stand(l *launch) bool {
+// reserveWithoutPods reserves a node without pods, with all the values that minValues ask for
+// or, if the settings allow it, as many of them as there are.
+func (s *solver) reserveWithoutPods(l *launch) bool {
 	var none quantity.Vector
 	pool := l.pool
 	if !pool.hasMinValues() {
@@ -59,15 +58,16 @@ func (s *solver) stand(l *launch) bool {
 	if s.minValues.reserve(l, &none) {
 		return true
 	}
-	if !s.w.Settings.RelaxMinValues {
+	if !s.snapshot.Settings.RelaxMinValues {
 		return false
 	}
 	l.requiredValues = slices.Clone(s.minValues.countValues(pool, l.requirements.set, s.minValues.largeEnough(pool, l.requirements, &none), pool.minValues.required, pool.minValues.launchable).n)
 	return s.minValues.reserve(l, &none)
 }
 
-// bearing returns the offerings that have capacity for the DaemonSets that match them.
-func (pool *poolState) bearing() bitset.Set {
+// offeringsFittingDaemons returns the offerings that have capacity for the DaemonSets that
+// match them.
+func (pool *poolState) offeringsFittingDaemons() bitset.Set {
 	out := pool.Offerings.Clone()
 	for row := range pool.Offerings.All() {
 		if slices.Min(pool.Allocatable[row][:]) < 0 {

@@ -114,14 +114,14 @@ pods web x3 cpu=1`, "fixed", 1)
 func TestStaticOverRandomWorlds(t *testing.T) {
 	for seed := range uint64(100) {
 		script := enginetest.RandomFull(seed, 10)
-		w := script.Snapshot()
+		snapshot := script.Snapshot()
 		for _, p := range script.Pools {
-			had := fmt.Sprintf("%v", w.QuotaLeft)
-			launches := schedule.Static(w, p.Name, 4)
+			had := fmt.Sprintf("%v", snapshot.QuotaLeft)
+			launches := schedule.Static(snapshot, p.Name, 4)
 			if len(launches) > 4 || p.Blocked != "" && len(launches) > 0 {
 				t.Fatalf("seed %d: %d launches for pool %s", seed, len(launches), p.Name)
 			}
-			if got := fmt.Sprintf("%v", w.QuotaLeft); got != had {
+			if got := fmt.Sprintf("%v", snapshot.QuotaLeft); got != had {
 				t.Fatalf("seed %d: the World's own budgets became %s, they were %s", seed, got, had)
 			}
 			for i, l := range launches {

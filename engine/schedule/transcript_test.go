@@ -43,8 +43,8 @@ func replay(t *testing.T, pattern string, print func(schedule.Plan) string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := script.Snapshot()
-			plan := schedule.Solve(w)
+			snapshot := script.Snapshot()
+			plan := schedule.Solve(snapshot)
 			if err := enginetest.Check(script, plan); err != nil {
 				t.Errorf("the plan breaks a rule: %v", err)
 			}

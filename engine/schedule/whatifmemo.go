@@ -16,9 +16,9 @@ type whatIfMemo struct {
 	podCounts  map[domainCountKey]*cluster.PodCounts
 	nodeCounts map[nodeCountKey]*cluster.NodeCounts
 	views      map[nodeCountKey]*cluster.DomainView
-	compatible map[compatibleKey]*cluster.Compatible // see fit
-	soft       *[]*cluster.NodeInfo                  // see softlyTainted; nil until first needed
-	available  map[*cluster.PoolCatalog]bitset.Set   // see onSale
+	compatible map[compatibleKey]*cluster.Compatible // see compatible
+	soft       *[]*cluster.NodeInfo                  // see withSoftTaints; nil until first needed
+	available  map[*cluster.PoolCatalog]bitset.Set   // see available
 	terms      *terms
 }
 
@@ -29,41 +29,44 @@ type nodeCountKey struct {
 }
 
 // memoOf returns the memo of the what-if whose snapshot is w.
-func memoOf(w *cluster.Snapshot) *whatIfMemo {
-	at := w.Memo()
-	m, ok := (*at).(*whatIfMemo)
+func memoOf(snapshot *cluster.Snapshot) *whatIfMemo {
+	at := snapshot.Memo()
+	memo, ok := (*at).(*whatIfMemo)
 	if !ok {
-		m = &whatIfMemo{podCounts: map[domainCountKey]*cluster.PodCounts{}, nodeCounts: map[nodeCountKey]*cluster.NodeCounts{}, views: map[nodeCountKey]*cluster.DomainView{}, compatible: map[compatibleKey]*cluster.Compatible{}, available: map[*cluster.PoolCatalog]bitset.Set{}}
-		*at = m
+		memo = &whatIfMemo{
+			podCounts: map[domainCountKey]*cluster.PodCounts{}, nodeCounts: map[nodeCountKey]*cluster.NodeCounts{}, views: map[nodeCountKey]*cluster.DomainView{},
+			compatible: map[compatibleKey]*cluster.Compatible{}, available: map[*cluster.PoolCatalog]bitset.Set{},
+		}
+		*at = memo
 	}
-	return m
+	return memo
 }
 
-// softlyTainted lists, in order, nodes among which are all with a PreferNoSchedule taint.
-func softlyTainted(w *cluster.Snapshot) []*cluster.NodeInfo {
-	if !w.InWhatIf() {
-		return w.Nodes
+// withSoftTaints lists, in order, nodes among which are all with a PreferNoSchedule taint.
+func withSoftTaints(snapshot *cluster.Snapshot) []*cluster.NodeInfo {
+	if !snapshot.InWhatIf() {
+		return snapshot.Nodes
 	}
-	m := memoOf(w)
-	if m.soft == nil {
+	memo := memoOf(snapshot)
+	if memo.soft == nil {
 		var out []*cluster.NodeInfo
-		for _, node := range w.Nodes {
+		for _, node := range snapshot.Nodes {
 			if slices.ContainsFunc(node.Taints, func(t cluster.Taint) bool { return t.Effect == cluster.PreferNoSchedule }) {
 				out = append(out, node)
 			}
 		}
-		m.soft = &out
+		memo.soft = &out
 	}
-	return *m.soft
+	return *memo.soft
 }
 
-// onSale returns the pool's offerings that are available; nil outside what-ifs, where caching
-// them does not pay.
-func availableFromMemo(w *cluster.Snapshot, m *cluster.PoolCatalog) bitset.Set {
-	if !w.InWhatIf() {
+// availableFromMemo returns the pool's offerings that are available; nil outside what-ifs,
+// where caching them does not pay.
+func availableFromMemo(snapshot *cluster.Snapshot, m *cluster.PoolCatalog) bitset.Set {
+	if !snapshot.InWhatIf() {
 		return nil
 	}
-	known := memoOf(w).available
+	known := memoOf(snapshot).available
 	if known[m] == nil {
 		known[m] = (&poolState{PoolCatalog: m}).available()
 	}
@@ -72,92 +75,92 @@ func availableFromMemo(w *cluster.Snapshot, m *cluster.PoolCatalog) bitset.Set {
 
 // terms are the required anti-affinity terms of the snapshot's pods.
 type terms struct {
-	domains []*cluster.AntiAffinityTerm // over labels other than the hostname
-	apart   bitset.Set                  // over hostnames: selectors of pods without the term
+	domains  []*cluster.AntiAffinityTerm // over labels other than the hostname
+	hostname bitset.Set                  // over hostnames: selectors of pods without the term
 }
 
 // termsOf sorts the terms; in a what-if it caches them.
-func termsOf(w *cluster.Snapshot) *terms {
-	if !w.InWhatIf() {
-		return newTerms(w)
+func termsOf(snapshot *cluster.Snapshot) *terms {
+	if !snapshot.InWhatIf() {
+		return newTerms(snapshot)
 	}
-	m := memoOf(w)
-	if m.terms == nil {
-		m.terms = newTerms(w)
+	memo := memoOf(snapshot)
+	if memo.terms == nil {
+		memo.terms = newTerms(snapshot)
 	}
-	return m.terms
+	return memo.terms
 }
 
-func newTerms(w *cluster.Snapshot) *terms {
+func newTerms(snapshot *cluster.Snapshot) *terms {
 	t := &terms{}
-	for _, r := range w.AntiAffinityTerms {
+	for _, r := range snapshot.AntiAffinityTerms {
 		switch {
 		case r.Key.Name != cluster.LabelHostname:
 			t.domains = append(t.domains, r)
-		case slices.ContainsFunc(r.Pods.Classes(), func(c *cluster.PodClass) bool { return !r.OwnedBy(c) }):
-			t.apart.Put(r.Pods.ID())
+		case slices.ContainsFunc(r.Selector.Classes(), func(c *cluster.PodClass) bool { return !r.OwnedBy(c) }):
+			t.hostname.Put(r.Selector.ID())
 		}
 	}
 	return t
 }
 
-// recall takes the running pods of the domain count from the memo.
-func (s *topology) recall(k domainCountKey, t *domainCount) {
-	m := memoOf(s.w)
-	c := m.pods(k, t, s.w)
-	t.counts, t.total, t.domains = maps.Clone(c.Counts), c.Total, map[int]bool{}
-	if len(t.keys) == 0 {
+// countFromMemo takes the running pods of the domain count from the memo.
+func (t *topology) countFromMemo(k domainCountKey, dc *domainCount) {
+	memo := memoOf(t.snapshot)
+	c := memo.pods(k, dc, t.snapshot)
+	dc.counts, dc.total, dc.domains = maps.Clone(c.Counts), c.Total, map[int]bool{}
+	if len(dc.requiredKeys) == 0 {
 		return
 	}
-	for v := range m.nodes(t, s.w).Counts {
-		t.domains[v] = true
+	for v := range memo.nodes(dc, t.snapshot).Counts {
+		dc.domains[v] = true
 	}
 }
 
 // pods returns the pod counts of the domain count. The what-if keeps them up to date from
 // then on.
-func (m *whatIfMemo) pods(k domainCountKey, t *domainCount, w *cluster.Snapshot) *cluster.PodCounts {
-	c := m.podCounts[k]
+func (memo *whatIfMemo) pods(k domainCountKey, dc *domainCount, snapshot *cluster.Snapshot) *cluster.PodCounts {
+	c := memo.podCounts[k]
 	if c == nil {
-		c = m.follow(t, w)
-		m.podCounts[k] = c
+		c = memo.trackPods(dc, snapshot)
+		memo.podCounts[k] = c
 	}
 	return c
 }
 
 // nodes returns the node counts of the domain count. The what-if keeps them up to date from
 // then on.
-func (m *whatIfMemo) nodes(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
-	at := nodeCountKey{t.key, t.filter}
-	r := m.nodeCounts[at]
+func (memo *whatIfMemo) nodes(dc *domainCount, snapshot *cluster.Snapshot) *cluster.NodeCounts {
+	at := nodeCountKey{dc.key, dc.filter}
+	r := memo.nodeCounts[at]
 	if r == nil {
-		r = m.followNodes(t, w)
-		m.nodeCounts[at] = r
+		r = memo.trackNodes(dc, snapshot)
+		memo.nodeCounts[at] = r
 	}
 	return r
 }
 
 // view returns the domain view of the domain count.
-func (m *whatIfMemo) view(t *domainCount, w *cluster.Snapshot) *cluster.DomainView {
-	at := nodeCountKey{t.key, t.filter}
-	l := m.views[at]
+func (memo *whatIfMemo) view(dc *domainCount, snapshot *cluster.Snapshot) *cluster.DomainView {
+	at := nodeCountKey{dc.key, dc.filter}
+	l := memo.views[at]
 	if l == nil {
-		only := &domainCount{filter: t.filter, keys: t.keys}
+		only := &domainCount{filter: dc.filter, requiredKeys: dc.requiredKeys}
 		if labels, named := only.labels(); named {
-			l = cluster.NewPerNodeDomainView(t.key, only.passes)
+			l = cluster.NewPerNodeDomainView(dc.key, only.passes)
 		} else {
-			l = w.NewDomainView(t.key, labels, only.passes)
+			l = snapshot.NewDomainView(dc.key, labels, only.passes)
 		}
-		m.views[at] = l
+		memo.views[at] = l
 	}
 	return l
 }
 
 // labels are those that the domain count's filter reads. It reports true when the hostname is
 // one of them.
-func (t *domainCount) labels() (out []*constraint.Key, named bool) {
-	out = slices.Clone(t.keys)
-	if f := t.filter.affinity; f != nil {
+func (dc *domainCount) labels() (out []*constraint.Key, named bool) {
+	out = slices.Clone(dc.requiredKeys)
+	if f := dc.filter.affinity; f != nil {
 		for _, alt := range f.OwnRequirements() {
 			for _, q := range alt {
 				out, named = append(out, q.Key), named || q.Key.Name == cluster.LabelHostname
@@ -167,36 +170,36 @@ func (t *domainCount) labels() (out []*constraint.Key, named bool) {
 	return out, named
 }
 
-// follow makes pod counts for the domain count and tracks them.
-func (m *whatIfMemo) follow(t *domainCount, w *cluster.Snapshot) *cluster.PodCounts {
-	of := t.of
-	c := &cluster.PodCounts{DomainView: m.view(t, w), Classes: of.classes(), Settled: of.settled, Counts: map[int]int{}}
-	of.each(w, func(node *cluster.NodeInfo, n int) {
+// trackPods makes pod counts for the domain count and tracks them.
+func (memo *whatIfMemo) trackPods(dc *domainCount, snapshot *cluster.Snapshot) *cluster.PodCounts {
+	of := dc.of
+	c := &cluster.PodCounts{DomainView: memo.view(dc, snapshot), Classes: of.classes(), WithoutTerminating: of.skipTerminating, Counts: map[int]int{}}
+	of.each(snapshot, func(node *cluster.NodeInfo, n int) {
 		if v, ok := c.Value(node); ok && n > 0 {
 			c.Counts[v] += n
 			c.Total += n
 		}
 	})
-	w.TrackPods(c)
+	snapshot.TrackPods(c)
 	return c
 }
 
-// followNodes makes node counts for the domain count and tracks them.
-func (m *whatIfMemo) followNodes(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
-	r := &cluster.NodeCounts{DomainView: m.view(t, w), Counts: map[int]int{}}
+// trackNodes makes node counts for the domain count and tracks them.
+func (memo *whatIfMemo) trackNodes(dc *domainCount, snapshot *cluster.Snapshot) *cluster.NodeCounts {
+	r := &cluster.NodeCounts{DomainView: memo.view(dc, snapshot), Counts: map[int]int{}}
 	note := func(node *cluster.NodeInfo) {
 		if v, ok := r.Value(node); ok {
 			r.Counts[v]++
 		}
 	}
-	for _, node := range w.Nodes {
-		if open(node) {
+	for _, node := range snapshot.Nodes {
+		if acceptsPods(node) {
 			note(node)
 		}
 	}
-	for _, node := range w.Unschedulable {
+	for _, node := range snapshot.NodesTakingNoPods {
 		note(node)
 	}
-	w.TrackNodes(r)
+	snapshot.TrackNodes(r)
 	return r
 }

@@ -125,10 +125,10 @@ func disruption(seed uint64) string {
 		pools = append(pools, disrupt.Pool{Name: p.Name, Static: p.Static})
 	}
 	settings := disrupt.Settings{SpotToSpot: seed%2 == 0, Upstream: seed%5 == 0}
-	found := disrupt.Search(fleet.Builder.Snapshot(), fleet.Cluster(disrupttest.Now(), pools, settings), disrupt.Cursor{})
+	found := disrupt.Search(fleet.Builder.Snapshot(), fleet.ForDisruption(disrupttest.Now(), pools, settings), disrupt.Cursor{})
 	var w strings.Builder
 	for _, m := range found.Moves {
-		fmt.Fprintf(&w, "move %s %v: %d → %d, %d evictions\n", m.Cause, m.Nodes, m.Before, m.After, m.Evictions)
+		fmt.Fprintf(&w, "move %s %v: %d → %d, %d evictions\n", m.Cause, m.Nodes, m.PriceBefore, m.PriceAfter, m.Evictions)
 		for _, home := range m.Receivers {
 			fmt.Fprintf(&w, "  to %s: %s\n", home.Node, pods(home.Pods))
 		}
@@ -137,7 +137,7 @@ func disruption(seed uint64) string {
 		}
 	}
 	for _, l := range found.Kept {
-		fmt.Fprintf(&w, "stays %s: %d\n", l.Key, l.Costs)
+		fmt.Fprintf(&w, "stays %s: %d\n", l.Key, l.WouldSave)
 	}
 	return w.String()
 }

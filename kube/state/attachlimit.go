@@ -145,7 +145,7 @@ func (l *attachLimits) apply(w *cluster.Node, t *offering.InstanceType) {
 	if w.Allocatable == nil {
 		w.Allocatable = quantity.Amounts{}
 	}
-	if t != nil && w.Claim {
+	if t != nil && w.HasNodeClaim {
 		for name, n := range t.Capacity {
 			if had, ok := w.Allocatable[name]; strings.HasPrefix(name, quantity.Attachable) && (!ok || n < had) {
 				w.Allocatable[name] = n

@@ -56,10 +56,10 @@ func terminating(p *corev1.Pod) { at := metav1.NewTime(noon); p.DeletionTimestam
 func TestBlocks(t *testing.T) {
 	shut := func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 }
 	one, two := []policyv1.PodDisruptionBudget{podBudgetOf("b", shut)}, []policyv1.PodDisruptionBudget{podBudgetOf("b"), podBudgetOf("a")}
-	held := disrupt.Block{Because: disrupt.PodDisruptionBudget, Pod: true, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=[default/b])",
+	held := disrupt.Block{Because: disrupt.PodDisruptionBudget, ByPod: true, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=[default/b])",
 		Facts: reason.FactsOf(map[string]any{"pod": "default/p", "podDisruptionBudgets": []string{"default/b"}, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 3})}
 	asks := func(until time.Time) disrupt.Block {
-		return disrupt.Block{Because: disrupt.DoNotDisrupt, Pod: true, Detail: `Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/p)`,
+		return disrupt.Block{Because: disrupt.DoNotDisrupt, ByPod: true, Detail: `Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/p)`,
 			Facts: reason.FactsOf(map[string]any{"pod": "default/p"}), Until: until}
 	}
 	node := disrupt.Block{Because: disrupt.DoNotDisrupt, Detail: `Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation`}
@@ -88,7 +88,7 @@ func TestBlocks(t *testing.T) {
 		{"a budget of a static pod", runningPod("p", ownedAs("v1", "Node")), one, "", nil},
 		{"a budget of a pod that stays", runningPod("p", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), one, "", nil},
 		{"a budget of a pod that asks", runningPod("p", annotate("true")), one, "true", []disrupt.Block{node, asks(time.Time{})}},
-		{"two budgets", runningPod("p", none), two, "", []disrupt.Block{{Because: disrupt.MultiplePodDisruptionBudgets, Pod: true,
+		{"two budgets", runningPod("p", none), two, "", []disrupt.Block{{Because: disrupt.MultiplePodDisruptionBudgets, ByPod: true,
 			Detail: "Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[default/a default/b])",
 			Facts:  reason.FactsOf(map[string]any{"pod": "default/p", "podDisruptionBudgets": []string{"default/a", "default/b"}})}}},
 	} {
@@ -139,14 +139,14 @@ func TestEvictionCost(t *testing.T) {
 		}
 	}
 	m := readyMachine(runningPod("a"), runningPod("b", cost("-2147483647")), runningPod("c", ownedAs("apps/v1", "DaemonSet")), runningPod("d", annotate("true")))
-	if n := kube.DisruptionNode(m, nil, false, noon); n.Pods != 2 || n.Cost != 1 {
-		t.Errorf("%d pods for %v", n.Pods, n.Cost)
+	if n := kube.DisruptionNode(m, nil, false, noon); n.Pods != 2 || n.EvictionCost != 1 {
+		t.Errorf("%d pods for %v", n.Pods, n.EvictionCost)
 	}
 }
 
 func TestDisruptionNode(t *testing.T) {
 	m := readyMachine()
-	plain := disrupt.Node{Key: "a", Name: "node-a", Pool: "web", Ready: true, Created: noon.Add(-2 * time.Hour), Initialized: noon.Add(-time.Hour), QuietSince: noon.Add(-time.Hour)}
+	plain := disrupt.Node{Key: "a", Name: "node-a", Pool: "web", Ready: true, Created: noon.Add(-2 * time.Hour), Initialized: noon.Add(-time.Hour), LastPodEvent: noon.Add(-time.Hour)}
 	for name, tc := range map[string]struct {
 		change func(*kube.ManagedNode)
 		want   func(*disrupt.Node)
@@ -156,29 +156,29 @@ func TestDisruptionNode(t *testing.T) {
 			m.Node, m.InSnapshot.Initialized, m.Claim.Status.Conditions = nil, false, nil
 		},
 			func(n *disrupt.Node) {
-				n.Name, n.Ready, n.Initialized, n.QuietSince = "", false, time.Time{}, time.Time{}
+				n.Name, n.Ready, n.Initialized, n.LastPodEvent = "", false, time.Time{}, time.Time{}
 			}},
 		"initialized by its label": {func(m *kube.ManagedNode) {
 			m.Claim.Status.Conditions = nil
 			m.Node.CreationTimestamp = metav1.NewTime(noon.Add(-30 * time.Minute))
 		}, func(n *disrupt.Node) {
-			n.Initialized, n.QuietSince = noon.Add(-30*time.Minute), noon.Add(-30*time.Minute)
+			n.Initialized, n.LastPodEvent = noon.Add(-30*time.Minute), noon.Add(-30*time.Minute)
 		}},
 		"not ready": {func(m *kube.ManagedNode) { m.Node.Status.Conditions[0].Status = corev1.ConditionUnknown }, func(n *disrupt.Node) { n.Ready = false }},
-		"leaving":   {func(m *kube.ManagedNode) { m.InSnapshot.Leaving = true }, func(n *disrupt.Node) { n.Leaving = true }},
+		"leaving":   {func(m *kube.ManagedNode) { m.InSnapshot.MarkedForDeletion = true }, func(n *disrupt.Node) { n.MarkedForDeletion = true }},
 		"terminating": {func(m *kube.ManagedNode) {
 			m.Claim.Status.Conditions = append(m.Claim.Status.Conditions, conditionOf(karpv1.ConditionTypeInstanceTerminating, "x", noon))
 		}, func(n *disrupt.Node) { n.Terminating = true }},
-		"busy": {func(m *kube.ManagedNode) { m.Activity = noon.Add(-time.Minute) }, func(n *disrupt.Node) { n.QuietSince = noon.Add(-time.Minute) }},
+		"busy": {func(m *kube.ManagedNode) { m.Activity = noon.Add(-time.Minute) }, func(n *disrupt.Node) { n.LastPodEvent = noon.Add(-time.Minute) }},
 		"busy before": {func(m *kube.ManagedNode) {
 			m.Claim.Status.LastPodEventTime = metav1.NewTime(noon.Add(-2 * time.Minute))
-		}, func(n *disrupt.Node) { n.QuietSince = noon.Add(-2 * time.Minute) }},
+		}, func(n *disrupt.Node) { n.LastPodEvent = noon.Add(-2 * time.Minute) }},
 		"promised": {func(m *kube.ManagedNode) { m.Nominated = 1 }, func(n *disrupt.Node) { n.Nominated = true }},
 		"nominated": {func(m *kube.ManagedNode) { m.InSnapshot.NominatedUntil = noon.Add(time.Second) }, func(n *disrupt.Node) {
 			n.Nominated, n.NominatedUntil = true, noon.Add(time.Second)
 		}},
 		"nominated before": {func(m *kube.ManagedNode) { m.InSnapshot.NominatedUntil = noon }, func(*disrupt.Node) {}},
-		"with grace":       {func(m *kube.ManagedNode) { m.Claim.Spec.TerminationGracePeriod = &metav1.Duration{} }, func(n *disrupt.Node) { n.Grace = true }},
+		"with grace":       {func(m *kube.ManagedNode) { m.Claim.Spec.TerminationGracePeriod = &metav1.Duration{} }, func(n *disrupt.Node) { n.HasTerminationGracePeriod = true }},
 		"drifted and past its life": {func(m *kube.ManagedNode) {
 			m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("90m")
 			m.Claim.Status.Conditions = append(m.Claim.Status.Conditions, conditionOf(karpv1.ConditionTypeDrifted, "ImageDrift", noon.Add(-time.Minute)))
@@ -187,10 +187,10 @@ func TestDisruptionNode(t *testing.T) {
 			n.Due = []disrupt.Due{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: noon.Add(-30 * time.Minute)}, {Cause: disrupt.Drifted, Detail: "ImageDrift", Since: noon.Add(-time.Minute)}}
 		}},
 		"within its life": {func(m *kube.ManagedNode) { m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("121m") }, func(n *disrupt.Node) { n.ExpireAfter = 121 * time.Minute }},
-		"no labels":       {func(m *kube.ManagedNode) { m.InSnapshot.Price = 0 }, func(n *disrupt.Node) { n.Unpriced = `Node does not have label "node.kubernetes.io/instance-type"` }},
-		"an unknown type": {func(m *kube.ManagedNode) { m.InSnapshot.Price, m.InSnapshot.Labels = 0, placed() }, func(n *disrupt.Node) { n.Unpriced = `Instance Type "d4" not found` }},
+		"no labels":       {func(m *kube.ManagedNode) { m.InSnapshot.Price = 0 }, func(n *disrupt.Node) { n.PriceUnknownDetail = `Node does not have label "node.kubernetes.io/instance-type"` }},
+		"an unknown type": {func(m *kube.ManagedNode) { m.InSnapshot.Price, m.InSnapshot.Labels = 0, placed() }, func(n *disrupt.Node) { n.PriceUnknownDetail = `Instance Type "d4" not found` }},
 		"a type not on sale": {func(m *kube.ManagedNode) { m.InSnapshot.Price, m.InSnapshot.Labels, m.KnownType = 0, placed(), true },
-			func(n *disrupt.Node) { n.Unpriced = `Instance Type "d4" has no price in zone "1" as spot` }},
+			func(n *disrupt.Node) { n.PriceUnknownDetail = `Instance Type "d4" has no price in zone "1" as spot` }},
 	} {
 		x := m
 		x.Claim, x.Node = m.Claim.DeepCopy(), m.Node.DeepCopy()

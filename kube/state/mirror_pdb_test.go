@@ -32,7 +32,7 @@ func leavingNode(m *Mirror, pods ...*corev1.Pod) *corev1.Node {
 func movables(m *Mirror) (uids []string) {
 	m.View(func(*cluster.Snapshot) {})
 	for uid, p := range m.parts.snapshot.pods {
-		if p.Movable {
+		if p.Reschedulable {
 			uids = append(uids, uid)
 		}
 	}

@@ -81,7 +81,7 @@ func (m *moves) keep(key string) (waiting []string) {
 	waiting = m.nodeWriter.writeClaim(key)
 	n, _ := m.snapshot.node(key)
 	for uid := range m.pods.on(n.Name) {
-		if !n.Leaving {
+		if !n.MarkedForDeletion {
 			m.promises.end(uid)
 		}
 		waiting = append(waiting, m.podWriter.write(uid)...)

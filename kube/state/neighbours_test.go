@@ -49,28 +49,28 @@ func TestSpreads(t *testing.T) {
 	}{
 		{"defaults: affinity honoured, taints ignored",
 			corev1.TopologySpreadConstraint{TopologyKey: "zone", MaxSkew: 1, LabelSelector: picks("app", "web")},
-			cluster.TopologySpreadConstraint{Key: "zone", MaxSkew: 1, Select: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("app", "web")}}}},
+			cluster.TopologySpreadConstraint{Key: "zone", MaxSkew: 1, Selector: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("app", "web")}}}},
 		{"everything said", corev1.TopologySpreadConstraint{
 			TopologyKey: "failure-domain.beta.kubernetes.io/zone", MaxSkew: 2, MinDomains: new(int32(3)), WhenUnsatisfiable: corev1.ScheduleAnyway,
 			NodeAffinityPolicy: &ignore, NodeTaintsPolicy: &honor, LabelSelector: picks("b", "2", "a", "1")},
 			cluster.TopologySpreadConstraint{Key: cluster.LabelZone, MaxSkew: 2, MinDomains: 3, Soft: true, IgnoreAffinity: true, HonorTaints: true,
-				Select: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("a", "1"), in("b", "2")}}}},
+				Selector: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("a", "1"), in("b", "2")}}}},
 		{"match keys: the pod's values, unknown keys ignored",
 			corev1.TopologySpreadConstraint{LabelSelector: picks("app", "web"), MatchLabelKeys: []string{"rev", "unknown"}},
-			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("app", "web"), in("rev", "7")}}}},
+			cluster.TopologySpreadConstraint{Selector: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("app", "web"), in("rev", "7")}}}},
 		{"match keys that the API server merged already",
 			corev1.TopologySpreadConstraint{LabelSelector: picks("rev", "7"), MatchLabelKeys: []string{"rev"}},
-			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("rev", "7")}}}},
+			cluster.TopologySpreadConstraint{Selector: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("rev", "7")}}}},
 		{"an empty selector picks every pod", corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{}},
-			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Labels: cluster.Term{}}}},
+			cluster.TopologySpreadConstraint{Selector: cluster.Selector{Namespaces: own, Labels: cluster.Term{}}}},
 		{"no selector picks none", corev1.TopologySpreadConstraint{MatchLabelKeys: []string{"rev"}},
-			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Nothing: true}}},
+			cluster.TopologySpreadConstraint{Selector: cluster.Selector{Namespaces: own, Nothing: true}}},
 		{"a selector without values picks none", corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}}},
-			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Nothing: true}}},
+			cluster.TopologySpreadConstraint{Selector: cluster.Selector{Namespaces: own, Nothing: true}}},
 		{"a selector with a strange operator picks none", corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}},
-			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Nothing: true}}},
+			cluster.TopologySpreadConstraint{Selector: cluster.Selector{Namespaces: own, Nothing: true}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := shopper()
@@ -117,10 +117,10 @@ func TestPodTerms(t *testing.T) {
 					{Weight: 7, PodAffinityTerm: tc.in}, {Weight: 0, PodAffinityTerm: tc.in}}},
 			}
 			got := kube.Pod(p, time.Time{})
-			if diff := cmp.Diff([]cluster.PodAffinityTerm{{Key: "kubernetes.io/arch", Select: tc.want}}, got.Affinity); diff != "" {
+			if diff := cmp.Diff([]cluster.PodAffinityTerm{{Key: "kubernetes.io/arch", Selector: tc.want}}, got.Affinity); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff([]cluster.PodAffinityTerm{{Key: "kubernetes.io/arch", Select: tc.want, Weight: 7}}, got.AntiAffinity); diff != "" {
+			if diff := cmp.Diff([]cluster.PodAffinityTerm{{Key: "kubernetes.io/arch", Selector: tc.want, Weight: 7}}, got.AntiAffinity); diff != "" {
 				t.Error(diff)
 			}
 		})

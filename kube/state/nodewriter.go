@@ -55,8 +55,8 @@ func (w *nodeWriter) write(n cluster.Node) (waiting []string) {
 		w.promises.extend(n.Key, time.Now().Add(NominatedFor)) // the scheduler can bind only from now on
 	}
 	n.NominatedUntil = w.promises.endsOn(n.Key)
-	n.Leaving = n.Leaving || w.nodes.isMoving(n.Key)
-	n.Unschedulable = stuck(n, time.Now())
+	n.MarkedForDeletion = n.MarkedForDeletion || w.nodes.isMoving(n.Key)
+	n.TakesNoPods = stuck(n, time.Now())
 	if had && reflect.DeepEqual(old, n) {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (w *nodeWriter) write(n cluster.Node) (waiting []string) {
 			w.pods.write(uid)
 		}
 	}
-	if !n.Leaving || old.Leaving {
+	if !n.MarkedForDeletion || old.MarkedForDeletion {
 		return nil
 	}
 	if kube.Interrupted(w.nodes.claim(n.Key)) {
@@ -78,7 +78,7 @@ func (w *nodeWriter) write(n cluster.Node) (waiting []string) {
 // writeStuck updates the nodes in the snapshot that have become stuck.
 func (w *nodeWriter) writeStuck(now time.Time) (waiting []string) {
 	for _, n := range w.snapshot.nodes {
-		if !n.Unschedulable && stuck(n, now) {
+		if !n.TakesNoPods && stuck(n, now) {
 			waiting = append(waiting, w.write(n)...)
 		}
 	}

@@ -38,7 +38,7 @@ func (w *podWriter) write(uid string) []string {
 		return nil
 	}
 	w.snapshot.setPod(now)
-	if now.Movable && had && !old.Movable && w.snapshot.leaving(w.nodes.key(now.Node)) {
+	if now.Reschedulable && had && !old.Reschedulable && w.snapshot.leaving(w.nodes.key(now.Node)) {
 		return []string{uid} // no PodDisruptionBudget or annotation protects it any more
 	}
 	if now.Node == "" && (!had || old.Node != "" || old.Refused != "" && now.Refused == "") {
@@ -74,13 +74,13 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	out := w.convert.Pod(p, time.Now())
 	w.volumes.mount(&out, p)
 	held := w.protections.record(uid, p)
-	out.Movable = (out.Movable && !held || w.losesNode(p)) && !w.replacements.isSuperseded(uid)
+	out.Reschedulable = (out.Reschedulable && !held || w.losesNode(p)) && !w.replacements.isSuperseded(uid)
 	if w.replacements.counts(p) {
-		out.Movable, out.Terminating = true, false
+		out.Reschedulable, out.Terminating = true, false
 	}
 	if key, ok := w.promises.of(uid); ok {
 		node, _ := w.snapshot.node(key)
-		out.Node, out.Movable = node.Name, true
+		out.Node, out.Reschedulable = node.Name, true
 	}
 	return out, true
 }
@@ -107,7 +107,7 @@ func (w *podWriter) release(key string) (waiting []string) {
 // movable lists the pods on a node, by its name, that need another one when it is removed.
 func (w *podWriter) movable(node string) (uids []string) {
 	for uid := range w.pods.on(node) {
-		if p, _ := w.snapshot.pod(uid); p.Movable {
+		if p, _ := w.snapshot.pod(uid); p.Reschedulable {
 			uids = append(uids, uid)
 		}
 	}

@@ -89,7 +89,7 @@ func (m *Mirror) DescribeNode(key string) string {
 	defer m.mu.Unlock()
 	n, _ := m.parts.snapshot.node(key)
 	switch {
-	case !n.Claim:
+	case !n.HasNodeClaim:
 		return "node/" + key
 	case n.Name == kube.InFlightName(key):
 		return "nodeclaim/" + key

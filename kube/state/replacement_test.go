@@ -55,7 +55,7 @@ func needy(m *Mirror) []string {
 	var out []string
 	m.View(func(*cluster.Snapshot) {
 		for uid, w := range m.parts.snapshot.pods {
-			if w.Node == "" || w.Movable && m.parts.snapshot.nodes[m.parts.nodes.key(w.Node)].Leaving {
+			if w.Node == "" || w.Reschedulable && m.parts.snapshot.nodes[m.parts.nodes.key(w.Node)].MarkedForDeletion {
 				out = append(out, uid)
 			}
 		}
@@ -118,8 +118,8 @@ func TestReplacementTakesThePromise(t *testing.T) {
 			if got := m.parts.snapshot.pods["uid-next"].Node; got != home {
 				t.Errorf("the replacement counts on %q, want %q", got, home)
 			}
-			if w := m.parts.snapshot.pods["uid-old"]; w.Node == home || w.Movable {
-				t.Errorf("the old pod counts on %q, movable %t: want where it was, and not movable", w.Node, w.Movable)
+			if w := m.parts.snapshot.pods["uid-old"]; w.Node == home || w.Reschedulable {
+				t.Errorf("the old pod counts on %q, movable %t: want where it was, and not movable", w.Node, w.Reschedulable)
 			}
 			m.SetPod(boundTo(next, home), false)
 			if len(m.parts.promises.nodeOf) != 0 || len(m.parts.replacements.evicted) != 0 {

@@ -31,7 +31,7 @@ type reservations struct {
 // leaving, and pods that need none.
 func (r *reservations) promise(key string, pods []cluster.PodRef) {
 	n, ok := r.snapshot.node(key)
-	if !ok || n.Leaving {
+	if !ok || n.MarkedForDeletion {
 		return
 	}
 	r.promises.extend(key, time.Now().Add(NominatedFor))
@@ -138,7 +138,7 @@ func (r *reservations) releaseLapsed(now time.Time) (waiting []string) {
 func (r *reservations) lapsed(key string, now time.Time) bool {
 	n, ok := r.snapshot.node(key)
 	switch {
-	case !ok || n.Leaving || n.Unschedulable:
+	case !ok || n.MarkedForDeletion || n.TakesNoPods:
 		return true
 	case n.Initialized:
 		return now.After(r.promises.endsOn(key)) && !r.awaitsMove(key)

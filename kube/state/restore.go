@@ -101,7 +101,7 @@ func (p *parts) recallAfter(old *parts) {
 	p.activity.keep(func(name string) bool { return p.nodes.node(name) != nil })
 	for uid, key := range old.promises.nodeOf {
 		n, there := p.snapshot.node(key)
-		if pod := p.pods.get(uid); pod != nil && there && !n.Leaving && p.reservations.needsCapacity(pod) {
+		if pod := p.pods.get(uid); pod != nil && there && !n.MarkedForDeletion && p.reservations.needsCapacity(pod) {
 			p.promises.make(uid, key)
 			p.podWriter.write(uid)
 		}

@@ -128,12 +128,12 @@ func (s *snapshot) removeNode(key string) {
 }
 
 // leaving reports whether the node is leaving: it is or will be deleted.
-func (s *snapshot) leaving(key string) bool { return s.nodes[key].Leaving }
+func (s *snapshot) leaving(key string) bool { return s.nodes[key].MarkedForDeletion }
 
 // anyLeaving reports whether any node leaves.
 func (s *snapshot) anyLeaving() bool {
 	for _, n := range s.nodes {
-		if n.Leaving {
+		if n.MarkedForDeletion {
 			return true
 		}
 	}
@@ -212,7 +212,7 @@ func (s *snapshot) tidy() {
 // renew makes a new builder and writes the current values to it.
 func (s *snapshot) renew() {
 	b := cluster.NewBuilder()
-	b.Mention(s.mentioned()...)
+	b.AddFormerSelectorLabels(s.mentioned()...)
 	b.SetSettings(s.settings)
 	for name, labels := range s.namespaces {
 		b.SetNamespace(name, labels)
@@ -239,7 +239,7 @@ func (s *snapshot) renew() {
 
 // mentioned lists the labels that selectors ask for, or once asked for, and that some pod has.
 func (s *snapshot) mentioned() []string {
-	return slices.DeleteFunc(s.builder.Mentioned(), func(label string) bool { return !s.anyPodHas(label) })
+	return slices.DeleteFunc(s.builder.SelectorLabels(), func(label string) bool { return !s.anyPodHas(label) })
 }
 
 func (s *snapshot) anyPodHas(label string) bool {

@@ -31,8 +31,8 @@ func TestSupersededPodNeedsNoRoom(t *testing.T) {
 	}
 	m.Supersede(old)
 	m.Supersede(old)
-	if w := m.parts.snapshot.pods["uid-old"]; w.Node != node.Name || w.Movable {
-		t.Errorf("bound to %q, movable %t: want where it runs, and not movable", w.Node, w.Movable)
+	if w := m.parts.snapshot.pods["uid-old"]; w.Node != node.Name || w.Reschedulable {
+		t.Errorf("bound to %q, movable %t: want where it runs, and not movable", w.Node, w.Reschedulable)
 	}
 	m.Nominate(staying.Name, []cluster.PodRef{kube.Ref(old), kube.Ref(next)})
 	if _, promised := m.parts.promises.nodeOf["uid-old"]; promised {

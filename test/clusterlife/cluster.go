@@ -286,12 +286,12 @@ func (c *Cluster) snapshotNode(m *node) cluster.Node {
 	}
 	s := c.catalog.sizeOf[first.instanceType]
 	n := cluster.Node{
-		Key: m.key, Name: m.key, Pool: m.pool.Name, Taints: m.pool.taints(), Claim: true, Created: m.created,
+		Key: m.key, Name: m.key, Pool: m.pool.Name, Taints: m.pool.taints(), HasNodeClaim: true, Created: m.created,
 		Capacity: resources(s.cores*1000, s.gib*1024, maxPods), Allocatable: resources(s.cores*1000-systemMilli, s.gib*1024-systemMiB, maxPods),
 		Price: c.catalog.price(first), Initialized: !m.initialized.IsZero(),
-		Leaving: m.deleting || m.podsNominatedElsewhere() || m.terminating,
+		MarkedForDeletion: m.deleting || m.podsNominatedElsewhere() || m.terminating,
 		Labels: map[string]string{
-			cluster.LabelPool: m.pool.Name, cluster.LabelInstanceType: first.instanceType, cluster.LabelZone: first.zone, cluster.LabelCapacityType: first.capacityType,
+			cluster.LabelNodePool: m.pool.Name, cluster.LabelInstanceType: first.instanceType, cluster.LabelZone: first.zone, cluster.LabelCapacityType: first.capacityType,
 			"pool": m.pool.Name, "family": first.instanceType[:1],
 		},
 	}
@@ -315,7 +315,7 @@ func (c *Cluster) snapshotNode(m *node) cluster.Node {
 			}
 		}
 	}
-	n.Unschedulable = !n.Initialized && c.now.Sub(m.created) > c.Durations.RegistrationTimeout
+	n.TakesNoPods = !n.Initialized && c.now.Sub(m.created) > c.Durations.RegistrationTimeout
 	return n
 }
 

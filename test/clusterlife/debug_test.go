@@ -35,7 +35,7 @@ func TestDebug(t *testing.T) {
 		for _, p := range m.pods {
 			pods = append(pods, p.uid)
 		}
-		t.Logf("%s %v %s: %s %s, %s; %v", l.Key, m.offering, c.catalog.price(m.offering), l.Because, l.Detail, l.Costs, pods)
+		t.Logf("%s %v %s: %s %s, %s; %v", l.Key, m.offering, c.catalog.price(m.offering), l.Because, l.Detail, l.WouldSave, pods)
 	}
 	for _, m := range c.machines {
 		if m.move != nil || m.deleting || m.notReady || m.initialized.IsZero() {

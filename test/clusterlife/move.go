@@ -49,7 +49,7 @@ func (c *Cluster) choose(plan disrupt.Move) {
 	}
 	c.moves = append(c.moves, m)
 	c.Stats.Moves++
-	c.logf("move %d: %s %v, %d launches, %d evictions, %s -> %s %s", m.id, m.Cause, m.Nodes, len(m.Launches), m.Evictions, m.Before, m.After, m.Detail)
+	c.logf("move %d: %s %v, %d launches, %d evictions, %s -> %s %s", m.id, m.Cause, m.Nodes, len(m.Launches), m.Evictions, m.PriceBefore, m.PriceAfter, m.Detail)
 	for _, h := range plan.Receivers {
 		c.logf("  to %s: %s", h.Node, c.describe(h.Pods))
 	}

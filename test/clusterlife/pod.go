@@ -30,7 +30,7 @@ type pod struct {
 func (p *pod) snapshotPod(node string) cluster.Pod {
 	w := p.owner.podSpec
 	w.PodRef = cluster.PodRef{Namespace: "default", Name: p.uid, UID: p.uid}
-	w.Created, w.Node, w.Terminating, w.Movable = p.created, node, p.terminating, !p.terminating && !p.neverEvictable()
+	w.Created, w.Node, w.Terminating, w.Reschedulable = p.created, node, p.terminating, !p.terminating && !p.neverEvictable()
 	return w
 }
 
@@ -96,10 +96,10 @@ func (c *Cluster) deploy(w *workload) *workload {
 	}
 	mine := cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{w.Name}}}}
 	if w.Spread {
-		w.podSpec.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, MinDomains: w.Domains, Select: mine}}
+		w.podSpec.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, MinDomains: w.Domains, Selector: mine}}
 	}
 	if w.OnePerNode {
-		w.podSpec.AntiAffinity = []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Select: mine}}
+		w.podSpec.AntiAffinity = []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Selector: mine}}
 	}
 	c.changed()
 	return w

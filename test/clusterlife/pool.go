@@ -51,7 +51,7 @@ type Budget struct {
 
 // asWorld returns the pool as the engine sees it when it launches nodes.
 func (p *Pool) snapshotPool() cluster.NodePool {
-	w := cluster.NodePool{Name: p.Name, Weight: p.Weight, Class: class, Labels: map[string]string{"pool": p.Name}}
+	w := cluster.NodePool{Name: p.Name, Weight: p.Weight, NodeClass: class, Labels: map[string]string{"pool": p.Name}}
 	in := func(key string, values []string) {
 		if len(values) > 0 {
 			w.Requirements = append(w.Requirements, constraint.Rule{Key: key, Operator: constraint.In, Values: values})
@@ -75,7 +75,7 @@ func (p *Pool) taints() []cluster.Taint {
 
 // asDisrupt returns the pool as the engine sees it when it disrupts nodes.
 func (p *Pool) disruptionPool(now time.Time) disrupt.Pool {
-	d := disrupt.Pool{Name: p.Name, Policy: p.Policy, ConsolidateAfter: max(0, p.ConsolidateAfter), Never: p.ConsolidateAfter < 0, MinAge: p.MinAge}
+	d := disrupt.Pool{Name: p.Name, Policy: p.Policy, ConsolidateAfter: max(0, p.ConsolidateAfter), ConsolidationDisabled: p.ConsolidateAfter < 0, MinAge: p.MinAge}
 	if p.MinSavings > 0 {
 		d.MinSavings = &disrupt.MinSavings{Share: p.MinSavings}
 	}
@@ -90,7 +90,7 @@ func (b Budget) at(now time.Time) disrupt.Budget {
 	out := disrupt.Budget{Causes: b.Reasons, Active: true}
 	text, percent := strings.CutSuffix(b.Nodes, "%")
 	n, err := strconv.Atoi(text)
-	out.Nodes, out.Percent, out.Broken = n, percent, err != nil
+	out.Nodes, out.Percent, out.Invalid = n, percent, err != nil
 	if b.Schedule == "" {
 		return out
 	}

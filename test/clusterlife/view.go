@@ -171,13 +171,13 @@ func (c *Cluster) findNode(key string) *node {
 // facts are the inputs of a decision about nodes besides the Snapshot. The move itself, when
 // it is checked again, is not under way.
 func (c *Cluster) disruptionInput(but *move) disrupt.Cluster {
-	d := disrupt.Cluster{Now: c.now, Resting: c.backoff, Settings: c.Settings}
+	d := disrupt.Cluster{Now: c.now, BackOffUntil: c.backoff, Settings: c.Settings}
 	for _, m := range c.machines {
 		d.Nodes = append(d.Nodes, c.nodeInput(m, but))
 	}
 	for _, p := range c.Pools {
 		pool := p.disruptionPool(c.now)
-		pool.Unsettled = c.pauses[p].until
+		pool.ConsolidationPausedUntil = c.pauses[p].until
 		d.Pools = append(d.Pools, pool)
 	}
 	for _, m := range c.moves {
@@ -191,8 +191,8 @@ func (c *Cluster) disruptionInput(but *move) disrupt.Cluster {
 func (c *Cluster) nodeInput(m *node, but *move) disrupt.Node {
 	n := disrupt.Node{
 		Key: m.key, Name: m.key, Pool: m.pool.Name, Created: m.created, Initialized: m.initialized, Ready: m.ready(),
-		Leaving: m.deleting || m.podsNominatedElsewhere(), Terminating: m.terminating, QuietSince: m.quietSince(), ExpireAfter: m.pool.ExpireAfter,
-		Grace: m.pool.TerminationGracePeriod > 0,
+		MarkedForDeletion: m.deleting || m.podsNominatedElsewhere(), Terminating: m.terminating, LastPodEvent: m.quietSince(), ExpireAfter: m.pool.ExpireAfter,
+		HasTerminationGracePeriod: m.pool.TerminationGracePeriod > 0,
 	}
 	if m.doNotDisrupt {
 		n.Blocks = append(n.Blocks, disrupt.Block{Because: disrupt.DoNotDisrupt, Detail: `Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation`})
@@ -202,7 +202,7 @@ func (c *Cluster) nodeInput(m *node, but *move) disrupt.Node {
 			continue
 		}
 		n.Pods++
-		n.Cost++
+		n.EvictionCost++
 		n.Blocks = append(n.Blocks, c.blocks(p)...)
 		n.PDBs = addPDB(n.PDBs, p)
 	}
@@ -234,14 +234,14 @@ func addPDB(guards []disrupt.PDB, p *pod) []disrupt.PDB {
 func (c *Cluster) blocks(p *pod) []disrupt.Block {
 	var out []disrupt.Block
 	if p.protected(c.now) {
-		b := disrupt.Block{Because: disrupt.DoNotDisrupt, Detail: `Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/` + p.uid + `)`, Pod: true}
+		b := disrupt.Block{Because: disrupt.DoNotDisrupt, Detail: `Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/` + p.uid + `)`, ByPod: true}
 		if p.owner.ProtectFor > 0 {
 			b.Until = p.bound.Add(p.owner.ProtectFor)
 		}
 		out = append(out, b)
 	}
 	if p.owner.allowedEvictions() == 0 {
-		out = append(out, disrupt.Block{Because: disrupt.PodDisruptionBudget, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=default/" + p.owner.Name + ")", Pod: true})
+		out = append(out, disrupt.Block{Because: disrupt.PodDisruptionBudget, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=default/" + p.owner.Name + ")", ByPod: true})
 	}
 	return out
 }

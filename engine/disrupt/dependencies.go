@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package disrupt
+
+import (
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// arrivals counts the pods that move to each node, by class.
+type arrivals map[arrival]int
+
+type arrival struct {
+	class *cluster.PodClass
+	node  *cluster.NodeInfo
+}
+
+// count counts pods of these classes.
+func (a arrivals) count(classes []*cluster.PodClass, node *cluster.NodeInfo) {
+	for _, c := range classes {
+		a[arrival{c, node}]++
+	}
+}
+
+func (a arrivals) add(others arrivals) {
+	for which, n := range others {
+		a[which] += n
+	}
+}
+
+// dependencies are what pods of moves require of pods elsewhere (each a schedule.Dependency), so that
+// kube-scheduler puts them where the plan has them. Moves are made at the same time: if a later
+// move removed pods that such a requirement counts, or added some, it would break the earlier move
+// (Rule CONSOLIDATION-6).
+type dependencies map[schedule.Dependency]*dependency
+
+// dependency is what is known of one requirement.
+type dependency struct {
+	pods         int // the pods of moves that have it
+	excessBefore int // by how much it was violated anyway
+	changes      int // excessBefore is valid while no pod that it counts is added or removed
+}
+
+// dependenciesOf are the requirements of the pods that moved, and how many pods have each.
+func dependenciesOf(w *cluster.Snapshot, arrived arrivals) map[schedule.Dependency]int {
+	out := map[schedule.Dependency]int{}
+	for a, n := range arrived {
+		for _, t := range schedule.DependenciesOf(w, a.class, a.node) {
+			out[t] += n
+		}
+	}
+	return out
+}
+
+// add records the requirements of the pods that moved.
+func (s dependencies) add(w *cluster.Snapshot, arrived arrivals) {
+	for t, pods := range dependenciesOf(w, arrived) {
+		if had := s[t]; had != nil {
+			pods += had.pods
+		}
+		s[t] = &dependency{pods: pods, excessBefore: max(0, t.Violation(pods)), changes: t.Changes()}
+	}
+}
+
+// brokenBy says that the pods of this move break a requirement of pods that moved before.
+func (s dependencies) brokenBy(w *cluster.Snapshot, arrived arrivals) Kept {
+	if len(s) == 0 {
+		return Kept{}
+	}
+	more := dependenciesOf(w, arrived)
+	for t, known := range s {
+		newcomers, changes := more[t], t.Changes()
+		if newcomers == 0 && known.changes == changes {
+			continue
+		}
+		if t.Violation(known.pods+newcomers) > known.excessBefore {
+			return Kept{Because: NeededByOtherMove, Detail: "Pods of other moves rely on where pods run now: the node is looked at again when those moves have ended"}
+		}
+		if newcomers == 0 {
+			known.changes = changes
+		}
+	}
+	return Kept{}
+}

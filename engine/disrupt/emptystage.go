@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package disrupt
+
+import (
+	"cmp"
+	"slices"
+)
+
+// emptyStage removes nodes without pods that need another node.
+type emptyStage struct {
+	c        *Cluster
+	nodes    *nodes
+	budgets  budgets
+	accepted *accepted
+	moves    emptyMoves
+}
+
+// list lists those nodes, most expensive first: where a budget does not suffice for all, the most
+// is saved.
+func (s *emptyStage) list() []*node {
+	var out []*node
+	for _, n := range s.nodes.all {
+		if IsEmpty(n.Node, s.c.Settings) {
+			out = append(out, n)
+		}
+	}
+	slices.SortStableFunc(out, func(x, y *node) int { return cmp.Compare(y.price, x.price) })
+	return out
+}
+
+// consider removes an empty node.
+func (s *emptyStage) consider(n *node) {
+	if n.role != noMove || n.info == nil || n.info.MarkedForDeletion {
+		return
+	}
+	if kept, ok := Eligible(n.Node, n.pool, Empty, s.c); !ok {
+		n.keep(kept)
+		return
+	}
+	if s.budgets.allowed(n.pool, Empty) == 0 {
+		s.budgets.keep(n, Empty)
+		n.kept.WouldSave = n.price
+		return
+	}
+	m, kept := s.moves.of(n)
+	if kept.Because == "" {
+		kept = s.accepted.add(m)
+	}
+	if kept.Because != "" {
+		n.keep(kept)
+	}
+}
+
+// emptyMoves makes moves that remove empty nodes.
+type emptyMoves struct {
+	c      *Cluster
+	drafts *drafts
+}
+
+// of makes a move that removes an empty node. Pods that are in the snapshot and not in the
+// Cluster were bound a moment ago.
+func (s emptyMoves) of(n *node) (Move, Kept) {
+	d, mark := s.drafts.without([]*node{n}, 0)
+	defer s.drafts.rollback(mark)
+	if d.Unplaced() > 0 && !s.c.Settings.Upstream {
+		return Move{}, Kept{Because: NotEmpty, Detail: "Pods came that need another node"}
+	}
+	return newMove(Empty, []*node{n}, d.Plan()), Kept{}
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package disrupt
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// replacements makes moves that replace nodes by cheaper ones.
+type replacements struct {
+	c       *Cluster
+	nodes   *nodes
+	drafts  *drafts
+	savings savings
+	// decided is set by Recheck: the nodes of the move are fixed, and none is left out of it.
+	decided bool
+}
+
+// of makes a move that replaces the nodes; Kept says why there is none. A draft that was made
+// before is valid as long as no other move was taken.
+func (s replacements) of(set []*node, d *schedule.Draft) (Move, Kept) {
+	before, required := priceOf(set), s.savings.required(set)
+	if kept := s.savings.spotToSpot(set); kept.Because != "" {
+		return Move{}, kept
+	}
+	if before <= required {
+		return Move{}, savingsTooSmall(set[0], 0, required)
+	}
+	plan, relaunched, kept := s.plan(set, before-required, d)
+	if relaunched != nil {
+		others := slices.DeleteFunc(slices.Clone(set), func(n *node) bool { return n == relaunched })
+		if m, kept := s.of(others, nil); kept.Because == "" {
+			return m, kept
+		}
+	}
+	if kept.Because != "" {
+		return Move{}, kept
+	}
+	if relaunched != nil && len(plan.Launches) == 0 {
+		plan = s.redraft(set, before-required)
+	}
+	if s.c.Settings.Upstream && len(plan.Launches) > 1 {
+		return Move{}, Kept{Because: NotCheaper, Detail: fmt.Sprintf("Can't remove without creating %d candidates", len(plan.Launches))}
+	}
+	if kept := s.nodes.backingOff(plan.Launches, s.c); kept.Because != "" {
+		return Move{}, kept
+	}
+	if kept := s.limitPrice(plan.Launches, set, before-required); kept.Because != "" {
+		return Move{}, kept
+	}
+	if kept := quotaExceeded(s.drafts.snapshot(), plan.Launches); kept.Because != "" {
+		return Move{}, kept
+	}
+	m := newMove(Underutilized, set, plan)
+	if !s.savings.pays(set, m.Saves(), len(m.Launches)) {
+		return Move{}, savingsTooSmall(set[0], m.Saves(), required)
+	}
+	scores, approved := s.savings.scoreByPool(set, m.Saves())
+	if !approved {
+		return Move{}, scoreTooLow(set[0])
+	}
+	m.Score = scores
+	return m, Kept{}
+}
+
+// plan plans the replacements of the nodes; Kept says why there are none. Honouring preferences
+// of pods takes several plans, and hardly ever helps a move whose plan without preferences is
+// rejected. So the plan without preferences is checked first. When it would launch the offering
+// of one of the nodes, that node is returned as relaunched, with no plan. d is the draft if it was
+// made already.
+func (s replacements) plan(set []*node, maxPrice offering.Price, d *schedule.Draft) (plan schedule.Plan, relaunched *node, kept Kept) {
+	mark := s.drafts.remove(set)
+	defer s.drafts.rollback(mark)
+	if d == nil {
+		d = schedule.NewDraft(s.drafts.snapshot(), maxPrice)
+	}
+	if d.OverMaxPrice() || d.Unplaced() > 0 {
+		return plan, nil, replacementCostsMore(set[0], 0, false)
+	}
+	launches := slices.Clone(d.Launches())
+	if len(set) > 1 && !s.decided {
+		relaunched = relaunchedNode(launches, set)
+	}
+	if kept = s.limitPrice(launches, set, maxPrice); kept.Because != "" || relaunched != nil {
+		return plan, relaunched, kept
+	}
+	plan = d.Plan()
+	if len(set) > 1 && !s.decided {
+		relaunched = relaunchedNode(plan.Launches, set)
+	}
+	return plan, relaunched, kept
+}
+
+// redraft plans the replacements of the nodes, even if it launches their own offerings.
+func (s replacements) redraft(set []*node, maxPrice offering.Price) schedule.Plan {
+	d, mark := s.drafts.without(set, maxPrice)
+	defer s.drafts.rollback(mark)
+	return d.Plan()
+}

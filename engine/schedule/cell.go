@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// cell is one combination of values of the labels over which a pod group is constrained.
+type cell struct {
+	cluster.Cell
+	name      string // for messages, and for order
+	key       string // differs for cells over different labels
+	partition string // of every node in the cell
+	inFilter  []bool // by spread filter of the group: whether its constraint looks at the cell
+	set       constraint.Set
+	nodes     []nodeRange    // slots of the nodes that accept the group
+	price     offering.Price // of the cheapest offering there; negative when none is available
+	maxPods   int            // how many pods launches there take; negative: unknown
+	wanted    int            // how many pods nodes are to be launched for there
+}
+
+// counts reports whether the domain count looks at nodes of the cell.
+func (c *cell) counts(inc domainIncrement) bool {
+	if inc.filter >= 0 && !c.inFilter[inc.filter] {
+		return false
+	}
+	for _, key := range inc.count.requiredKeys {
+		for i, had := range c.Keys {
+			if had == key && c.Values[i] < 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// usableValues lists the values of one of the labels for which pods can be in some cell.
+func usableValues(cells []*cell, keyIndex int) []int {
+	var out []int
+	for _, c := range cells {
+		if v := c.Values[keyIndex]; v >= 0 && c.usable() && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// usable reports whether pods of the group can be in the cell at all.
+func (c *cell) usable() bool { return c.price >= 0 && c.maxPods != 0 || len(c.nodes) > 0 }
+
+// newCell makes a cell in which no available offering is known.
+func (g *podGroup) newCell(values []int, at partition) cell {
+	c := cell{Cell: cluster.Cell{Keys: g.domainKeys, Values: slices.Clone(values)}, name: g.cellName(values) + at.name, price: -1, maxPods: -1, partition: at.name, inFilter: at.inFilter}
+	c.set, c.key = c.Set().And(at.set), c.name
+	for _, key := range g.domainKeys {
+		c.key += "\x00" + key.Name
+	}
+	return c
+}
+
+// is reports whether the cell has those values and is in that partition.
+func (c *cell) is(values []int, at partition) bool {
+	return c.partition == at.name && slices.Equal(c.Values, values)
+}
+
+// cellName writes the cell's values, for order and for messages.
+func (g *podGroup) cellName(values []int) string {
+	name := ""
+	for i, v := range values {
+		if i > 0 {
+			name += ", "
+		}
+		if v < 0 {
+			name += fmt.Sprintf("no %s", g.domainKeys[i].Name)
+			continue
+		}
+		name += g.domainKeys[i].Value(v)
+	}
+	return name
+}

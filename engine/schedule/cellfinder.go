@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// cellsKey is the key by which cellFinder caches cells.
+type cellsKey struct {
+	shape    *cluster.PodShape
+	keys     string // labels
+	launches int    // so far: limits and quota shrink with them
+}
+
+// cellFinder finds the cells in which pods of a group can run.
+type cellFinder struct {
+	pools     *poolList
+	nodes     *nodes
+	launches  *launchList
+	limits    *limits
+	topology  *topology
+	minValues *minValuesChecker
+	learned   *learned
+	byKey     map[cellsKey][]cell // see launchable
+	atStart   map[cellsKey][]cell // the same before any launch, for all attempts
+	key       []byte              // scratch: of labels
+}
+
+// find lists the cells where pods of the group could go.
+func (cf *cellFinder) find(g *podGroup) []*cell {
+	own := slices.Clone(cf.launchable(g))
+	out := make([]*cell, len(own))
+	for i := range own {
+		out[i] = &own[i]
+	}
+	out = cf.addNodes(g, out)
+	for _, c := range out {
+		if n, ok := cf.learned.podsPerCell[learnedKey{g.class, g.held.key(), c.name}]; ok && !cf.topology.opensNoDomain {
+			c.maxPods = n
+		}
+	}
+	slices.SortFunc(out, func(a, b *cell) int { return cmp.Compare(a.name, b.name) })
+	return out
+}
+
+// addNodes adds to each cell the nodes with capacity for the group, and makes cells for nodes
+// that are in none.
+func (cf *cellFinder) addNodes(g *podGroup, cells []*cell) []*cell {
+	values := make([]int, len(g.domainKeys))
+	keys, named := g.distinguishingKeys()
+	x := cf.nodes.snapshot.NodeIndex(cf.nodes.preferred.keys(keys, g.class))
+	for _, nodeGroup := range cf.nodes.preferred.accepting(g, x) {
+		for _, seek := range nodeRanges(x, int(nodeGroup), named) {
+			i := cf.nodes.next(g, &seek)
+			if i < 0 {
+				continue
+			}
+			node := cf.nodes.snapshot.Nodes[i]
+			for a, key := range g.domainKeys {
+				values[a] = -1
+				if v, ok := node.Value(key); ok {
+					values[a] = v
+				}
+			}
+			at := g.partitionOf(node)
+			n := slices.IndexFunc(cells, func(c *cell) bool { return c.is(values, at) })
+			if n < 0 {
+				n = len(cells)
+				c := g.newCell(values, at)
+				cells = append(cells, &c)
+			}
+			cells[n].nodes = append(cells[n].nodes, seek)
+		}
+	}
+	return cells
+}
+
+// distinguishingKeys lists the labels whose values distinguish domains for the group. It
+// reports true when the hostname is one of them.
+func (g *podGroup) distinguishingKeys() ([]*constraint.Key, bool) {
+	keys, named := slices.Concat(g.domainKeys, g.shape.Keys), false
+	for _, f := range g.spreadFilters {
+		for _, alternative := range f.alternatives {
+			for _, q := range alternative {
+				keys, named = append(keys, q.Key), named || q.Key.Name == cluster.LabelHostname
+			}
+		}
+	}
+	return keys, named
+}
+
+// launchable lists the cells in which a node can be launched for the group. It is the same for
+// all groups of a shape, unless spread filters divide the cells.
+func (cf *cellFinder) launchable(g *podGroup) []cell {
+	cf.key = cf.key[:0]
+	for _, key := range g.domainKeys {
+		cf.key = append(append(cf.key, key.Name...), 0)
+	}
+	shared, known := len(g.spreadFilters) == 0 && !cf.topology.opensNoDomain, cf.byKey
+	if len(cf.launches.all) == 0 && len(cf.learned.minValuesLost) == 0 {
+		known = cf.atStart // the same at the start of every attempt
+	}
+	if shared {
+		if cells, ok := known[cellsKey{g.shape, string(cf.key), len(cf.launches.all)}]; ok {
+			return cells
+		}
+	}
+	name := string(cf.key)
+	// The zone of a node that cannot choose it is not one that users mean: such offerings make
+	// a cell only where there is no other.
+	cells := cf.findWith(g, false)
+	if len(cells) == 0 {
+		cells = cf.findWith(g, true)
+	}
+	if shared {
+		known[cellsKey{g.shape, name, len(cf.launches.all)}] = cells
+	}
+	return cells
+}
+
+// findWith lists the cells where a node can be launched for the group, with the lowest price
+// of a node there. Fallbacks are offerings like others, or left out.
+func (cf *cellFinder) findWith(g *podGroup, fallbacks bool) []cell {
+	var out []cell
+	for _, pool := range cf.pools.all {
+		if pool.Pool.Blocked != "" || pool.Pool.Static {
+			continue
+		}
+		all := pool.Compatible(g.shape).All
+		if !fallbacks && all.Intersects(pool.Catalog.Fallbacks) {
+			all = all.Minus(pool.Catalog.Fallbacks)
+		}
+		if cf.topology.opensNoDomain {
+			all = all.And(cf.topology.inCountedDomains(pool))
+		}
+		for _, here := range pool.Cells(g.domainKeys) {
+			for _, at := range cf.topology.partitions(g, pool, all.And(here.Offerings)) {
+				at.rows = cf.minValues.launchableFor(pool, g, here.Values, at)
+				price, ok := cf.cheapestAvailable(pool, at.rows)
+				if !ok {
+					price, ok = cf.cheapestLaunched(pool, at.rows)
+				}
+				if !ok {
+					continue
+				}
+				n := slices.IndexFunc(out, func(c cell) bool { return c.is(here.Values, at) })
+				if n < 0 {
+					n = len(out)
+					out = append(out, g.newCell(here.Values, at))
+				}
+				if c := &out[n]; c.price < 0 || price < c.price {
+					c.price = price
+				}
+			}
+		}
+	}
+	return out
+}
+
+// cheapestLaunched is the price of the first of the rows of which a node is being launched:
+// pods may share that node where no other can be launched.
+func (cf *cellFinder) cheapestLaunched(pool *poolState, rows bitset.Set) (offering.Price, bool) {
+	for row := range rows.And(pool.launched).All() {
+		return pool.Catalog.Offerings[row].Price, true
+	}
+	return 0, false
+}
+
+// cheapestAvailable is the price of the first of the offerings that can be launched now.
+func (cf *cellFinder) cheapestAvailable(pool *poolState, rows bitset.Set) (offering.Price, bool) {
+	for row := range rows.All() {
+		if pool.Catalog.Offerings[row].Unavailable == "" && cf.limits.nodesAllowed(pool, row) > 0 {
+			return pool.Catalog.Offerings[row].Price, true
+		}
+	}
+	return 0, false
+}

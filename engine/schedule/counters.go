@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+)
+
+// counter counts one kind of pod, or uses of one port, per node.
+type counter struct {
+	of countKey
+	// planned are the pods that the attempt puts on existing nodes, by node index. sum is how
+	// many it puts on any node.
+	planned map[int]int
+	sum     int
+	running int // over all existing nodes, once counted
+	counted bool
+	// firstInDomain are pod groups of which a pod that the counter counts may be the first of
+	// its kind in a zone or another domain.
+	firstInDomain []*podGroup
+}
+
+// firstPodsAllotted reports whether pods that may be the first in a domain are assigned to a
+// cell but have no node yet: they count as the first pods.
+func (c *counter) firstPodsAllotted() bool {
+	return slices.ContainsFunc(c.firstInDomain, func(g *podGroup) bool { return g.allotted > 0 })
+}
+
+// countKey identifies a counter.
+type countKey struct {
+	selector        *cluster.PodSelector
+	skipTerminating bool // terminating pods are left out
+	skipVirtual     bool // virtual pods are left out: existing pods do not see them
+	owners          *cluster.AntiAffinityTerm
+	protocol        string
+	port            int32
+	ip              string // "" counts uses on any address, "*" those on every address
+}
+
+// counters numbers the counters that the rules of pending pods read.
+type counters struct {
+	snapshot *cluster.Snapshot
+	terms    *terms
+	ids      map[countKey]int
+	all      []*counter
+	// plannedResidents are the residents planned for existing nodes, by node index.
+	plannedResidents map[int]residents
+}
+
+// id is the number of a counter. A new counter gets the next one.
+func (cs *counters) id(k countKey) int {
+	if i, ok := cs.ids[k]; ok {
+		return i
+	}
+	i := len(cs.all)
+	cs.ids[k] = i
+	cs.all = append(cs.all, &counter{of: k})
+	return i
+}
+
+// countOn is the value of a counter on node i, planned pods included.
+func (cs *counters) countOn(c, i int) int {
+	return cs.all[c].of.countOn(cs.snapshot.Nodes[i]) + cs.all[c].planned[i]
+}
+
+// addPlanned adds n pods that are planned for node i.
+func (cs *counters) addPlanned(c, i, n int) {
+	k := cs.all[c]
+	if k.planned == nil {
+		k.planned = map[int]int{}
+	}
+	k.planned[i] += n
+	k.sum += n
+}
+
+// addResidents records that pods of the group are planned for node i.
+func (cs *counters) addResidents(g *podGroup, i int) {
+	if len(g.nodeRules.selectedBy)+len(g.nodeRules.repels) > 0 {
+		planned := cs.plannedResidents[i]
+		planned.add(&g.nodeRules)
+		cs.plannedResidents[i] = planned
+	}
+}
+
+// total is the value of a counter over all nodes; not for ports.
+func (cs *counters) total(c int) int {
+	k := cs.all[c]
+	if !k.counted {
+		k.counted = true
+		k.of.each(cs.snapshot, func(_ *cluster.NodeInfo, n int) { k.running += n })
+	}
+	return k.running + k.sum
+}
+
+// countOn counts what runs on the node, or will run there without this plan.
+func (k *countKey) countOn(node *cluster.NodeInfo) int {
+	n := 0
+	for _, m := range node.PodsByClass() {
+		switch {
+		case k.isPort():
+			n += k.usedBy(m)
+		case k.counts(m.Class):
+			if n += m.Pods; k.skipTerminating {
+				n -= m.Terminating
+			}
+		}
+	}
+	if k.isPort() {
+		for _, p := range node.DaemonPorts {
+			if k.uses(p) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// usedBy counts uses of a port.
+func (k *countKey) usedBy(m cluster.ClassCount) int {
+	n := 0
+	for _, p := range m.Class.Ports {
+		if k.uses(p) && !(k.skipVirtual && m.Class.Virtual) {
+			n += m.Pods
+		}
+	}
+	return n
+}
+
+// each calls f with every existing node that counts and its count; not for ports.
+func (k countKey) each(snapshot *cluster.Snapshot, f func(*cluster.NodeInfo, int)) {
+	visit := func(node *cluster.NodeInfo, pods, terminating int) {
+		if k.skipTerminating {
+			pods -= terminating
+		}
+		f(node, pods)
+	}
+	if k.selector != nil {
+		k.selector.EachNode(k.skipVirtual, visit)
+		return
+	}
+	k.owners.EachNode(k.skipVirtual, visit)
+}
+
+// isPort reports whether uses of a host port are counted.
+func (k *countKey) isPort() bool { return k.selector == nil && k.owners == nil }
+
+// uses reports whether uses of the port are counted.
+func (k countKey) uses(p cluster.Port) bool {
+	return k.protocol == p.Protocol && k.port == p.Port && (k.ip == "" || k.ip == p.Address())
+}
+
+// counts reports whether pods of the class are counted; not for ports.
+func (k *countKey) counts(c *cluster.PodClass) bool {
+	switch {
+	case k.skipVirtual && c.Virtual:
+		return false
+	case k.selector != nil:
+		return k.selector.Selects(c)
+	}
+	return k.owners.OwnedBy(c)
+}
+
+// classes are those of the pods that are counted; not for ports.
+func (k countKey) classes() []*cluster.PodClass {
+	out := k.owners.Owners
+	if k.selector != nil {
+		out = k.selector.Classes
+	}
+	if !k.skipVirtual {
+		return out()
+	}
+	return slices.DeleteFunc(slices.Clone(out()), func(c *cluster.PodClass) bool { return c.Virtual })
+}
+
+func newCounters(snapshot *cluster.Snapshot, t *terms) counters {
+	return counters{snapshot: snapshot, terms: t, ids: map[countKey]int{}, plannedResidents: map[int]residents{}}
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// plan makes the Plan of what was decided.
+func (s *solver) plan() Plan {
+	var p Plan
+	if s.preferences.options.noLaunches {
+		s.openPools() // to explain what could have been launched
+	}
+	for _, i := range slices.Sorted(maps.Keys(s.nodes.nominations)) {
+		p.Nominations = append(p.Nominations, Nomination{Node: s.snapshot.Nodes[i].Key, Pods: s.nodes.nominations[i]})
+	}
+	p.Launches = s.descriptions.launchesOfPlan()
+	p.Unplaced = s.leftOut()
+	p.Unimproved = s.improved.unexamined
+	if !s.preferences.options.skipLowerBound {
+		p.LowerBound = s.lowerBound()
+	}
+	return p
+}
+
+// descriptions turns the attempt's launches into the Launches of the plan.
+type descriptions struct {
+	snapshot       *cluster.Snapshot
+	pools          *poolList
+	launches       *launchList
+	quota          *quota
+	topology       *topology
+	requirements   *requirementSets
+	minValues      *minValuesChecker
+	offerings      *offeringChooser
+	described      []Launch // see launchesOfPlan
+	byKey          map[descriptionKey]*launchDescription
+	runnersUpByKey map[runnersUpKey][]RunnerUp // see runnersUp
+	shapeNumbers   map[*cluster.PodShape]int   // see number
+	key            []byte                      // scratch: of a set of offerings
+	groupShapes    []int                       // scratch: the pod shapes on a launch
+}
+
+// launchesOfPlan describes the launches. It does so only once, because describing them
+// reserves limits.
+func (ds *descriptions) launchesOfPlan() []Launch {
+	if ds.described == nil {
+		for _, l := range ds.launches.all {
+			ds.described = append(ds.described, ds.describe(l))
+		}
+	}
+	return ds.described
+}
+
+// launchDescription is what alike launches share.
+type launchDescription struct {
+	launch        Launch
+	moreExpensive []RunnerUp // the next offerings of other instance types
+}
+
+// descriptionKey is the key by which alike launches share their description.
+type descriptionKey struct {
+	pool         *cluster.PoolCatalog
+	requirements *nodeRequirements
+	rows         string
+}
+
+// describe turns a launch into rules for a NodeClaim and a list of offerings. Launches that
+// accept the same offerings with the same requirements share both.
+func (ds *descriptions) describe(l *launch) Launch {
+	pool := l.pool
+	accepted := ds.offerings.chooseFirst(l)
+	rows := accepted.rows
+	ds.key = rows.Append(ds.key[:0])
+	d := ds.byKey[descriptionKey{pool.PoolCatalog, l.requirements, string(ds.key)}]
+	if d == nil {
+		d = ds.describeNew(l, rows)
+		ds.byKey[descriptionKey{pool.PoolCatalog, l.requirements, string(ds.key)}] = d
+	}
+	out := d.launch
+	out.RunnersUp = ds.runnersUp(l, d, accepted.dropFrom(l.first))
+	out.Pods = l.pods
+	out.Requests = ds.snapshot.Resources.Amounts(l.used.Add(pool.DaemonOverhead[l.row]))
+	out.Daemons = ds.snapshot.Resources.Amounts(pool.DaemonOverhead[l.row])
+	return out
+}
+
+// describeNew makes what the launch shares with launches like it.
+func (ds *descriptions) describeNew(l *launch, rows bitset.Set) *launchDescription {
+	pool := l.pool
+	out := Launch{Pool: pool.Pool.Name, Taints: pool.Pool.Taints, Labels: maps.Clone(pool.Pool.Labels)}
+	var types, zones, capacityTypes []string
+	var next []RunnerUp
+	named := make([]bool, len(pool.Catalog.Types))
+	out.Offerings = make([]offering.Ref, 0, rows.Len())
+	for row := range rows.All() {
+		c := pool.Catalog.Ref(row)
+		out.Offerings = append(out.Offerings, c)
+		if t := pool.Catalog.Offerings[row].Type; !named[t] {
+			named[t], types = true, append(types, c.Type)
+			next = addMoreExpensive(next, pool.Pool.Name, out.Offerings[0], c)
+		}
+		zones, capacityTypes = appendIfNew(zones, c.Zone), appendIfNew(capacityTypes, c.CapacityType)
+	}
+	slices.Sort(zones)
+	slices.Sort(capacityTypes)
+	chosen := ds.minValues.listValues(l, rows)
+	chosen[cluster.LabelInstanceType], chosen[cluster.LabelZone], chosen[cluster.LabelCapacityType] = types, zones, capacityTypes
+	out.Rules = ds.rules(l, chosen)
+	out.Labels = addSingleValued(out.Labels, out.Rules)
+	out.Relaxed = ds.minValues.relaxedLabels(l, rows)
+	return &launchDescription{launch: out, moreExpensive: next}
+}
+
+// addSingleValued adds the labels to which the rules leave one value. Only the pool sets such
+// a label: without it here the node would not have it, and kube-scheduler would never bind the
+// pods there that it was launched for.
+func addSingleValued(labels map[string]string, rules []constraint.Rule) map[string]string {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for _, r := range rules {
+		if r.Operator == constraint.In && len(r.Values) == 1 {
+			labels[r.Key] = r.Values[0]
+		}
+	}
+	return labels
+}
+
+// appendIfNew appends v unless it is there.
+func appendIfNew(values []string, v string) []string {
+	if slices.Contains(values, v) {
+		return values
+	}
+	return append(values, v)
+}
+
+// rules describe the launch's requirements. Instance types, zones and capacity types are
+// those of its offerings, cheapest first. A label that the pool leaves open gets one value: a
+// node cannot carry "any".
+func (ds *descriptions) rules(l *launch, chosen map[string][]string) []constraint.Rule {
+	var out []constraint.Rule
+	written := map[string]bool{}
+	for _, q := range l.requirements.set {
+		key := q.Key.Name
+		if key == cluster.LabelHostname {
+			continue
+		}
+		written[key] = true
+		switch values, ok := chosen[key]; {
+		case ok:
+			out = append(out, constraint.Rule{Key: key, Operator: constraint.In, Values: values})
+		case l.pool.Catalog.HasLabel(q.Key):
+			out = append(out, q.Rules()...)
+		default:
+			out = append(out, singleValue(q)...)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(chosen)) {
+		if !written[key] {
+			out = append(out, constraint.Rule{Key: key, Operator: constraint.In, Values: chosen[key]})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b constraint.Rule) int {
+		switch {
+		case a.Key < b.Key:
+			return -1
+		case a.Key > b.Key:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// singleValue sets one value for a label that only the pool sets on its nodes.
+func singleValue(q constraint.Requirement) []constraint.Rule {
+	if q.AdmitsAbsent() {
+		return q.Rules()
+	}
+	if v, ok := q.Any(); ok {
+		return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{v}}}
+	}
+	return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{q.Fresh("true")}}}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+)
+
+// domainCount counts pods by value of a node label other than the hostname: either the pods a
+// PodSelector selects, or those that have an anti-affinity term.
+type domainCount struct {
+	key          *constraint.Key
+	of           countKey
+	filter       nodeFilter
+	counts       map[int]int
+	total        int
+	requiredKeys []*constraint.Key // a node must have all of them to count
+	// domains are the values that existing nodes have, as far as filter lets them count.
+	domains map[int]bool
+	// opened are the values of nodes that are certain to be launched.
+	opened []int
+	// readers is how many rules read this count, without those of dropped preferences. hard is
+	// set when one of them must hold.
+	readers int
+	hard    bool
+}
+
+// nodeFilter says which nodes a spread constraint looks at.
+type nodeFilter struct {
+	affinity *cluster.PodShape // its own node affinity must hold; nil for all nodes
+	taints   *cluster.PodShape // its tolerations must tolerate the node's taints; nil for all
+	keys     string            // the pod's spread keys; the node must have all of them
+}
+
+type domainCountKey struct {
+	key    *constraint.Key
+	of     countKey
+	filter nodeFilter
+}
+
+// countPods counts the pods on nodes of w.
+func (dc *domainCount) countPods(snapshot *cluster.Snapshot) (counts map[int]int, total int) {
+	counts = map[int]int{}
+	dc.of.each(snapshot, func(node *cluster.NodeInfo, n int) {
+		if v, ok := node.Value(dc.key); ok && n > 0 && dc.passes(node) {
+			counts[v] += n
+			total += n
+		}
+	})
+	return counts, total
+}
+
+// passes reports whether the filter looks at the node. Every node counts as having a
+// hostname: it gets one when it registers.
+func (dc *domainCount) passes(node *cluster.NodeInfo) bool {
+	for _, key := range dc.requiredKeys {
+		if _, ok := node.Value(key); !ok && key.Name != cluster.LabelHostname {
+			return false
+		}
+	}
+	return (dc.filter.affinity == nil || node.MatchesOwn(dc.filter.affinity)) && (dc.filter.taints == nil || node.Tolerated(dc.filter.taints))
+}
+
+// domainCount returns the shared count of that key. If it is new, running pods are counted.
+func (t *topology) domainCount(k domainCountKey, keys []*constraint.Key) *domainCount {
+	if dc := t.counts[k]; dc != nil {
+		return dc
+	}
+	dc := t.countRunning(k, keys)
+	t.counts[k] = dc
+	t.countList = append(t.countList, dc)
+	return dc
+}
+
+// countRunning makes a domain count of the pods that run already.
+func (t *topology) countRunning(k domainCountKey, keys []*constraint.Key) *domainCount {
+	dc := &domainCount{key: k.key, of: k.of, filter: k.filter, requiredKeys: keys}
+	if t.snapshot.InWhatIf() {
+		t.countFromMemo(k, dc)
+	} else {
+		dc.counts, dc.total = dc.countPods(t.snapshot)
+		dc.domains = dc.listDomains(t)
+	}
+	if len(keys) > 0 {
+		for _, v := range t.learned[k] {
+			dc.domains[v] = true
+		}
+	}
+	return dc
+}
+
+// listDomains lists the domains of the nodes that count.
+func (dc *domainCount) listDomains(t *topology) map[int]bool {
+	domains := map[int]bool{}
+	if len(dc.requiredKeys) == 0 {
+		return domains
+	}
+	for node := range t.sampleNodes(dc) {
+		if v, ok := node.Value(dc.key); ok && dc.passes(node) {
+			domains[v] = true
+		}
+	}
+	return domains
+}
+
+// sampleNodes yields at least one node of each set of nodes that the count treats alike. It is
+// not used in what-ifs, which recall counts from the memo.
+func (t *topology) sampleNodes(dc *domainCount) iter.Seq[*cluster.NodeInfo] {
+	keys := dc.requiredKeys
+	if f := dc.filter.affinity; f != nil {
+		keys = slices.Concat(keys, f.Keys)
+	}
+	if dc.filter.affinity != nil && dc.filter.affinity.UsesHostname {
+		return slices.Values(slices.Concat(t.snapshot.Nodes, t.snapshot.NodesTakingNoPods))
+	}
+	return func(yield func(*cluster.NodeInfo) bool) {
+		for _, g := range t.snapshot.NodeIndex(keys).Groups {
+			if !yield(g.First) {
+				return
+			}
+		}
+		for _, node := range t.snapshot.NodesTakingNoPods {
+			if !yield(node) {
+				return
+			}
+		}
+	}
+}
