@@ -25,8 +25,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// machine is a metadata service that answers as a test sets it, and the Node of its VM.
-type machine struct {
+// metadataService is a metadata service that answers as a test sets it, and the Node of its VM.
+type metadataService struct {
 	t        *testing.T
 	api      client.WithWatch
 	patches  int
@@ -36,8 +36,8 @@ type machine struct {
 	*agent.Agent
 }
 
-func newMachine(t *testing.T) *machine {
-	m := &machine{t: t}
+func newMachine(t *testing.T) *metadataService {
+	m := &metadataService{t: t}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"kept": "yes"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "kept", Effect: corev1.TaintEffectNoSchedule}}},
@@ -54,7 +54,7 @@ func newMachine(t *testing.T) *machine {
 }
 
 // RoundTrip answers for the metadata service.
-func (m *machine) RoundTrip(r *http.Request) (*http.Response, error) {
+func (m *metadataService) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	switch {
 	case r.Header.Get("Metadata") != "true" || r.Method != http.MethodGet:
@@ -77,19 +77,19 @@ func (m *machine) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // show makes the service report events.
-func (m *machine) show(events ...agent.Event) {
+func (m *metadataService) show(events ...agent.Event) {
 	m.document.Incarnation++
 	m.document.Events = events
 }
 
-func (m *machine) look() {
+func (m *metadataService) look() {
 	m.t.Helper()
 	if err := m.Look(m.t.Context()); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
-func (m *machine) node() *corev1.Node {
+func (m *metadataService) node() *corev1.Node {
 	m.t.Helper()
 	n := &corev1.Node{}
 	if err := m.api.Get(m.t.Context(), client.ObjectKey{Name: "node-1"}, n); err != nil {
@@ -99,7 +99,7 @@ func (m *machine) node() *corev1.Node {
 }
 
 // wantNotice checks the notice on the Node; the zero Notice is none.
-func (m *machine) wantNotice(want kube.Notice) {
+func (m *metadataService) wantNotice(want kube.Notice) {
 	m.t.Helper()
 	n := m.node()
 	got, _ := kube.NoticeOf(n)
@@ -163,7 +163,7 @@ func TestOthersEventsAreNotTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(list.Items) != 2 || !strings.Contains(list.Items[0].Message+list.Items[1].Message, "Freeze Scheduled") {
-			t.Errorf("want an event for people about each of the machine's own: %v", list.Items)
+			t.Errorf("want an event for people about each of the VM's own: %v", list.Items)
 		}
 	})
 }

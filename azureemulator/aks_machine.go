@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 )
 
@@ -250,9 +249,7 @@ type MachineState struct {
 
 // states describes them in order of pool and name. Callers hold the lock.
 func (am *aksMachines) states() []MachineState {
-	states := []MachineState{}
-	for _, k := range slices.Sorted(maps.Keys(am.byKey)) {
-		m := am.byKey[k]
+	return describeAll(am.byKey, func(m *aksMachine) MachineState {
 		state := MachineState{Name: m.name, Pool: m.pool.name, Provisioning: m.state(), Tags: m.tags}
 		if m.vm != nil {
 			state.VM = m.vm.name
@@ -260,7 +257,6 @@ func (am *aksMachines) states() []MachineState {
 		if e := m.error(); e != nil {
 			state.Failure = e.Code
 		}
-		states = append(states, state)
-	}
-	return states
+		return state
+	})
 }

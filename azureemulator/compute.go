@@ -95,7 +95,7 @@ func (c *compute) create(group, name string, w vmRequest) (*vm, error) {
 	if err := c.check(v); err != nil {
 		return nil, err
 	}
-	if err := c.quota.check(claims(v.size, v.spec.isSpot())); err != nil {
+	if err := c.quota.check(v.quotaUse()); err != nil {
 		return nil, err
 	}
 	refusal, late := c.stock.shortage(v)
@@ -109,7 +109,7 @@ func (c *compute) create(group, name string, w vmRequest) (*vm, error) {
 	if c.quirks.shows(nicOrphaned) {
 		return nil, c.nics.orphan(v)
 	}
-	c.quota.take(claims(v.size, v.spec.isSpot()))
+	c.quota.take(v.quotaUse())
 	c.disks.addOS(v)
 	c.vms.add(v)
 	c.fabric.allocate(v, late)
@@ -133,14 +133,14 @@ func (c *compute) retry(v *vm, w vmRequest) (reply, error) {
 		return reply{}, err
 	}
 	v.spec.Properties.HardwareProfile.VMSize = size.Name
-	c.quota.giveBack(claims(before.size, v.spec.isSpot()))
+	c.quota.giveBack(quotaUse(before.size, v.spec.isSpot()))
 	late, refusal := c.retryable(v)
 	if refusal != nil {
 		*v = before
-		c.quota.take(claims(v.size, v.spec.isSpot()))
+		c.quota.take(v.quotaUse())
 		return reply{}, refusal
 	}
-	c.quota.take(claims(v.size, v.spec.isSpot()))
+	c.quota.take(v.quotaUse())
 	c.fabric.allocate(v, late)
 	return c.created(v, http.StatusOK)
 }
@@ -149,7 +149,7 @@ func (c *compute) retryable(v *vm) (late *Error, refusal error) {
 	if err := c.check(v); err != nil {
 		return nil, err
 	}
-	if err := c.quota.check(claims(v.size, v.spec.isSpot())); err != nil {
+	if err := c.quota.check(v.quotaUse()); err != nil {
 		return nil, err
 	}
 	now, late := c.stock.shortage(v)
@@ -254,16 +254,22 @@ func (c *compute) deleteVM(r *request) (reply, error) {
 	return c.ops.accepted(c.fabric.beginDelete(v, ErrDeleted))
 }
 
+// changeable finds the VM of a request that changes it: one that is being deleted is refused.
+func (c *compute) changeable(r *request) (*vm, error) {
+	v, err := c.vms.find(r)
+	if err == nil && v.state == deleting {
+		return nil, beingDeleted(v)
+	}
+	return v, err
+}
+
 // deallocateVM stops a VM. It keeps its quota, interfaces and disk.
 func (c *compute) deallocateVM(r *request) (reply, error) {
 	c.clock.Lock()
 	defer c.clock.Unlock()
-	v, err := c.vms.find(r)
+	v, err := c.changeable(r)
 	if err != nil {
 		return reply{}, err
-	}
-	if v.state == deleting {
-		return reply{}, beingDeleted(v)
 	}
 	if v.power == deallocated {
 		return reply{status: http.StatusOK}, nil
@@ -275,12 +281,9 @@ func (c *compute) deallocateVM(r *request) (reply, error) {
 func (c *compute) startVM(r *request) (reply, error) {
 	c.clock.Lock()
 	defer c.clock.Unlock()
-	v, err := c.vms.find(r)
+	v, err := c.changeable(r)
 	if err != nil {
 		return reply{}, err
-	}
-	if v.state == deleting {
-		return reply{}, beingDeleted(v)
 	}
 	if v.power != deallocated {
 		return reply{status: http.StatusOK}, nil
@@ -300,12 +303,9 @@ func (c *compute) patchVM(r *request) (reply, error) {
 	}
 	c.clock.Lock()
 	defer c.clock.Unlock()
-	v, err := c.vms.find(r)
+	v, err := c.changeable(r)
 	if err != nil {
 		return reply{}, err
-	}
-	if v.state == deleting {
-		return reply{}, beingDeleted(v)
 	}
 	if known := r.http.Header.Get("If-Match"); known != "" && known != "*" && known != `W/"`+v.etag+`"` {
 		return reply{}, &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Message: "The condition 'If-Match' specified was not met: the resource has changed."}
@@ -364,12 +364,12 @@ func (c *compute) resize(name string) error {
 	if !found {
 		return fmt.Errorf("resizing %s: no other size is sold there", name)
 	}
-	c.quota.giveBack(claims(v.size, v.spec.isSpot()))
-	if err := c.quota.check(claims(size, v.spec.isSpot())); err != nil {
-		c.quota.take(claims(v.size, v.spec.isSpot()))
+	c.quota.giveBack(v.quotaUse())
+	if err := c.quota.check(quotaUse(size, v.spec.isSpot())); err != nil {
+		c.quota.take(v.quotaUse())
 		return fmt.Errorf("resizing %s: %w", name, err)
 	}
-	c.quota.take(claims(size, v.spec.isSpot()))
+	c.quota.take(quotaUse(size, v.spec.isSpot()))
 	c.log.Info("virtual machine resized", slog.String("vm", v.name), slog.String("from", v.size.Name), slog.String("to", size.Name))
 	v.setSize(size)
 	v.etag = c.chance.uuid()

@@ -80,11 +80,7 @@ func (ds *disks) list(r *request) (reply, error) {
 func (ds *disks) get(r *request) (reply, error) {
 	ds.clock.Lock()
 	defer ds.clock.Unlock()
-	d, err := find(ds.sub, r, ds.byKey, diskKind, "disk")
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(d.view())
+	return show(find(ds.sub, r, ds.byKey, diskKind, "disk"))
 }
 
 func (ds *disks) deleteDisk(r *request) (reply, error) {
@@ -102,12 +98,7 @@ func (ds *disks) deleteDisk(r *request) (reply, error) {
 		return reply{}, conflict("OperationNotAllowed", "Disk %s is attached to VM %s.", d.name, d.vm)
 	}
 	d.state = "Deleting"
-	op := ds.ops.begin("Microsoft.Compute", computePace)
-	ds.clock.later(ds.latency, func() {
-		ds.remove(d)
-		ds.ops.finish(op, nil)
-	})
-	return ds.ops.accepted(op)
+	return ds.ops.accepted(ds.ops.run("Microsoft.Compute", computePace, ds.latency, func() { ds.remove(d) }))
 }
 
 func (ds *disks) remove(d *disk) {

@@ -115,12 +115,7 @@ func (ex *extensions) put(r *request) (reply, error) {
 
 // settle has the extension succeed after a while.
 func (ex *extensions) settle(e *extension) *operation {
-	op := ex.ops.begin("Microsoft.Compute", computePace)
-	ex.clock.later(ex.latency, func() {
-		e.state = succeeded
-		ex.ops.finish(op, nil)
-	})
-	return op
+	return ex.ops.run("Microsoft.Compute", computePace, ex.latency, func() { e.state = succeeded })
 }
 
 // patch answers 200 as Compute does, and takes its time all the same.

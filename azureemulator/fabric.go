@@ -56,7 +56,7 @@ func (f *fabric) remove(v *vm) {
 		return
 	}
 	f.vms.remove(v)
-	f.quota.giveBack(claims(v.size, v.spec.isSpot()))
+	f.quota.giveBack(v.quotaUse())
 	f.nics.release(v)
 	f.disks.release(v)
 	f.owner.vmGone(v)

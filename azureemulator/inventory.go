@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// inventory sees everything that exists at once.
+// inventory reads everything that exists at once.
 type inventory struct {
 	vms       *virtualMachines
 	nics      *interfaces
@@ -28,70 +28,82 @@ type inventory struct {
 	clock     *clock
 }
 
-// check returns what is wrong with the emulator's own records, all of
-// it, or nil: quota in use is the sum over VMs, interfaces and disks point
-// at VMs that point back, and no address is used twice. It holds at every
-// moment, whatever clients do.
+// check returns all that is inconsistent in the emulator's own records, or nil: quota in use is the
+// sum over VMs, interfaces and disks name the VMs that have them, and no address is used twice.
+// Clients cannot make it fail.
 func (in *inventory) check() error {
 	in.clock.Lock()
 	defer in.clock.Unlock()
-	return errors.Join(in.checkUse(), in.checkNICBonds(), in.checkDiskBonds(), in.checkMachineBonds(), in.checkAddresses())
+	return errors.Join(in.checkQuota(), in.checkNICs(), in.checkDisks(), in.checkAKSMachines(), in.checkAddresses())
 }
 
-func (in *inventory) checkUse() error {
+func (in *inventory) checkQuota() error {
 	actual := quota{used: map[string]int{}}
 	for _, v := range in.vms.byKey {
-		actual.take(claims(v.size, v.spec.isSpot()))
+		actual.take(v.quotaUse())
 	}
 	var errs []error
 	for k, name := range in.quota.names {
 		if in.quota.used[k] != actual.used[k] {
-			errs = append(errs, fmt.Errorf("quota %s says %d in use, the machines use %d", name, in.quota.used[k], actual.used[k]))
+			errs = append(errs, fmt.Errorf("quota %s says %d in use, the virtual machines use %d", name, in.quota.used[k], actual.used[k]))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (in *inventory) checkNICBonds() error {
-	var errs []error
-	bound := map[*nic]string{}
-	for _, v := range in.vms.byKey {
+func (in *inventory) checkNICs() error {
+	return checkAttachments(in.vms, in.nics.byKey, func(v *vm) []*nic {
+		var nics []*nic
 		for _, a := range v.nics {
-			bound[a.nic] = v.id
-			if in.nics.byKey[key(a.nic.group, a.nic.name)] != a.nic {
-				errs = append(errs, fmt.Errorf("machine %s has the interface %s, which does not exist", v.name, a.nic.name))
+			nics = append(nics, a.nic)
+		}
+		return nics
+	})
+}
+
+func (in *inventory) checkDisks() error {
+	return checkAttachments(in.vms, in.disks.byKey, func(v *vm) []*disk {
+		if v.osDisk == nil {
+			return nil
+		}
+		return []*disk{v.osDisk}
+	})
+}
+
+// attachable is a resource that is attached to at most one VM.
+type attachable interface {
+	comparable
+	record() *common
+	attachedTo() string // ID of the VM; empty when there is none
+}
+
+func (n *nic) record() *common    { return &n.common }
+func (n *nic) attachedTo() string { return n.vm }
+
+func (d *disk) record() *common    { return &d.common }
+func (d *disk) attachedTo() string { return d.vm }
+
+// checkAttachments compares what VMs have with what names them as its VM.
+func checkAttachments[T attachable](vms *virtualMachines, existing map[string]T, of func(*vm) []T) error {
+	var errs []error
+	attached := map[T]string{}
+	for _, v := range vms.byKey {
+		for _, a := range of(v) {
+			attached[a] = v.id
+			if r := a.record(); existing[key(r.group, r.name)] != a {
+				errs = append(errs, fmt.Errorf("virtual machine %s has %s, which does not exist", v.name, r.id))
 			}
 		}
 	}
-	for _, n := range in.nics.byKey {
-		if n.vm != bound[n] {
-			errs = append(errs, fmt.Errorf("interface %s says it is bound to %q; it is bound to %q", n.name, n.vm, bound[n]))
+	for _, a := range existing {
+		if a.attachedTo() != attached[a] {
+			errs = append(errs, fmt.Errorf("%s names %q as its virtual machine; it is attached to %q", a.record().id, a.attachedTo(), attached[a]))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (in *inventory) checkDiskBonds() error {
-	var errs []error
-	attached := map[*disk]string{}
-	for _, v := range in.vms.byKey {
-		if v.osDisk == nil {
-			continue
-		}
-		attached[v.osDisk] = v.id
-		if in.disks.byKey[key(v.osDisk.group, v.osDisk.name)] != v.osDisk {
-			errs = append(errs, fmt.Errorf("machine %s has the disk %s, which does not exist", v.name, v.osDisk.name))
-		}
-	}
-	for _, d := range in.disks.byKey {
-		if d.vm != attached[d] {
-			errs = append(errs, fmt.Errorf("disk %s says it is attached to %q; it is attached to %q", d.name, d.vm, attached[d]))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (in *inventory) checkMachineBonds() error {
+func (in *inventory) checkAKSMachines() error {
 	var errs []error
 	for _, m := range in.machines.byKey {
 		if m.vm != nil && (m.vm.machine != m || in.vms.byKey[key(m.vm.group, m.vm.name)] != m.vm) {
@@ -167,22 +179,15 @@ type State struct {
 
 // state describes everything that exists, ordered by name.
 func (in *inventory) state() State {
-	state := State{Stockouts: in.stock.list(), Faults: in.faults.list(), Ledger: in.ledger.now(), Disks: []string{}, VMs: []VMState{}, NICs: []NICState{}}
+	state := State{Stockouts: in.stock.list(), Faults: in.faults.list(), Ledger: in.ledger.now()}
 	in.clock.Lock()
 	defer in.clock.Unlock()
 	state.TimeScale, state.Throttling = in.clock.scale, in.throttles.enforced
 	state.Operations = len(in.ops.byID) - len(in.ops.finished)
-	for _, k := range slices.Sorted(maps.Keys(in.vms.byKey)) {
-		state.VMs = append(state.VMs, in.vmState(in.vms.byKey[k]))
-	}
+	state.VMs = describeAll(in.vms.byKey, vmState)
 	state.Machines = in.machines.states()
-	for _, k := range slices.Sorted(maps.Keys(in.nics.byKey)) {
-		n := in.nics.byKey[k]
-		state.NICs = append(state.NICs, NICState{Name: n.name, VM: n.vm, IP: n.address()})
-	}
-	for _, k := range slices.Sorted(maps.Keys(in.disks.byKey)) {
-		state.Disks = append(state.Disks, in.disks.byKey[k].name)
-	}
+	state.NICs = describeAll(in.nics.byKey, func(n *nic) NICState { return NICState{Name: n.name, VM: n.vm, IP: n.address()} })
+	state.Disks = describeAll(in.disks.byKey, func(d *disk) string { return d.name })
 	for _, u := range in.quota.usages() {
 		if u.Current != 0 {
 			state.Usages = append(state.Usages, u)
@@ -191,7 +196,16 @@ func (in *inventory) state() State {
 	return state
 }
 
-func (in *inventory) vmState(v *vm) VMState {
+// describeAll describes resources in the order of their keys; the result is never nil.
+func describeAll[T, D any](byKey map[string]T, describe func(T) D) []D {
+	all := make([]D, 0, len(byKey))
+	for _, k := range slices.Sorted(maps.Keys(byKey)) {
+		all = append(all, describe(byKey[k]))
+	}
+	return all
+}
+
+func vmState(v *vm) VMState {
 	state := VMState{
 		Name: v.name, ResourceGroup: v.group, Size: v.size.Name, Zone: v.spec.zone(), Priority: v.spec.priority(),
 		Provisioning: v.state, Power: v.power, PrivateIP: v.address(), Created: v.created, Tags: maps.Clone(v.tags),

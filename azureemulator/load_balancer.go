@@ -58,11 +58,7 @@ func (lb *loadBalancers) list(r *request) (reply, error) {
 func (lb *loadBalancers) get(r *request) (reply, error) {
 	lb.clock.Lock()
 	defer lb.clock.Unlock()
-	l, err := find(lb.sub, r, lb.byKey, "Microsoft.Network/loadBalancers", "lb")
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(l.view())
+	return show(find(lb.sub, r, lb.byKey, "Microsoft.Network/loadBalancers", "lb"))
 }
 
 // named is the load balancer of that name in the node resource group, or nil.

@@ -96,11 +96,7 @@ func (ni *interfaces) start(n *nic) (reply, error) {
 		return answer(http.StatusCreated, nil, n.view())
 	}
 	n.state = "Updating"
-	op := ni.ops.begin("Microsoft.Network", networkPace)
-	ni.clock.later(ni.latency, func() {
-		n.state = succeeded
-		ni.ops.finish(op, nil)
-	})
+	op := ni.ops.run("Microsoft.Network", networkPace, ni.latency, func() { n.state = succeeded })
 	header := http.Header{}
 	ni.ops.announce(op, header)
 	return answer(http.StatusCreated, header, n.view())
@@ -260,11 +256,7 @@ func (ni *interfaces) patch(r *request) (reply, error) {
 func (ni *interfaces) get(r *request) (reply, error) {
 	ni.clock.Lock()
 	defer ni.clock.Unlock()
-	n, err := find(ni.sub, r, ni.byKey, nicKind, "nic")
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(n.view())
+	return show(find(ni.sub, r, ni.byKey, nicKind, "nic"))
 }
 
 // row is the interface in a list.
@@ -296,12 +288,7 @@ func (ni *interfaces) deleteNIC(r *request) (reply, error) {
 		return reply{}, nicReserved(n.reservedFor, left)
 	}
 	n.state = "Deleting"
-	op := ni.ops.begin("Microsoft.Network", networkPace)
-	ni.clock.later(ni.latency, func() {
-		ni.remove(n)
-		ni.ops.finish(op, nil)
-	})
-	return ni.ops.accepted(op)
+	return ni.ops.accepted(ni.ops.run("Microsoft.Network", networkPace, ni.latency, func() { ni.remove(n) }))
 }
 
 // reservedFrom is how long the interface is still kept from the VM with

@@ -74,6 +74,16 @@ func (o *operations) begin(namespace string, pace time.Duration) *operation {
 	return op
 }
 
+// run starts an operation that ends after a latency, when end is called.
+func (o *operations) run(namespace string, pace time.Duration, latency Distribution, end func()) *operation {
+	op := o.begin(namespace, pace)
+	o.clock.later(latency, func() {
+		end()
+		o.finish(op, nil)
+	})
+	return op
+}
+
 // announce adds the headers that make a client poll.
 func (o *operations) announce(op *operation, header http.Header) {
 	url := fmt.Sprintf("%s/subscriptions/%s/providers/%s/locations/%s/operations/%s?api-version=%s",

@@ -38,8 +38,8 @@ type Usage struct {
 	Limit   int    `json:"limit"`
 }
 
-// claim is what one VM takes of one quota.
-type claim struct {
+// quotaAmount is what one VM takes of one quota.
+type quotaAmount struct {
 	name  string
 	count int
 }
@@ -71,27 +71,30 @@ func (q *quota) set(name string, limit int) {
 	q.limits[k] = limit
 }
 
-func claims(size catalog.Size, spot bool) []claim {
+// quotaUse returns what a VM of a size takes of each quota.
+func quotaUse(size catalog.Size, spot bool) []quotaAmount {
 	if spot {
-		return []claim{{lowPriorityCores, size.VCPUs}, {vmCount, 1}}
+		return []quotaAmount{{lowPriorityCores, size.VCPUs}, {vmCount, 1}}
 	}
-	return []claim{{size.Family, size.VCPUs}, {regionalCores, size.VCPUs}, {vmCount, 1}}
+	return []quotaAmount{{size.Family, size.VCPUs}, {regionalCores, size.VCPUs}, {vmCount, 1}}
 }
 
-func (q *quota) take(list []claim) {
+func (v *vm) quotaUse() []quotaAmount { return quotaUse(v.size, v.spec.isSpot()) }
+
+func (q *quota) take(list []quotaAmount) {
 	for _, c := range list {
 		q.used[strings.ToLower(c.name)] += c.count
 	}
 }
 
-func (q *quota) giveBack(list []claim) {
+func (q *quota) giveBack(list []quotaAmount) {
 	for _, c := range list {
 		q.used[strings.ToLower(c.name)] -= c.count
 	}
 }
 
-// check refuses if any claim exceeds its limit; the first that does is named.
-func (q *quota) check(list []claim) error {
+// check refuses a VM that exceeds a limit, and names the first such quota.
+func (q *quota) check(list []quotaAmount) error {
 	for _, c := range list {
 		k := strings.ToLower(c.name)
 		if q.used[k]+c.count > q.limits[k] {
@@ -103,7 +106,7 @@ func (q *quota) check(list []claim) error {
 
 // exceeded has the phrases clients look for: the quota's name before
 // "Cores quota", and its API name in the link.
-func (q *quota) exceeded(c claim, limit, used int) *Error {
+func (q *quota) exceeded(c quotaAmount, limit, used int) *Error {
 	title := map[string]string{
 		regionalCores:    "Total Regional Cores",
 		lowPriorityCores: "Low Priority Cores",

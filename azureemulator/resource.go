@@ -64,6 +64,14 @@ func find[T any](s *subscription, r *request, resources map[string]T, kind, para
 	return found, nil
 }
 
+// show answers with a resource that was looked up, or with the error of the lookup.
+func show[T interface{ view() any }](found T, err error) (reply, error) {
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(found.view())
+}
+
 // list renders one page of resources, those of the request's group if it names
 // one, in order of their keys. The next page begins after the last key shown,
 // so that resources that come and go in between shift nothing. Callers hold the lock.

@@ -47,9 +47,5 @@ func (sg *securityGroups) list(r *request) (reply, error) {
 func (sg *securityGroups) get(r *request) (reply, error) {
 	sg.clock.Lock()
 	defer sg.clock.Unlock()
-	g, err := find(sg.sub, r, sg.byKey, "Microsoft.Network/networkSecurityGroups", "nsg")
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(g.view())
+	return show(find(sg.sub, r, sg.byKey, "Microsoft.Network/networkSecurityGroups", "nsg"))
 }

@@ -40,11 +40,7 @@ func (vn *virtualNetworks) routes() []route {
 func (vn *virtualNetworks) get(r *request) (reply, error) {
 	vn.clock.Lock()
 	defer vn.clock.Unlock()
-	v, err := find(vn.sub, r, vn.byKey, "Microsoft.Network/virtualNetworks", "vnet")
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(v.view())
+	return show(find(vn.sub, r, vn.byKey, "Microsoft.Network/virtualNetworks", "vnet"))
 }
 
 func (vn *virtualNetworks) list(r *request) (reply, error) {

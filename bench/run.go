@@ -162,8 +162,8 @@ func (c config) compare(ctx context.Context, it item, s *scenario.Scenario) (rep
 	return row, nil
 }
 
-// preferencesNote says what became of preferences where they count: a plan that honours none may be cheap for
-// that reason alone.
+// preferencesNote says what became of preferences where they count: a plan that honours none may
+// be cheap for that reason alone.
 func preferencesNote(s *scenario.Scenario, p schedule.Preferences) string {
 	switch {
 	case s.Settings.Preferences != cluster.Respect:

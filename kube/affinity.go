@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -74,7 +75,7 @@ func Rules(in []karpv1.NodeSelectorRequirementWithMinValues) cluster.Term {
 			Key:       normal(r.Key),
 			Operator:  constraint.Operator(r.Operator),
 			Values:    r.Values,
-			MinValues: valueOr(r.MinValues, 0),
+			MinValues: ptr.Deref(r.MinValues, 0),
 		})
 	}
 	return term

@@ -136,9 +136,6 @@ func LaunchClaim(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
 	}
 }
 
-// UrgentAnnotation set to "true" on a NodeClaim asks to launch it before others.
-const UrgentAnnotation = "karve.dev/urgent"
-
 // launchState returns the claim's annotations under karve's own domain.
 func launchState(c *karpv1.NodeClaim) map[string]string {
 	out := map[string]string{}

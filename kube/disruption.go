@@ -38,15 +38,15 @@ type ManagedNode struct {
 // Spare is left unset: it depends on capacity buffers.
 func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time) disrupt.Node {
 	n := disrupt.Node{
-		Key:         m.Claim.Name,
-		Pool:        m.InSnapshot.Pool,
-		Created:     m.Claim.CreationTimestamp.Time,
-		MarkedForDeletion:     m.InSnapshot.MarkedForDeletion,
-		Terminating: ConditionTrue(m.Claim, karpv1.ConditionTypeInstanceTerminating),
-		Initialized: initializedAt(m),
-		LastPodEvent:  quietSince(m),
-		HasTerminationGracePeriod:       m.Claim.Spec.TerminationGracePeriod != nil,
-		PriceUnknownDetail:    unpriced(m),
+		Key:                       m.Claim.Name,
+		Pool:                      m.InSnapshot.Pool,
+		Created:                   m.Claim.CreationTimestamp.Time,
+		MarkedForDeletion:         m.InSnapshot.MarkedForDeletion,
+		Terminating:               ConditionTrue(m.Claim, karpv1.ConditionTypeInstanceTerminating),
+		Initialized:               initializedAt(m),
+		LastPodEvent:              quietSince(m),
+		HasTerminationGracePeriod: m.Claim.Spec.TerminationGracePeriod != nil,
+		PriceUnknownDetail:        unpriced(m),
 	}
 	n.Nominated = m.Nominated > 0
 	if now.Before(m.InSnapshot.NominatedUntil) {

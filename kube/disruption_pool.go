@@ -16,21 +16,6 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Annotations of a NodePool that set when its nodes are disrupted, and how much that must save.
-const (
-	// AnnotationMinSavings is what replacing nodes must save: a share of their cost (5%), or an
-	// amount per hour ($0.02/h or 0.02).
-	MinSavingsAnnotation = "karve.dev/min-savings"
-	// AnnotationMinNodeAge is how old a node with pods must be before it is consolidated.
-	MinNodeAgeAnnotation = "karve.dev/min-node-age"
-	// AnnotationSoftExpiry, when it is "true", makes expired nodes be replaced within budgets,
-	// like drifted ones.
-	SoftExpiryAnnotation = "karve.dev/soft-expiry"
-	// AnnotationRepair, when it is "graceful", makes unhealthy nodes whose kubelet still works be
-	// replaced in the same way; "forceful" is the default.
-	RepairAnnotation = "karve.dev/repair"
-)
-
 // mostWindows bounds how many overlapping windows of a schedule are followed.
 const mostWindows = 64
 

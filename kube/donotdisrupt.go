@@ -21,7 +21,7 @@ func DoNotDisrupt(p *corev1.Pod, now time.Time) bool {
 	if value == "true" {
 		return true
 	}
-	d, err := protectedFor(value)
+	d, err := protectionPeriod(value)
 	if err != nil {
 		return false
 	}
@@ -35,12 +35,12 @@ func InvalidDoNotDisrupt(p *corev1.Pod) error {
 	if !ok || value == "true" {
 		return nil
 	}
-	_, err := protectedFor(value)
+	_, err := protectionPeriod(value)
 	return err
 }
 
-// protectedFor reads for how long after its start a pod must not be disrupted.
-func protectedFor(value string) (time.Duration, error) {
+// protectionPeriod reads for how long after its start a pod must not be disrupted.
+func protectionPeriod(value string) (time.Duration, error) {
 	d, err := time.ParseDuration(value)
 	if err != nil {
 		return 0, fmt.Errorf("failed to parse %q as a duration: %w", value, err)
@@ -58,7 +58,7 @@ func ProtectedUntil(p *corev1.Pod) time.Time {
 	if !ok || value == "true" || p.Status.StartTime == nil {
 		return time.Time{}
 	}
-	d, err := protectedFor(value)
+	d, err := protectionPeriod(value)
 	if err != nil {
 		return time.Time{}
 	}

@@ -12,31 +12,27 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// ConditionUnhealthy of a NodeClaim is True while its node is to be repaired gracefully. Its
-// reason is the node's condition.
-const ConditionUnhealthy = "karve.dev/Unhealthy"
-
 // Dues lists the causes for which a claim's node must be replaced at any cost, oldest first. soft
 // says that its pool has soft expiry (SoftExpiry).
 func Dues(c *karpv1.NodeClaim, soft bool, now time.Time) []disrupt.Due {
 	var dues []disrupt.Due
 	for i := range c.Status.Conditions {
 		condition := &c.Status.Conditions[i]
-		if due(condition.Type) && condition.Status == metav1.ConditionTrue {
+		if isDue(condition.Type) && condition.Status == metav1.ConditionTrue {
 			dues = append(dues, disrupt.Due{Cause: disrupt.Drifted, Detail: condition.Reason, Since: condition.LastTransitionTime.Time})
 		}
 	}
-	if at, mortal := ExpiresAt(c); soft && mortal && !now.Before(at) {
+	if at, expires := ExpiresAt(c); soft && expires && !now.Before(at) {
 		dues = append(dues, disrupt.Due{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: at})
 	}
 	slices.SortStableFunc(dues, func(a, b disrupt.Due) int { return a.Since.Compare(b.Since) })
 	return dues
 }
 
-// due reports whether a condition of that type asks for a replacement. Disruption budgets have
+// isDue reports whether a condition of that type asks for a replacement. Disruption budgets have
 // no reason for unhealthy nodes or for nodes under maintenance; all three count as Drifted,
 // since each asks for a replacement by a node as it would be launched now.
-func due(condition string) bool {
+func isDue(condition string) bool {
 	switch condition {
 	case karpv1.ConditionTypeDrifted, ConditionUnhealthy, ConditionMaintenance:
 		return true

@@ -10,16 +10,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Annotations of the claims that take part in a move. With them the next leader continues the
-// move or takes it back.
-const (
-	// MoveAnnotation is on the claims that are replaced: a MoveMark.
-	MoveAnnotation = "karve.dev/move"
-	// ReplacesAnnotation is on the claims launched in their place: the move's ID. It is kept
-	// after the move and then says why the node exists.
-	ReplacesAnnotation = "karve.dev/replaces"
-)
-
 // mostReplacements is more than any move launches: a mark with more was not written by karve and
 // is rejected.
 const mostReplacements = 10_000

@@ -34,15 +34,15 @@ func Node(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.
 
 func unmanaged(n *corev1.Node) cluster.Node {
 	return cluster.Node{
-		Key:         n.Name,
-		Name:        n.Name,
-		Labels:      n.Labels,
-		Taints:      Taints(withCordon(n)),
-		Capacity:    Amounts(n.Status.Capacity),
-		Allocatable: Amounts(n.Status.Allocatable),
-		Initialized: true,
-		MarkedForDeletion:     n.DeletionTimestamp != nil,
-		Created:     n.CreationTimestamp.Time,
+		Key:               n.Name,
+		Name:              n.Name,
+		Labels:            n.Labels,
+		Taints:            Taints(withCordon(n)),
+		Capacity:          Amounts(n.Status.Capacity),
+		Allocatable:       Amounts(n.Status.Allocatable),
+		Initialized:       true,
+		MarkedForDeletion: n.DeletionTimestamp != nil,
+		Created:           n.CreationTimestamp.Time,
 	}
 }
 
@@ -52,7 +52,7 @@ func registered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog) cluster.Node 
 	w.Taints = Taints(withCordon(n))
 	w.Capacity, w.Allocatable = Amounts(n.Status.Capacity), Amounts(n.Status.Allocatable)
 	if !w.Initialized {
-		w.Taints = Taints(lastingTaints(n, c))
+		w.Taints = Taints(withoutStartingTaints(n, c))
 		w.Capacity = orElse(w.Capacity, Amounts(c.Status.Capacity))
 		w.Allocatable = orElse(w.Allocatable, Amounts(c.Status.Allocatable))
 	}
@@ -69,19 +69,19 @@ func unregistered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []o
 		w.Price = cat.price(w.Labels)
 		return w
 	}
-	return expected(w, c, cat, choices)
+	return estimated(w, c, cat, choices)
 }
 
 // claimed fills in the fields that do not depend on the phase of the launch.
 func claimed(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
 	w := cluster.Node{
-		Key:         c.Name,
-		Name:        InFlightName(c.Name),
-		Pool:        c.Labels[karpv1.NodePoolLabelKey],
-		Initialized: Initialized(n, c),
-		MarkedForDeletion:     c.DeletionTimestamp != nil || n != nil && n.DeletionTimestamp != nil,
-		HasNodeClaim:       true,
-		Created:     c.CreationTimestamp.Time,
+		Key:               c.Name,
+		Name:              InFlightName(c.Name),
+		Pool:              c.Labels[karpv1.NodePoolLabelKey],
+		Initialized:       Initialized(n, c),
+		MarkedForDeletion: c.DeletionTimestamp != nil || n != nil && n.DeletionTimestamp != nil,
+		HasNodeClaim:      true,
+		Created:           c.CreationTimestamp.Time,
 	}
 	if n != nil {
 		w.Name = n.Name
@@ -97,15 +97,15 @@ func Initialized(n *corev1.Node, c *karpv1.NodeClaim) bool {
 }
 
 // InFlightName stands for the name of a node that has not registered, so that pods can be
-// promised capacity on it. No real node has a slash in its name.
+// nominated to it. No real node has a slash in its name.
 func InFlightName(claim string) string { return "nodeclaim/" + claim }
 
-// expected describes a claim whose instance type is not chosen yet. Labels are those of the
+// estimated describes a claim whose instance type is not chosen yet. Labels are those of the
 // cheapest acceptable offering, the likeliest to be launched; if that guess fails, a pod that
-// was promised capacity becomes pending again. Capacity and Allocatable err on the safe side:
+// was nominated becomes pending again. Capacity and Allocatable err on the safe side:
 // the largest capacity of all offerings counts against limits, the smallest allocatable is
 // certain to be there for pods.
-func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
+func estimated(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
 	var size offering.NodeSize
 	for _, choice := range choices {
 		t := cat.Find(choice.Type)
@@ -113,7 +113,7 @@ func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer
 			continue
 		}
 		if size.Capacity == nil {
-			w = likeliest(w, c, t, choice)
+			w = cheapestChoice(w, c, t, choice)
 		}
 		size.Include(t)
 	}
@@ -142,7 +142,7 @@ func typesNamed(c *karpv1.NodeClaim) []string {
 	return nil
 }
 
-func likeliest(w cluster.Node, c *karpv1.NodeClaim, t *offering.InstanceType, choice offering.Ref) cluster.Node {
+func cheapestChoice(w cluster.Node, c *karpv1.NodeClaim, t *offering.InstanceType, choice offering.Ref) cluster.Node {
 	w.Labels = choiceLabels(c, t, choice)
 	w.Price = choice.Price
 	if o := find(t, choice.Zone, choice.CapacityType); o != nil && c.Status.ProviderID == "" {
@@ -202,8 +202,8 @@ func orElse(a, estimate quantity.Amounts) quantity.Amounts {
 	return a
 }
 
-// lastingTaints leaves out taints that are removed before the node is initialized.
-func lastingTaints(n *corev1.Node, c *karpv1.NodeClaim) []corev1.Taint {
+// withoutStartingTaints leaves out taints that are removed before the node is initialized.
+func withoutStartingTaints(n *corev1.Node, c *karpv1.NodeClaim) []corev1.Taint {
 	return slices.DeleteFunc(withCordon(n), func(t corev1.Taint) bool {
 		return Ephemeral(t) || hasTaint(c.Spec.StartupTaints, t)
 	})

@@ -34,27 +34,12 @@ const (
 	// InterruptionTaint is put on a node by an agent that reads Scheduled Events on the instance.
 	// Its value is the NoticeKind; the node's NotBeforeAnnotation says when.
 	InterruptionTaint = "karve.dev/interruption"
-	// NotBeforeAnnotation is the RFC 3339 time before which nothing happens to the instance.
-	NotBeforeAnnotation = "karve.dev/not-before"
 )
-
-// InterruptedAnnotation of a NodeClaim says why the cloud interrupts its node: a NoticeKind, or
-// that the instance is deleted already. Capacity for its pods is launched before other
-// capacity.
-const InterruptedAnnotation = "karve.dev/interrupted"
 
 // Interrupted reports whether the cloud interrupts the claim's node. The claim may be nil.
 func Interrupted(c *karpv1.NodeClaim) bool {
 	return c != nil && c.Annotations[InterruptedAnnotation] != ""
 }
-
-// ConditionMaintenance of a NodeClaim is True while its instance will be restarted, moved or
-// deleted from outside and there is time to replace it first. The NoticeKind is its reason.
-const ConditionMaintenance = "karve.dev/Maintenance"
-
-// ConditionProviderIDRecognized of a NodeClaim is False when its cloud issues no provider IDs of
-// that form: no instance can be found or terminated by it.
-const ConditionProviderIDRecognized = "karve.dev/ProviderIDRecognized"
 
 // Notice is the cloud's announcement of an event that interrupts or deletes a node's instance.
 type Notice struct {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
@@ -25,7 +26,7 @@ func Overlay(o *karpv1alpha1.NodeOverlay) (offering.Overlay, error) {
 	}
 	return offering.Overlay{
 		Name:     o.Name,
-		Weight:   valueOr(o.Spec.Weight, 0),
+		Weight:   ptr.Deref(o.Spec.Weight, 0),
 		Rules:    Rules(requirements),
 		Price:    change,
 		Capacity: Amounts(corev1.ResourceList(o.Spec.Capacity)),

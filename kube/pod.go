@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -24,23 +25,23 @@ func Pod(p *corev1.Pod, now time.Time) cluster.Pod { return (*Converter)(nil).Po
 func (k *Converter) Pod(p *corev1.Pod, now time.Time) cluster.Pod {
 	required, anyOf := affinity(&p.Spec)
 	w := cluster.Pod{
-		PodRef:      Ref(p),
-		Created:     p.CreationTimestamp.Time,
-		Priority:    valueOr(p.Spec.Priority, 0),
-		Labels:      p.Labels,
-		Requests:    k.requests(p),
-		Required:    required,
-		AnyOf:       anyOf,
-		Tolerations: tolerations(p.Spec.Tolerations),
-		Preferred:   preferences(p.Spec.Affinity),
-		Ports:       hostPorts(&p.Spec),
-		Node:        p.Spec.NodeName,
-		DaemonSet:   DaemonSetOf(p),
-		Reschedulable:     p.Spec.NodeName != "" && Movable(p, now),
-		Terminating: p.DeletionTimestamp != nil,
+		PodRef:        Ref(p),
+		Created:       p.CreationTimestamp.Time,
+		Priority:      ptr.Deref(p.Spec.Priority, 0),
+		Labels:        p.Labels,
+		Requests:      k.requests(p),
+		Required:      required,
+		AnyOf:         anyOf,
+		Tolerations:   tolerations(p.Spec.Tolerations),
+		Preferred:     preferences(p.Spec.Affinity),
+		Ports:         hostPorts(&p.Spec),
+		Node:          p.Spec.NodeName,
+		DaemonSet:     DaemonSetOf(p),
+		Reschedulable: p.Spec.NodeName != "" && Movable(p, now),
+		Terminating:   p.DeletionTimestamp != nil,
 	}
-	k.neighbours(&w, p)
-	refusal(&p.Spec).deny(&w)
+	k.topologyConstraints(&w, p)
+	refusalOf(&p.Spec).applyTo(&w)
 	return w
 }
 

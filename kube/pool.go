@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -23,12 +24,12 @@ func Pool(p *karpv1.NodePool) cluster.NodePool {
 	}
 	w := cluster.NodePool{
 		Name:         p.Name,
-		Weight:       valueOr(p.Spec.Weight, 0),
+		Weight:       ptr.Deref(p.Spec.Weight, 0),
 		Requirements: Rules(spec.Requirements),
 		Labels:       labels,
 		Taints:       Taints(spec.Taints),
 		Limits:       Amounts(corev1.ResourceList(p.Spec.Limits)),
-		NodeClass:        ClassOf(spec.NodeClassRef),
+		NodeClass:    ClassOf(spec.NodeClassRef),
 		Static:       p.Spec.Replicas != nil,
 	}
 	w.Blocked, w.BlockedDetail, w.BlockedFacts = blocked(p)

@@ -4,6 +4,7 @@ package kube
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/karve-dev/karve/engine/cluster"
 )
@@ -15,7 +16,7 @@ import (
 func hostPorts(spec *corev1.PodSpec) []cluster.Port {
 	var out []cluster.Port
 	for i := range spec.InitContainers {
-		if c := &spec.InitContainers[i]; valueOr(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+		if c := &spec.InitContainers[i]; ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
 			out = appendPorts(out, c.Ports, spec.HostNetwork)
 		}
 	}

@@ -13,35 +13,35 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// denial is why no node can be launched for a pod: in words, and its parameters as data. The zero
-// denial means none.
-type denial struct {
+// podRefusal is why no node can be launched for a pod: in words, and its parameters as data. The
+// zero podRefusal means none.
+type podRefusal struct {
 	because reason.Reason
 	words   string
 	facts   map[string]any
 }
 
-// deny records a denial on the pod, unless there is one already.
-func (d denial) deny(w *cluster.Pod) {
+// applyTo records a refusal on the pod, unless there is one already.
+func (d podRefusal) applyTo(w *cluster.Pod) {
 	if d.because != "" && w.Refused == "" {
 		w.Refused, w.RefusedDetail, w.RefusedFacts = d.because, d.words, reason.FactsOf(d.facts)
 	}
 }
 
-// refusal says why no node can be launched for a pod with this spec, whatever the catalog has.
-func refusal(spec *corev1.PodSpec) denial {
+// refusalOf says why no node can be launched for a pod with this spec, whatever the catalog has.
+func refusalOf(spec *corev1.PodSpec) podRefusal {
 	if len(spec.ResourceClaims) > 0 {
-		return denial{reason.Unsupported, "resource claims (dynamic resource allocation) are not yet supported", map[string]any{"field": "resourceClaims"}}
+		return podRefusal{reason.Unsupported, "resource claims (dynamic resource allocation) are not yet supported", map[string]any{"field": "resourceClaims"}}
 	}
 	for key := range spec.NodeSelector {
 		if restricted(key) {
-			return restrictedIn("nodeSelector", smallestRestricted(spec.NodeSelector))
+			return refusalOfLabel("nodeSelector", smallestRestricted(spec.NodeSelector))
 		}
 	}
 	if terms := requiredTerms(spec.Affinity); terms != nil {
-		return refusedTerms(terms.NodeSelectorTerms)
+		return refusalOfTerms(terms.NodeSelectorTerms)
 	}
-	return denial{}
+	return podRefusal{}
 }
 
 func requiredTerms(a *corev1.Affinity) *corev1.NodeSelector {
@@ -51,25 +51,25 @@ func requiredTerms(a *corev1.Affinity) *corev1.NodeSelector {
 	return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-func refusedTerms(terms []corev1.NodeSelectorTerm) denial {
+func refusalOfTerms(terms []corev1.NodeSelectorTerm) podRefusal {
 	empty := true
 	for i := range terms {
 		if len(terms[i].MatchFields) > 0 {
-			return denial{reason.Unsupported, "required node affinity by field (matchFields) is not supported: it names a node, and a new one has another name",
+			return podRefusal{reason.Unsupported, "required node affinity by field (matchFields) is not supported: it names a node, and a new one has another name",
 				map[string]any{"field": "matchFields"}}
 		}
 		for _, e := range terms[i].MatchExpressions {
 			empty = false
 			if restricted(e.Key) {
-				return restrictedIn("required node affinity", e.Key)
+				return refusalOfLabel("required node affinity", e.Key)
 			}
 		}
 	}
 	if empty {
-		return denial{reason.Invalid, "all terms of the required node affinity are empty, and an empty term matches no node",
+		return podRefusal{reason.Invalid, "all terms of the required node affinity are empty, and an empty term matches no node",
 			map[string]any{"field": "required node affinity"}}
 	}
-	return denial{}
+	return podRefusal{}
 }
 
 // restricted reports whether a label is one that pods may not ask for. Nearly all labels are
@@ -92,7 +92,7 @@ func smallestRestricted(labels map[string]string) string {
 	return smallest
 }
 
-func restrictedIn(where, key string) denial {
+func refusalOfLabel(where, key string) podRefusal {
 	words := fmt.Sprintf("%s: using label %s is not allowed as it might interfere with the internal provisioning logic: remove it", where, key)
-	return denial{reason.Invalid, words, map[string]any{"field": where, "key": key}}
+	return podRefusal{reason.Invalid, words, map[string]any{"field": where, "key": key}}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	csitranslation "k8s.io/csi-translation-lib"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -81,7 +82,7 @@ func (s *Storage) Mount(w *cluster.Pod, p *corev1.Pod) {
 		mounted, fault := s.mount(p, v)
 		if fault != "" {
 			claim, _ := claimOf(p, v) // only volumes with a claim have faults
-			denial{reason.Volumes, fault, map[string]any{"field": "volumes", "volume": v.Name, "claim": claim.String()}}.deny(w)
+			podRefusal{reason.Volumes, fault, map[string]any{"field": "volumes", "volume": v.Name, "claim": claim.String()}}.applyTo(w)
 		}
 		if mounted.ID != "" {
 			w.Volumes = append(w.Volumes, mounted)
@@ -170,7 +171,7 @@ func (s *Storage) claimed(c *corev1.PersistentVolumeClaim) (cluster.Volume, stri
 	case c.Status.Phase == corev1.ClaimLost:
 		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s has lost its PersistentVolume %s", key, c.Spec.VolumeName)
 	case c.Spec.VolumeName == "":
-		return s.unbound(key, valueOr(c.Spec.StorageClassName, ""))
+		return s.unbound(key, ptr.Deref(c.Spec.StorageClassName, ""))
 	}
 	out, fault := s.bound(key, c.Spec.VolumeName)
 	if _, done := c.Annotations[annotationBound]; !done && fault == "" {
@@ -246,7 +247,7 @@ func (s *Storage) unbound(claim types.NamespacedName, name string) (cluster.Volu
 		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and names no StorageClass: name one, or make a volume for it", claim)
 	case class == nil:
 		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and its StorageClass %s does not exist: create it", claim, name)
-	case valueOr(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate:
+	case ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate:
 		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound, and StorageClass %s (volumeBindingMode Immediate) binds claims before their pods are placed: wait for its volume", claim, name)
 	}
 	return cluster.Volume{ID: claim.String(), Driver: s.driver(class), AnyOf: topologies(class)}, ""

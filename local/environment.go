@@ -47,17 +47,17 @@ type Options struct {
 
 // Environment is a running system. Its methods are safe for concurrent use.
 type Environment struct {
-	options Options
-	dir     string
-	cluster *cluster.Cluster
-	azure   *azureemulator.Server
-	cloud   *background
-	disks   *background
-	karve   *karve
-	keeper  *background // starts karve again
-	client  client.Client
-	logs    *os.File
-	log     *slog.Logger
+	options   Options
+	dir       string
+	cluster   *cluster.Cluster
+	azure     *azureemulator.Server
+	cloud     *background
+	disks     *background
+	karve     *karve
+	restarter *background // starts karve again
+	client    client.Client
+	logs      *os.File
+	log       *slog.Logger
 }
 
 // Start starts everything: control plane, Azure, its disks' StorageClass, CRDs,
@@ -144,7 +144,7 @@ func (e *Environment) startKarve(ctx context.Context) error {
 		return err
 	}
 	if e.options.Restarted != nil {
-		e.keeper = inBackground(ctx, e.karve.keep)
+		e.restarter = inBackground(ctx, e.karve.restartWhenEnded)
 	}
 	e.options.Progress("karve is up")
 	return nil
@@ -154,8 +154,8 @@ func (e *Environment) startKarve(ctx context.Context) error {
 // talks to all others.
 func (e *Environment) Close() error {
 	var errs []error
-	if e.keeper != nil {
-		e.keeper.stop()
+	if e.restarter != nil {
+		e.restarter.stop()
 	}
 	if e.karve != nil {
 		errs = append(errs, e.StopKarve())

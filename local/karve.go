@@ -21,20 +21,20 @@ type karve struct {
 	env  []string
 	log  string
 
-	// notice is called with the actions of keep; nil means that karve is not restarted.
-	notice   func(text string)
-	restarts restarts
-	started  chan struct{} // holds one token when start was called
-	over     chan struct{} // closed when keep gives karve up
+	// onRestart is called with the actions of restartWhenEnded; nil means that karve is not restarted.
+	onRestart func(text string)
+	restarts  restarts
+	started   chan struct{} // holds one token when start was called
+	givenUp   chan struct{} // closed when restartWhenEnded gives karve up
 
 	mu      sync.Mutex
 	process *child
 	ready   string // URL that answers 200 when karve works
-	failure error  // why keep has given karve up
+	failure error  // why restartWhenEnded has given karve up
 }
 
 func newKarve(argv, env []string, log string, notice func(string)) *karve {
-	return &karve{argv: argv, env: env, log: log, notice: notice, started: make(chan struct{}, 1), over: make(chan struct{})}
+	return &karve{argv: argv, env: env, log: log, onRestart: notice, started: make(chan struct{}, 1), givenUp: make(chan struct{})}
 }
 
 // start runs karve and returns when it is ready.
@@ -93,9 +93,9 @@ func (k *karve) current() (*child, string) {
 	return k.process, k.ready
 }
 
-// obituary describes how the process ended, with its last output.
-func (k *karve) obituary(process *child) error {
-	return fmt.Errorf("karve ended by itself (%v); its last words, from %s:\n%s", process.err, k.log, lastLines(k.log, 10))
+// endError describes how the process ended, with its last output.
+func (k *karve) endError(process *child) error {
+	return fmt.Errorf("karve ended by itself (%v); its last output, from %s:\n%s", process.err, k.log, lastLines(k.log, 10))
 }
 
 func (k *karve) waitReady(ctx context.Context) error {
@@ -110,7 +110,7 @@ func (k *karve) waitReady(ctx context.Context) error {
 		}
 		select {
 		case <-process.ended:
-			return k.obituary(process)
+			return k.endError(process)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:
@@ -175,8 +175,8 @@ func (e *Environment) KarveLog() string { return e.karve.log }
 // karveErr reports that karve ended by itself, with its last output; nil while it
 // runs or is restarted, and after Environment ended it.
 func (e *Environment) karveErr() error {
-	if e.karve.notice != nil {
-		return e.karve.gaveUp()
+	if e.karve.onRestart != nil {
+		return e.karve.givenUpError()
 	}
 	process, _ := e.karve.current()
 	if process == nil || process.asked.Load() {
@@ -184,7 +184,7 @@ func (e *Environment) karveErr() error {
 	}
 	select {
 	case <-process.ended:
-		return e.karve.obituary(process)
+		return e.karve.endError(process)
 	default:
 		return nil
 	}

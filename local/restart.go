@@ -12,47 +12,47 @@ import (
 // a Deployment's pod: after a pause that doubles with each quick end. The zero value works.
 type restarts struct {
 	// first is the pause after the first quick end. Zero means 1s.
-	first time.Duration
-	quick int // quick ends in sequence, soon after their start
+	first     time.Duration
+	quickEnds int // quick ends in sequence, soon after their start
 }
 
 const (
-	// soundRun is how long karve runs until its end is no quick one.
-	soundRun = time.Minute
-	// mostQuick is how many quick ends in sequence are followed by another start. A karve that
+	// healthyRun is how long karve runs until its end is no quick one.
+	healthyRun = time.Minute
+	// maxQuickEnds is how many quick ends in sequence are followed by another start. A karve that
 	// never becomes ready has a reason, which its log shows.
-	mostQuick = 5
+	maxQuickEnds = 5
 )
 
 // after returns how long to wait after an end; ok is false where there is no other start.
 func (r *restarts) after(ran time.Duration) (pause time.Duration, ok bool) {
-	if ran >= soundRun {
-		r.quick = 0
+	if ran >= healthyRun {
+		r.quickEnds = 0
 	}
-	r.quick++
-	if r.quick > mostQuick {
+	r.quickEnds++
+	if r.quickEnds > maxQuickEnds {
 		return 0, false
 	}
 	first := r.first
 	if first == 0 {
 		first = time.Second
 	}
-	return first << (r.quick - 1), true
+	return first << (r.quickEnds - 1), true
 }
 
-// keep restarts karve whenever it ends by itself, until ctx ends or it has ended too often.
-// It reports its actions to notice.
-func (k *karve) keep(ctx context.Context) {
+// restartWhenEnded restarts karve whenever it ends by itself, until ctx ends or it has ended too often.
+// It reports its actions to onRestart.
+func (k *karve) restartWhenEnded(ctx context.Context) {
 	for {
 		process, asked := k.ended(ctx)
 		switch {
 		case process == nil:
 			return
 		case asked:
-			if !k.startedAnew(ctx) {
+			if !k.awaitStart(ctx) {
 				return
 			}
-		case !k.revive(ctx, process):
+		case !k.restart(ctx, process):
 			return
 		}
 	}
@@ -70,8 +70,8 @@ func (k *karve) ended(ctx context.Context) (process *child, asked bool) {
 	}
 }
 
-// startedAnew waits until karve, which was ended, is started by the same hand.
-func (k *karve) startedAnew(ctx context.Context) bool {
+// awaitStart waits until karve, which was ended by a call, is started by one.
+func (k *karve) awaitStart(ctx context.Context) bool {
 	select {
 	case <-k.started:
 		return true
@@ -80,16 +80,16 @@ func (k *karve) startedAnew(ctx context.Context) bool {
 	}
 }
 
-// revive starts karve in place of a process that ended by itself. It returns false where it does
-// not: ctx ended, or keep has given karve up.
-func (k *karve) revive(ctx context.Context, process *child) bool {
+// restart starts karve in place of a process that ended by itself. It returns false where it does
+// not: ctx ended, or restartWhenEnded has given karve up.
+func (k *karve) restart(ctx context.Context, process *child) bool {
 	pause, ok := k.restarts.after(time.Since(process.began))
 	if !ok {
 		k.giveUp(fmt.Errorf("karve ended by itself %d times in a row, each within %s of its start, and is not started again: %w",
-			mostQuick+1, soundRun, k.obituary(process)))
+			maxQuickEnds+1, healthyRun, k.endError(process)))
 		return false
 	}
-	k.notice(fmt.Sprintf("karve ended by itself (%v); it is started again in %s, as a Deployment would. Its log: %s", process.err, pause, k.log))
+	k.onRestart(fmt.Sprintf("karve ended by itself (%v); it is started again in %s, as a Deployment would. Its log: %s", process.err, pause, k.log))
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -105,7 +105,7 @@ func (k *karve) revive(ctx context.Context, process *child) bool {
 		return false
 	}
 	if k.waitReady(ctx) == nil {
-		k.notice("karve is up again")
+		k.onRestart("karve is up again")
 	}
 	return true
 }
@@ -115,20 +115,20 @@ func (k *karve) giveUp(why error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.failure = why
-	close(k.over)
+	close(k.givenUp)
 }
 
-// gaveUp is nil until keep has given karve up.
-func (k *karve) gaveUp() error {
+// givenUpError is nil until restartWhenEnded has given karve up.
+func (k *karve) givenUpError() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.failure
 }
 
-// goneForGood is closed when karve has ended and is not started again.
-func (k *karve) goneForGood() <-chan struct{} {
-	if k.notice != nil {
-		return k.over
+// endedForGood is closed when karve has ended and is not started again.
+func (k *karve) endedForGood() <-chan struct{} {
+	if k.onRestart != nil {
+		return k.givenUp
 	}
 	process, _ := k.current()
 	return process.ended

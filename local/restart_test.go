@@ -33,7 +33,7 @@ func TestPausesBeforeKarveIsStartedAgain(t *testing.T) {
 	}
 }
 
-// keeping runs keep for a karve of that command; the channel has its messages.
+// keeping runs restartWhenEnded for a karve of that command; the channel has its messages.
 func keeping(t *testing.T, argv ...string) (*karve, <-chan string) {
 	t.Helper()
 	said := make(chan string, 100)
@@ -43,7 +43,7 @@ func keeping(t *testing.T, argv ...string) (*karve, <-chan string) {
 	if err := k.launch(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	keeper := inBackground(t.Context(), k.keep)
+	keeper := inBackground(t.Context(), k.restartWhenEnded)
 	t.Cleanup(func() {
 		keeper.stop()
 		process, _ := k.current()
@@ -89,7 +89,7 @@ func TestKarveIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	if err := k.gaveUp(); err != nil {
+	if err := k.givenUpError(); err != nil {
 		t.Error(err)
 	}
 }
@@ -99,14 +99,14 @@ func TestKarveIsStartedAgain(t *testing.T) {
 // Rule DEMO-2.
 func TestQuickEndsAreReported(t *testing.T) {
 	k, said := keeping(t, "/bin/sh", "-c", "echo the lease is lost; exit 3")
-	<-k.over
-	err := k.gaveUp()
+	<-k.givenUp
+	err := k.givenUpError()
 	for _, want := range []string{"ended by itself 6 times in a row", "exit status 3", "the lease is lost"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if got := strings.Count(lastLines(k.log, 100), "the lease is lost"); got != 1+mostQuick || len(said) != mostQuick {
+	if got := strings.Count(lastLines(k.log, 100), "the lease is lost"); got != 1+maxQuickEnds || len(said) != maxQuickEnds {
 		t.Errorf("started %d times, and told of %d", got, len(said))
 	}
 }

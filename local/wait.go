@@ -14,7 +14,7 @@ func (e *Environment) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-e.cluster.Done():
-	case <-e.karve.goneForGood():
+	case <-e.karve.endedForGood():
 	}
 	if err := e.Err(); err != nil {
 		return err

@@ -50,7 +50,8 @@ func TestKarveCostsNoMoreThanUpstream(t *testing.T) {
 	}
 }
 
-// costTolerance allows for upstream's random order, which may end cheaper than usual: on two of the six its end varies by 4 % and by 28 %.
+// costTolerance allows for upstream's random order, which may end cheaper than usual: on two of
+// the six its end varies by 4 % and by 28 %.
 const costTolerance = 1.01
 
 // mostPerDollar is how many pods ours may move for each $/h saved, of upstream's, over all

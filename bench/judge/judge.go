@@ -21,7 +21,8 @@ type Rejection struct {
 	Reason string
 }
 
-// Plan stands for a plugin in rejections that need no scheduler: missing pods and nodes, nodes that take no pods.
+// Plan stands for a plugin in rejections that need no scheduler: missing pods and nodes, nodes
+// that take no pods.
 const Plan = "Plan"
 
 // String is the rejection in one line.

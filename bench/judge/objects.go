@@ -150,7 +150,8 @@ func (o *objects) pod(p cluster.Pod) *corev1.Pod {
 	return out
 }
 
-// endedPod writes the resources, ports and volumes that an ended pod still holds, in a namespace of its own where app!=web does not find it.
+// endedPod writes the resources, ports and volumes that an ended pod still holds, in a namespace
+// of its own where app!=web does not find it.
 func (o *objects) endedPod(p cluster.Pod) *corev1.Pod {
 	p.Namespace = "ended"
 	return o.body(p)

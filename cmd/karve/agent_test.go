@@ -35,8 +35,8 @@ func TestAgentMayMarkItsOwnNodeOnly(t *testing.T) {
 			t.Fatalf("creating %T: %v", o, err)
 		}
 	}
-	own, nobodys := as(t, c.RESTConfig(), "mine"), as(t, c.RESTConfig(), "")
-	// Others taint the nodes, too, meanwhile: nobody's kubelet speaks for them.
+	own, unbound := as(t, c.RESTConfig(), "mine"), as(t, c.RESTConfig(), "")
+	// Others taint the nodes, too, meanwhile: no kubelet runs for them.
 	mark := func(n *corev1.Node) {
 		n.Spec.Taints = append(others(n), corev1.Taint{Key: kube.InterruptionTaint, Value: "Preempt", Effect: corev1.TaintEffectNoSchedule})
 		n.Annotations[kube.NotBeforeAnnotation] = time.Now().Format(time.RFC3339Nano)
@@ -76,7 +76,7 @@ func TestAgentMayMarkItsOwnNodeOnly(t *testing.T) {
 	if err := patch(t.Context(), own, "other", mark); !refused(err) {
 		t.Errorf("the agent may mark another node: %v", err)
 	}
-	if err := patch(t.Context(), nobodys, "mine", mark); !refused(err) {
+	if err := patch(t.Context(), unbound, "mine", mark); !refused(err) {
 		t.Errorf("a token without a node may mark one: %v", err)
 	}
 	if err := own.Delete(t.Context(), node("mine")); !apierrors.IsForbidden(err) {

@@ -36,13 +36,13 @@ func (c *AKSMachinesConfig) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&c.BatchSize, "provider-batch-max-size", azure.MostInBatch, "how many VMs one request asks for at most")
 }
 
-// buys reports whether AKS creates new VMs.
-func (c AKSMachinesConfig) buys() bool { return c.ProvisionMode != provisionmode.Scriptless }
+// createsVMs reports whether AKS creates new VMs.
+func (c AKSMachinesConfig) createsVMs() bool { return c.ProvisionMode != provisionmode.Scriptless }
 
 func (c AKSMachinesConfig) validate() error {
 	var f faults
 	f.oneOf("provision-mode", c.ProvisionMode, provisionmode.Scriptless, provisionmode.Machines, provisionmode.Batches)
-	if c.buys() || c.ManageExisting {
+	if c.createsVMs() || c.ManageExisting {
 		f.given("aks-machines-pool-name", c.Pool)
 		f.variable("ARM_RESOURCE_GROUP (or AZURE_RESOURCE_GROUP)", c.ClusterGroup, "the resource group of the cluster itself")
 	}
@@ -54,12 +54,12 @@ func (c AKSMachinesConfig) validate() error {
 // options are those of the provider. A pool in which AKS neither creates VMs nor has any to
 // manage is left out.
 func (c AKSMachinesConfig) options() azure.AKSMachines {
-	if !c.buys() && !c.ManageExisting {
+	if !c.createsVMs() && !c.ManageExisting {
 		return azure.AKSMachines{}
 	}
-	m := azure.AKSMachines{Pool: c.Pool, ResourceGroup: c.ClusterGroup, CreateNodes: c.buys()}
+	m := azure.AKSMachines{Pool: c.Pool, ResourceGroup: c.ClusterGroup, CreateNodes: c.createsVMs()}
 	if c.ProvisionMode == provisionmode.Batches {
-		m.Batching = azure.Batching{Idle: c.BatchIdle, Most: c.BatchMax, Size: c.BatchSize}
+		m.Batching = azure.Batching{Idle: c.BatchIdle, MaxWait: c.BatchMax, Size: c.BatchSize}
 	}
 	return m
 }

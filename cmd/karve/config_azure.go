@@ -45,7 +45,7 @@ func (c AzureConfig) validate() error {
 	c.ClusterConfig.check(&f)
 	c.NetworkConfig.check(&f)
 	c.NodeConfig.check(&f)
-	return errors.Join(f.joined(), c.Images.validate(!c.Machines.buys()), c.Machines.validate(), c.Unsupported.validate())
+	return errors.Join(f.joined(), c.Images.validate(!c.Machines.createsVMs()), c.Machines.validate(), c.Unsupported.validate())
 }
 
 // CloudConfig is where Azure is, which subscription pays, and how often Azure may be asked.

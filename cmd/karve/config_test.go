@@ -120,7 +120,7 @@ func TestProvisionModes(t *testing.T) {
 		"aksscriptless": {},
 		"aksmachineapi": {Pool: "machines", ResourceGroup: "clusters", CreateNodes: true},
 		"aksmachineapiheaderbatch": {Pool: "machines", ResourceGroup: "clusters", CreateNodes: true,
-			Batching: azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: 50}},
+			Batching: azure.Batching{Idle: time.Second, MaxWait: 5 * time.Second, Size: 50}},
 	} {
 		env := complete()
 		env["PROVISION_MODE"], env["AKS_MACHINES_POOL_NAME"], env["ARM_RESOURCE_GROUP"] = mode, "machines", "clusters"

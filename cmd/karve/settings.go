@@ -33,7 +33,7 @@ func (c CoreConfig) disruption() disrupt.Settings {
 		MinAge:     c.ConsolidationMinAge,
 		SpotToSpot: gates.SpotToSpotConsolidation,
 		Upstream:   c.ConsolidationRules == "Karpenter",
-		MaxSteps:      c.ConsolidationSteps,
+		MaxSteps:   c.ConsolidationSteps,
 	}
 }
 

@@ -192,7 +192,7 @@ func (k *Keeper) fits(plan schedule.Plan) map[types.NamespacedName]int {
 func (k *Keeper) report(ctx context.Context, b *autoscalingv1beta1.CapacityBuffer, fit int) error {
 	stored := b.DeepCopy()
 	describe(b, fit)
-	return write.Calm(write.Status(ctx, k.client, b, stored)) // the next decision reports again
+	return write.IgnoreConflict(write.Status(ctx, k.client, b, stored)) // the next decision reports again
 }
 
 func describe(b *autoscalingv1beta1.CapacityBuffer, fit int) {

@@ -61,8 +61,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil && !want.refused {
 		return reconcile.Result{}, err
 	}
-	r.settle(b, want, err)
-	return write.Settle(reconcile.Result{RequeueAfter: again}, write.Status(ctx, r.Client, b, stored))
+	r.record(b, want, err)
+	return write.RetryConflict(reconcile.Result{RequeueAfter: again}, write.Status(ctx, r.Client, b, stored))
 }
 
 // active reports whether the buffer is of the strategy that is served.
@@ -71,8 +71,8 @@ func active(b *autoscalingv1beta1.CapacityBuffer) bool {
 	return s == nil || *s == "" || *s == autoscalingv1beta1.ActiveProvisioningStrategy
 }
 
-// settle writes the outcome onto the buffer and into the Keeper.
-func (r *Reconciler) settle(b *autoscalingv1beta1.CapacityBuffer, w wanted, err error) {
+// record writes the outcome onto the buffer and into the Keeper.
+func (r *Reconciler) record(b *autoscalingv1beta1.CapacityBuffer, w wanted, err error) {
 	const condition = autoscalingv1beta1.ReadyForProvisioningCondition
 	if err != nil {
 		r.Keeper.drop(client.ObjectKeyFromObject(b))

@@ -24,8 +24,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// patience is how long Refresh waits for a first snapshot before it continues without it.
-const patience = 30 * time.Second
+// firstReadTimeout is how long Refresh waits for a first snapshot before it continues without it.
+const firstReadTimeout = 30 * time.Second
 
 // Keeper keeps the mirror's catalogs current.
 type Keeper struct {
@@ -37,23 +37,23 @@ type Keeper struct {
 	mirror   *state.Mirror
 	metrics  *metrics.Set
 
-	mu       sync.Mutex
-	last     map[string]*provider.Catalog
-	read     map[string]time.Time
-	gauged   map[string]bool // the budgets that have gauges
-	overlays Overlays
-	sold     map[string]sold // what the mirror has, by class
+	mu               sync.Mutex
+	last             map[string]*provider.Catalog
+	read             map[string]time.Time
+	quotasWithGauges map[string]bool // the budgets that have gauges
+	overlays         Overlays
+	published        map[string]publishedCatalog // what the mirror has, by class
 }
 
-// sold holds a snapshot's instance types after overlays.
-type sold struct {
+// publishedCatalog holds a snapshot's instance types after overlays.
+type publishedCatalog struct {
 	offering.Overlaid
-	of *provider.Catalog
+	source *provider.Catalog
 }
 
 // New returns a Keeper that knows nothing yet.
 func New(p provider.Provider, m *state.Mirror, s *metrics.Set) *Keeper {
-	return &Keeper{provider: p, mirror: m, metrics: s, last: map[string]*provider.Catalog{}, read: map[string]time.Time{}, gauged: map[string]bool{}, sold: map[string]sold{}}
+	return &Keeper{provider: p, mirror: m, metrics: s, last: map[string]*provider.Catalog{}, read: map[string]time.Time{}, quotasWithGauges: map[string]bool{}, published: map[string]publishedCatalog{}}
 }
 
 // Refresh reads overlays, and the catalog of every class in use. The error names
@@ -66,7 +66,7 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 		group.Go(func() error { failed[i] = k.fetch(ctx, class); return nil })
 	}
 	_ = group.Wait() // failed has it all
-	for _, class := range k.forget(classes) {
+	for _, class := range k.dropUnused(classes) {
 		k.mirror.RemoveCatalog(class)
 	}
 	failed[len(classes)] = k.publish(ctx)
@@ -85,7 +85,7 @@ func (k *Keeper) Ensure(ctx context.Context, class string) error {
 }
 
 func (k *Keeper) fetch(ctx context.Context, class string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()
 	snapshot, err := k.provider.Catalog(ctx, class)
 	if err != nil {
@@ -95,14 +95,14 @@ func (k *Keeper) fetch(ctx context.Context, class string) error {
 	defer k.mu.Unlock()
 	k.read[class] = time.Now()
 	k.metrics.CatalogAge.WithLabelValues(class).Set(time.Since(snapshot.Taken).Seconds())
-	k.gauge(snapshot)
+	k.setQuotaGauges(snapshot)
 	k.last[class] = snapshot
 	return nil
 }
 
-// forget drops the state of classes that no pool or claim names any more, and the gauges of
+// dropUnused drops the state of classes that no pool or claim names any more, and the gauges of
 // quotas that no class uses: an alert on one would never end. It returns those classes.
-func (k *Keeper) forget(used []string) (gone []string) {
+func (k *Keeper) dropUnused(used []string) (gone []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for class := range k.last {
@@ -112,10 +112,10 @@ func (k *Keeper) forget(used []string) (gone []string) {
 		gone = append(gone, class)
 		delete(k.last, class)
 		delete(k.read, class)
-		delete(k.sold, class)
+		delete(k.published, class)
 		k.metrics.CatalogAge.DeleteLabelValues(class)
 	}
-	for quota := range k.gauged {
+	for quota := range k.quotasWithGauges {
 		drawn := false
 		for _, s := range k.last {
 			_, draws := s.QuotaLeft[quota]
@@ -124,16 +124,16 @@ func (k *Keeper) forget(used []string) (gone []string) {
 		if !drawn {
 			k.metrics.QuotaRemaining.DeleteLabelValues(quota)
 			k.metrics.QuotaExhausted.DeleteLabelValues(quota)
-			delete(k.gauged, quota)
+			delete(k.quotasWithGauges, quota)
 		}
 	}
 	return gone
 }
 
-// gauge exports the rest of each quota, and when it will be used up.
-func (k *Keeper) gauge(s *provider.Catalog) {
+// setQuotaGauges exports the rest of each quota, and when it will be used up.
+func (k *Keeper) setQuotaGauges(s *provider.Catalog) {
 	for quota, left := range s.QuotaLeft {
-		k.gauged[quota] = true
+		k.quotasWithGauges[quota] = true
 		k.metrics.QuotaRemaining.WithLabelValues(quota).Set(float64(left))
 		if e, ends := s.QuotaPressure[quota]; ends {
 			k.metrics.QuotaExhausted.WithLabelValues(quota).Set(e.In.Seconds())
@@ -143,9 +143,9 @@ func (k *Keeper) gauge(s *provider.Catalog) {
 	}
 }
 
-// Snapshot returns the class's catalog when it was last read, before overlays;
+// Latest returns the class's catalog when it was last read, before overlays;
 // nil if it never was.
-func (k *Keeper) Snapshot(class string) *provider.Catalog {
+func (k *Keeper) Latest(class string) *provider.Catalog {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last[class]

@@ -17,11 +17,11 @@ import (
 func TestQuotasAreGauges(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k := New(nil, nil, metrics.New(registry))
-	k.gauge(&provider.Catalog{
+	k.setQuotaGauges(&provider.Catalog{
 		QuotaLeft:     map[string]int64{"regional": 40, "lowPriority": 7},
 		QuotaPressure: map[string]provider.Exhaustion{"regional": {Left: 40, In: time.Minute}, "lowPriority": {Left: 7, In: time.Hour}},
 	})
-	k.gauge(&provider.Catalog{
+	k.setQuotaGauges(&provider.Catalog{
 		QuotaLeft:     map[string]int64{"regional": 30, "lowPriority": 7},
 		QuotaPressure: map[string]provider.Exhaustion{"regional": {Left: 30, In: 2 * time.Minute}},
 	})
@@ -47,13 +47,13 @@ func TestGaugesGoWithTheirQuotas(t *testing.T) {
 	}
 	k.last["b"] = &provider.Catalog{QuotaLeft: map[string]int64{"regional": 40}}
 	for _, s := range k.last {
-		k.gauge(s)
+		k.setQuotaGauges(s)
 	}
-	k.forget([]string{"b"})
+	k.dropUnused([]string{"b"})
 	if diff := cmp.Diff(map[string]float64{"karve_quota_remaining regional": 40}, quotas(t, registry)); diff != "" {
 		t.Errorf("gauges (-want +got):\n%s", diff)
 	}
-	if k.Snapshot("a") != nil || k.Snapshot("b") == nil {
+	if k.Latest("a") != nil || k.Latest("b") == nil {
 		t.Error("of the two classes the wrong one is forgotten")
 	}
 }

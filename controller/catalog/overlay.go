@@ -33,7 +33,7 @@ func (k *Keeper) publish(ctx context.Context) error {
 		return err
 	}
 	if err == nil {
-		k.lay(overlays)
+		k.applyOverlays(overlays)
 	}
 	return err
 }
@@ -49,36 +49,36 @@ func (k *Keeper) readOverlays(ctx context.Context) (Overlays, error) {
 	return overlays, nil
 }
 
-// lay recomputes all catalogs when overlays or the types of any class changed:
+// applyOverlays recomputes all catalogs when overlays or the types of any class changed:
 // overlays that conflict in one class are out in all.
-func (k *Keeper) lay(overlays Overlays) {
+func (k *Keeper) applyOverlays(overlays Overlays) {
 	classes := slices.Sorted(maps.Keys(k.last))
 	stale := overlays.Version != k.overlays.Version
 	for _, class := range classes {
-		stale = stale || !sameTypes(k.sold[class].of, k.last[class])
+		stale = stale || !sameTypes(k.published[class].source, k.last[class])
 	}
 	k.overlays = overlays
 	if !stale {
-		k.tellBudgets(classes)
+		k.publishQuotas(classes)
 		return
 	}
 	adjusted, _ := offering.ApplyOverlays(k.types(classes), overlays.List)
 	for i, class := range classes {
 		snapshot := k.last[class]
-		k.sold[class] = sold{Overlaid: adjusted[i], of: snapshot}
+		k.published[class] = publishedCatalog{Overlaid: adjusted[i], source: snapshot}
 		k.mirror.SetCatalog(class, adjusted[i].Types, snapshot.QuotaLeft)
 	}
 }
 
-// tellBudgets passes on snapshots that differ only in the quota that is left.
-func (k *Keeper) tellBudgets(classes []string) {
+// publishQuotas passes on snapshots that differ only in the quota that is left.
+func (k *Keeper) publishQuotas(classes []string) {
 	for _, class := range classes {
-		s, snapshot := k.sold[class], k.last[class]
-		if s.of == snapshot {
+		s, snapshot := k.published[class], k.last[class]
+		if s.source == snapshot {
 			continue
 		}
-		s.of = snapshot
-		k.sold[class] = s
+		s.source = snapshot
+		k.published[class] = s
 		k.mirror.SetCatalog(class, s.Types, snapshot.QuotaLeft)
 	}
 }
@@ -99,8 +99,8 @@ func sameTypes(a, b *provider.Catalog) bool {
 	return len(a.Types) == 0 || &a.Types[0] == &b.Types[0]
 }
 
-// Judge returns what is wrong with the overlays, given all instance types.
-func (k *Keeper) Judge(overlays []offering.Overlay) []offering.OverlayProblem {
+// OverlayProblems returns what is wrong with the overlays, given all instance types.
+func (k *Keeper) OverlayProblems(overlays []offering.Overlay) []offering.OverlayProblem {
 	k.mu.Lock()
 	types := k.types(slices.Sorted(maps.Keys(k.last)))
 	k.mu.Unlock()
@@ -113,7 +113,7 @@ func (k *Keeper) Judge(overlays []offering.Overlay) []offering.OverlayProblem {
 func (k *Keeper) Touched(class string, choices []offering.Ref) (price, capacity bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := k.sold[class]
+	s := k.published[class]
 	for _, c := range choices {
 		price, capacity = price || s.Priced[c.Type], capacity || s.Enlarged[c.Type]
 	}
@@ -125,7 +125,7 @@ func (k *Keeper) Touched(class string, choices []offering.Ref) (price, capacity 
 func (k *Keeper) Extra(class, name string) quantity.Amounts {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := k.sold[class]
+	s := k.published[class]
 	if !s.Enlarged[name] {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (k *Keeper) Extra(class, name string) quantity.Amounts {
 	i := slices.IndexFunc(s.Types, named)
 	extra := quantity.Amounts{}
 	for resource, n := range s.Types[i].Capacity {
-		if s.of.Types[i].Capacity[resource] != n {
+		if s.source.Types[i].Capacity[resource] != n {
 			extra[resource] = n
 		}
 	}

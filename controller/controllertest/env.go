@@ -197,7 +197,7 @@ func (e *Env) Restart() {
 		End: &termination.Claims{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}}
 	e.Termination = &termination.Nodes{Client: e.Client, Live: live, Provider: e.Provider,
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
-	e.Termination.Evictor.Displaces = e.Mirror.BeginEviction
+	e.Termination.Evictor.BeforeRemoval = e.Mirror.BeginEviction
 	e.Termination.Evictor.Surges = &termination.Surges{Client: e.Client, Live: live, Events: e.Events, Log: log, Supersede: e.Mirror.Supersede}
 	disrupts := disruption.Options{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Events: e.Events, Metrics: e.Metrics,
 		Log: log, Buffers: buffers, Settings: disrupt.Defaults(), Surges: e.Termination.Evictor.Surges}

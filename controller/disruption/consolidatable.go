@@ -27,7 +27,7 @@ func writeConditions(ctx context.Context, c client.Client, v *view) error {
 	for i := range v.nodes {
 		n := &v.nodes[i]
 		pool, ok := v.pools[n.Pool]
-		seen := v.claims[n.Key]
+		seen := v.byClaim[n.Key]
 		if !ok || leaving(seen) {
 			continue
 		}
@@ -40,16 +40,16 @@ func writeConditions(ctx context.Context, c client.Client, v *view) error {
 			claim := seen.Claim.DeepCopy()
 			setPodEvent(claim, at)
 			setConsolidatable(claim, quiet)
-			return write.Calm(write.Status(ctx, c, claim, seen.Claim)) // the next round sees the newer claim
+			return write.IgnoreConflict(write.Status(ctx, c, claim, seen.Claim)) // the next round sees the newer claim
 		})
 	}
 	return group.Wait()
 }
 
 // podEventToWrite is the time of the last pod event, zero when it need not be written yet.
-func podEventToWrite(claim kube.ManagedNode, now time.Time) time.Time {
-	written := claim.Claim.Status.LastPodEventTime.Time
-	seen := claim.Activity.Truncate(time.Second) // the resolution of the API
+func podEventToWrite(node kube.ManagedNode, now time.Time) time.Time {
+	written := node.Claim.Status.LastPodEventTime.Time
+	seen := node.Activity.Truncate(time.Second) // the resolution of the API
 	if !seen.After(written) || seen.Sub(written) < podEventEvery && now.Sub(seen) < podEventEvery {
 		return time.Time{}
 	}

@@ -66,7 +66,7 @@ func (x turn) strike(t *testing.T, mode controllertest.Mode, at int) (struck boo
 			return c.Name != s.keeps && slices.ContainsFunc(old, func(o karpv1.NodeClaim) bool { return o.Name == c.Name })
 		})
 	})
-	if bought, most := e.Cloud.Bought(), x.nodes+2*x.by; bought > most {
+	if bought, most := e.Cloud.Launched(), x.nodes+2*x.by; bought > most {
 		t.Errorf("launched %d instances, at most %d were needed", bought, most)
 	}
 	return e.Faults.Writes() >= before+at

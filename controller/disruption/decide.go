@@ -28,7 +28,7 @@ func (c *Controller) validate(ctx context.Context, v *view) {
 		now, kept := c.decider.recheck(m, v)
 		if kept.Because == "" {
 			m.Move, m.all = now, slices.Clone(now.Nodes) // those that left the move have no marks
-			m.notePlanned()
+			m.recordPlanned()
 			c.decider.begin(m, v)
 			continue
 		}
@@ -47,7 +47,7 @@ func (c *Controller) recheckMarked(ctx context.Context, m *move, v *view) {
 	}
 	if kept.Because == "" {
 		m.Move = now
-		m.notePlanned()
+		m.recordPlanned()
 		return
 	}
 	next, _ := c.executor.perform(ctx, m, failed(m, kept.Detail)) // a failed move is no error
@@ -163,8 +163,8 @@ func (d *decider) cluster(v *view, without *move) disrupt.Cluster {
 		if m != without && m.phase != ended {
 			in.Underway = append(in.Underway, m.underway())
 		}
-		if trailing := v.trailing(m); len(trailing) > 0 {
-			in.Underway = append(in.Underway, disrupt.Move{Cause: m.Cause, Nodes: trailing})
+		if nodes := v.stillCounted(m); len(nodes) > 0 {
+			in.Underway = append(in.Underway, disrupt.Move{Cause: m.Cause, Nodes: nodes})
 		}
 	}
 	return in

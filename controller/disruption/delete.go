@@ -26,7 +26,7 @@ func (x *executor) delete(ctx context.Context, m *move, v *view) conclusion {
 	if m.displaced == nil {
 		m.displaced = x.outcomes.displacedBy(m, v)
 	}
-	failed := forEach(m.Nodes, func(key string) error { return x.deleter.delete(ctx, v.claims[key].Claim) })
+	failed := forEach(m.Nodes, func(key string) error { return x.deleter.delete(ctx, v.byClaim[key].Claim) })
 	return afterDeletion(m, failed, v)
 }
 
@@ -38,12 +38,12 @@ func afterDeletion(m *move, failed map[string]error, v *view) conclusion {
 	for _, key := range m.Nodes {
 		switch err := failed[key]; {
 		case err == nil:
-			c.effects = append(c.effects, reportDeleted{v.claims[key]})
+			c.effects = append(c.effects, reportDeleted{v.byClaim[key]})
 			m.drop(key)
 		case errors.Is(err, errLeaving):
 			m.drop(key)
 		case v.now.Sub(m.since) >= retryRefused:
-			c.effects = append(c.effects, setBackOff{[]string{key}}, reportRefused{v.claims[key], err}, keepNode{key})
+			c.effects = append(c.effects, setBackOff{[]string{key}}, reportRefused{v.byClaim[key], err}, keepNode{key})
 			m.drop(key)
 		default:
 			errs = append(errs, err)

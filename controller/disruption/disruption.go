@@ -51,22 +51,22 @@ type Options struct {
 
 // Controller moves pods onto fewer, cheaper or newer nodes. See New.
 type Controller struct {
-	mirror   *state.Mirror
-	log      logr.Logger
-	every    time.Duration
-	round    int
-	idle     idle
-	observer observer
-	surging  *surgingPods
-	moves    *moves
-	backOffs *backOffs
-	outcomes *outcomes
-	memory   *memory
-	recovery *recovery
-	decider  *decider
-	executor *executor
-	report   *reporter
-	writer   client.Client // of status
+	mirror      *state.Mirror
+	log         logr.Logger
+	every       time.Duration
+	round       int
+	idle        idle
+	observer    observer
+	surging     *surgingPods
+	moves       *moves
+	backOffs    *backOffs
+	outcomes    *outcomes
+	annotations *annotationStore
+	recovery    *recovery
+	decider     *decider
+	executor    *executor
+	report      *reporter
+	writer      client.Client // of status
 }
 
 // New returns a Controller that has no move in progress.
@@ -74,7 +74,7 @@ func New(o Options) *Controller {
 	report := &reporter{events: o.Events, metrics: o.Metrics, log: o.Log, mirror: o.Mirror, validation: o.Validation}
 	moves, backOffs := &moves{}, &backOffs{}
 	surging := &surgingPods{surger: o.Surges, mirror: o.Mirror, log: o.Log}
-	outcomes := &outcomes{mirror: o.Mirror, report: report, off: o.Settings.Upstream}
+	outcomes := &outcomes{mirror: o.Mirror, report: report, disabled: o.Settings.Upstream}
 	marks := &marker{client: o.Client, live: o.Live, log: o.Log}
 	deleter := &deleter{client: o.Client, live: o.Live, mirror: o.Mirror, log: o.Log}
 	executor := &executor{
@@ -86,9 +86,9 @@ func New(o Options) *Controller {
 		mirror: o.Mirror, log: o.Log, every: o.Every, writer: o.Client,
 		observer: observer{mirror: o.Mirror, buffers: o.Buffers, events: o.Events},
 		surging:  surging, moves: moves, backOffs: backOffs, outcomes: outcomes, executor: executor, report: report,
-		memory:   &memory{client: o.Client, live: o.Live, mirror: o.Mirror, log: o.Log, backOffs: backOffs, outcomes: outcomes},
-		recovery: &recovery{moves: moves, marks: marks, deleter: deleter, executor: executor, log: o.Log},
-		decider:  newDecider(o, moves, backOffs, outcomes),
+		annotations: &annotationStore{client: o.Client, live: o.Live, mirror: o.Mirror, log: o.Log, backOffs: backOffs, outcomes: outcomes},
+		recovery:    &recovery{moves: moves, marks: marks, deleter: deleter, executor: executor, log: o.Log},
+		decider:     newDecider(o, moves, backOffs, outcomes),
 	}
 }
 
@@ -124,15 +124,15 @@ func (c *Controller) Disrupt(ctx context.Context) error {
 	if c.surging.refresh(ctx, v) {
 		v = c.observer.observe(v.now, c.round)
 	}
-	c.memory.load(v)
-	err := c.recovery.sweep(ctx, v) // before anything is decided: budgets count what an earlier process began
-	c.outcomes.judge(v)             // before moves are validated: a paused NodePool's are not valid
+	c.annotations.load(v)
+	err := c.recovery.recoverMoves(ctx, v) // before anything is decided: budgets count what an earlier process began
+	c.outcomes.pauseUndone(v)              // before moves are validated: a paused NodePool's are not valid
 	c.validate(ctx, v)
 	err = errors.Join(err, c.advance(ctx, v))
 	if c.decider.decide(ctx, v) {
 		err = errors.Join(err, c.advance(ctx, v))
 	}
-	err = errors.Join(err, c.memory.save(ctx, v), writeConditions(ctx, c.writer, v))
+	err = errors.Join(err, c.annotations.save(ctx, v), writeConditions(ctx, c.writer, v))
 	c.idle = c.idleAfter(v, err)
 	return err
 }

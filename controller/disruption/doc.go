@@ -2,7 +2,7 @@
 
 // Package disruption carries out moves: it disrupts nodes that are empty, drifted, expired or
 // not worth their price. In order, it chooses a move, checks it again, marks and taints the nodes,
-// looks at them past the cache, launches replacements, waits until these are initialized, and
+// inspects them past the cache, launches replacements, waits until these are initialized, and
 // deletes the NodeClaims. controller/termination then drains the nodes.
 //
 // It does not decide which nodes to disrupt (see engine/disrupt), and it keeps nothing in memory

@@ -29,7 +29,7 @@ type effect any
 type (
 	// setBackOff has nodes of the move be left alone for a while.
 	setBackOff struct{ keys []string }
-	// beginMove has decisions count the nodes as leaving, and promises their pods capacity.
+	// beginMove has decisions count the nodes as leaving, and nominates their pods to others.
 	beginMove struct{}
 	// keepNode takes the marks off a node that left the move.
 	keepNode struct{ key string }
@@ -61,11 +61,11 @@ type (
 	// reportAwaiting: a replacement is not ready yet.
 	reportAwaiting struct{ claim *karpv1.NodeClaim }
 	// reportDeleted: the NodeClaim of a node was deleted.
-	reportDeleted struct{ claim kube.ManagedNode }
+	reportDeleted struct{ node kube.ManagedNode }
 	// reportRefused: the deletion of a node's NodeClaim was refused again and again.
 	reportRefused struct {
-		claim kube.ManagedNode
-		err   error
+		node kube.ManagedNode
+		err  error
 	}
 	// reportFailed: the move is taken back.
 	reportFailed struct{ why string }

@@ -66,7 +66,7 @@ func TestEmptyNodesGoAfterConsolidateAfter(t *testing.T) {
 		if disrupted(e) != 0 {
 			t.Error("a node was taken before consolidateAfter")
 		}
-		e.Until(20, "nothing is left", func() bool { return len(e.Claims())+len(e.Nodes())+len(e.Cloud.Machines()) == 0 })
+		e.Until(20, "nothing is left", func() bool { return len(e.Claims())+len(e.Nodes())+len(e.Cloud.ProviderIDs()) == 0 })
 	})
 }
 

@@ -99,16 +99,16 @@ func (x *executor) step(ctx context.Context, m *move, v *view) (phase, error) {
 			return ended, nil
 		}
 	}
-	return x.perform(ctx, m, x.act(ctx, m, v))
+	return x.perform(ctx, m, x.runPhase(ctx, m, v))
 }
 
-// act runs the move's phase.
-func (x *executor) act(ctx context.Context, m *move, v *view) conclusion {
+// runPhase runs the move's phase.
+func (x *executor) runPhase(ctx context.Context, m *move, v *view) conclusion {
 	switch m.phase {
 	case marking:
 		return x.mark(ctx, m)
 	case marked:
-		return x.secondLook(ctx, m, v)
+		return x.inspectMarked(ctx, m, v)
 	case launching:
 		return x.launch(ctx, m)
 	case awaiting:

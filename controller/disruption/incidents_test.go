@@ -78,8 +78,8 @@ func upgrade(t *testing.T, before func(*karpv1.NodePool)) {
 		}
 		e.Steps(2)
 	}
-	if len(e.Claims()) != 4 || e.Cloud.Bought() != 4 || !unmarked(e) {
-		t.Errorf("%d claims and %d instances launched, want the four that were there", len(e.Claims()), e.Cloud.Bought())
+	if len(e.Claims()) != 4 || e.Cloud.Launched() != 4 || !unmarked(e) {
+		t.Errorf("%d claims and %d instances launched, want the four that were there", len(e.Claims()), e.Cloud.Launched())
 	}
 	for _, c := range e.Claims() {
 		if c.Annotations[karpv1.NodePoolHashVersionAnnotationKey] != karpv1.NodePoolHashVersion {

@@ -16,12 +16,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-const (
-	// repeatKept is how long the reason why a node is kept is not repeated.
-	repeatKept = 15 * time.Minute
-	// factsAnnotation holds the parameters of an event's message as JSON.
-	factsAnnotation = "karve.dev/facts"
-)
+// repeatKept is how long the reason why a node is kept is not repeated.
+const repeatKept = 15 * time.Minute
 
 // searched reports the results of a complete search: why nodes are kept, what that costs, and how
 // many disruptions budgets allow.
@@ -31,11 +27,11 @@ func (r *reporter) searched(s search, v *view, in disrupt.Cluster, moves []*move
 	pinned := map[[2]string]float64{}
 	blocked := map[string]disrupt.Kept{}
 	for _, k := range s.kept {
-		claim, ok := v.claims[k.Key]
+		node, ok := v.byClaim[k.Key]
 		if !ok {
 			continue
 		}
-		pool := claim.InSnapshot.Pool
+		pool := node.InSnapshot.Pool
 		if k.WouldSave > 0 {
 			pinned[[2]string{pool, string(k.Because)}] += monthly(k.WouldSave)
 		}
@@ -45,7 +41,7 @@ func (r *reporter) searched(s search, v *view, in disrupt.Cluster, moves []*move
 		if k.Because == disrupt.ScoreTooLow {
 			r.metrics.ConsolidationMoves.WithLabelValues(rejected, pool, r.policyOf(pool)).Inc()
 		}
-		r.kept(claim, k, v.now)
+		r.kept(node, k, v.now)
 	}
 	r.eligible(in, moves)
 	r.metrics.BlockedCost.Reset()
@@ -71,16 +67,18 @@ func (r *reporter) invalidAnnotations() {
 }
 
 // kept publishes on a node why it is kept and what that costs.
-func (r *reporter) kept(claim kube.ManagedNode, k disrupt.Kept, now time.Time) {
+func (r *reporter) kept(node kube.ManagedNode, k disrupt.Kept, now time.Time) {
 	name := disrupt.Event(k.Because)
-	if name == "" || leaving(claim) || claim.InSnapshot.MarkedForDeletion || lapsesSoon(k, now) {
+	if name == "" || leaving(node) || node.InSnapshot.MarkedForDeletion || lapsesSoon(k, now) {
 		return
 	}
 	text := k.Detail
 	if cents(monthly(k.WouldSave)) > 0 {
 		text += fmt.Sprintf(" (costs $%.2f a month)", monthly(k.WouldSave))
 	}
-	r.about(claim, events.Event{Reason: name, Message: text, Key: string(k.Because), Every: repeatKept, Annotations: factsData(k.Facts)})
+	for _, event := range about(node, events.Event{Reason: name, Message: text, Key: string(k.Because), Every: repeatKept, Annotations: factsData(k.Facts)}) {
+		r.events.Publish(event)
+	}
 }
 
 // lapsesSoon reports whether the reason lapses before it would be repeated.
@@ -96,7 +94,7 @@ func factsData(facts reason.Facts) map[string]string {
 	if err != nil || len(text) > 8<<10 {
 		return nil // the message has the most important part of it
 	}
-	return map[string]string{factsAnnotation: string(text)}
+	return map[string]string{kube.FactsAnnotation: string(text)}
 }
 
 // eligible shows how many nodes may be disrupted for each cause, by their own and their NodePools'

@@ -20,7 +20,7 @@ import (
 )
 
 // launch creates the replacements. The mirror knows of them before the API does: a batch in
-// between would promise their capacity to other pods, or launch nodes for the same pods.
+// between would nominate other pods to them, or launch nodes for the same pods.
 func (x *executor) launch(ctx context.Context, m *move) conclusion {
 	var err error
 	if m.replacements, err = x.launcher.draft(m.Launches, m.id); err != nil {
@@ -40,7 +40,7 @@ func afterLaunch(m *move, err error) conclusion {
 	return conclusion{next: awaiting, effects: []effect{reportStarting{}}}
 }
 
-// await waits until all replacements are ready. Then it looks at the nodes once more.
+// await waits until all replacements are ready. Then it inspects the nodes once more.
 func (x *executor) await(ctx context.Context, m *move, v *view) conclusion {
 	first, err := x.launcher.firstNotReady(ctx, m.replacements)
 	if err != nil || first.state == unseen {
@@ -49,13 +49,13 @@ func (x *executor) await(ctx context.Context, m *move, v *view) conclusion {
 	if first.state != ready {
 		return m.awaits(first, v)
 	}
-	look := x.inspector.inspect(ctx, m)
-	m.drop(look.gone...)
+	found := x.inspector.inspect(ctx, m)
+	m.drop(found.gone...)
 	switch {
-	case look.err != nil:
-		return conclusion{next: awaiting, err: look.err}
-	case len(look.objections) > 0:
-		return failedBy(m, look.objections[0])
+	case found.err != nil:
+		return conclusion{next: awaiting, err: found.err}
+	case len(found.objections) > 0:
+		return failedBy(m, found.objections[0])
 	}
 	m.supply = supplyReady
 	return conclusion{next: deleting}
@@ -109,7 +109,7 @@ func (l *launcher) draft(launches []schedule.Launch, id string) (drafts []replac
 		if pool == nil {
 			return drafts, fmt.Errorf("nodepool %q was deleted meanwhile", launch.Pool)
 		}
-		claim := provision.Draft(l.catalog, launch, pool)
+		claim := provision.NewClaim(l.catalog, launch, pool)
 		claim.Annotations[kube.ReplacesAnnotation] = id
 		drafts = append(drafts, replacement{claim, launch})
 	}
@@ -139,7 +139,7 @@ func (l *launcher) createOne(ctx context.Context, m *move, r replacement) error 
 	if err := l.client.Create(ctx, r.claim); err != nil {
 		return fmt.Errorf("creating a nodeclaim in nodepool %q to replace %d nodes: %w", r.launch.Pool, len(m.Nodes), err)
 	}
-	l.mirror.Launched(r.claim, r.launch.Offerings, nil) // its pods were promised its capacity already
+	l.mirror.Launched(r.claim, r.launch.Offerings, nil) // its pods are nominated to it already
 	l.report.effect(m, reportLaunched{r})
 	return nil
 }
@@ -178,6 +178,6 @@ func (l *launcher) leaving(ctx context.Context, name string) (bool, error) {
 
 // acceptsPods reports whether a replacement was initialized and its kubelet has not stopped
 // answering since, while others were awaited.
-func acceptsPods(claim kube.ManagedNode) bool {
-	return kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeInitialized) && claim.Node != nil && kube.Ready(claim.Node)
+func acceptsPods(node kube.ManagedNode) bool {
+	return kube.ConditionTrue(node.Claim, karpv1.ConditionTypeInitialized) && node.Node != nil && kube.Ready(node.Node)
 }

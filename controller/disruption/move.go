@@ -23,7 +23,7 @@ const (
 	chosen phase = "chosen"
 	// marking writes on claims and nodes that they will be disrupted.
 	marking phase = "marking"
-	// marked moves have nodes that accept no more pods. They are looked at past the cache.
+	// marked moves have nodes that accept no more pods. They are inspected past the cache.
 	marked phase = "marked"
 	// launching creates the replacements.
 	launching phase = "launching"
@@ -60,9 +60,9 @@ type move struct {
 	replacements []replacement
 	// planned are the UIDs of the pods that the move provides for.
 	planned map[string]bool
-	// gone are the nodes that were deleted or left the move; all is every node that was ever part
+	// left are the nodes that were deleted or left the move; all is every node that was ever part
 	// of it.
-	gone map[string]bool
+	left map[string]bool
 	all  []string
 	// failed are back-offs that are not recorded yet, by node, and supply is the move's result
 	// for NodePools: moves run concurrently, Controller.record collects both.
@@ -87,8 +87,8 @@ type replacement struct {
 }
 
 func newMove(d disrupt.Move, id string, now time.Time, round int) *move {
-	m := &move{Move: d, id: id, begun: now, gone: map[string]bool{}, all: slices.Clone(d.Nodes)}
-	m.notePlanned()
+	m := &move{Move: d, id: id, begun: now, left: map[string]bool{}, all: slices.Clone(d.Nodes)}
+	m.recordPlanned()
 	m.enter(chosen, now, round)
 	return m
 }
@@ -98,8 +98,8 @@ func (m *move) enter(p phase, now time.Time, round int) { m.phase, m.since, m.ro
 // inProgress reports whether the move disrupts nodes that may leave it by themselves.
 func (m *move) inProgress() bool { return m.phase != chosen && m.phase != undoing && m.phase != ended }
 
-// notePlanned notes the pods that the move provides for.
-func (m *move) notePlanned() {
+// recordPlanned records the pods that the move provides for.
+func (m *move) recordPlanned() {
 	m.planned = map[string]bool{}
 	for _, r := range m.Receivers {
 		for _, p := range r.Pods {
@@ -119,9 +119,9 @@ func (m *move) drop(keys ...string) {
 		return
 	}
 	for _, key := range keys {
-		m.gone[key] = true
+		m.left[key] = true
 	}
-	m.Nodes = slices.DeleteFunc(slices.Clone(m.Nodes), func(key string) bool { return m.gone[key] })
+	m.Nodes = slices.DeleteFunc(slices.Clone(m.Nodes), func(key string) bool { return m.left[key] })
 }
 
 // replaces reports whether the move needs replacements. Then it disrupts all its nodes or none.
@@ -156,30 +156,6 @@ func (m *move) mark() kube.MoveMark {
 func (m *move) consolidates() bool {
 	return m.Cause == disrupt.Empty || m.Cause == disrupt.Underutilized
 }
-
-// decision is Karpenter's name for the kind of move.
-func (m *move) decision() string {
-	if m.replaces() {
-		return "replace"
-	}
-	return "delete"
-}
-
-// kind is the consolidation_type of Karpenter's metrics.
-func (m *move) kind() string {
-	switch {
-	case m.Cause == disrupt.Empty:
-		return "empty"
-	case m.Cause != disrupt.Underutilized:
-		return ""
-	case len(m.all) > 1:
-		return "multi"
-	}
-	return "single"
-}
-
-// reason is the cause as metrics and claims spell it.
-func (m *move) reason() string { return strings.ToLower(string(m.Cause)) }
 
 // underway is the move as decisions count it. Once the mirror has the destinations of its pods,
 // the snapshot contains them.

@@ -33,13 +33,13 @@ const (
 // outcomes watches consolidations whose pods kube-scheduler may yet bind to other nodes, and
 // pauses the NodePools where it did.
 type outcomes struct {
-	mirror *state.Mirror
-	report *reporter
-	off    bool // upstream's rules hold, which have no pauses
+	mirror   *state.Mirror
+	report   *reporter
+	disabled bool // upstream's rules hold, which have no pauses
 
-	open   map[string]*displacement // by move
-	judged map[string]bool          // claims that were looked at
-	pauses map[string]pause         // by NodePool
+	watched map[string]*displacement // by move
+	checked map[string]bool          // claims that were checked
+	pauses  map[string]pause         // by NodePool
 }
 
 // displacement has the pods that a consolidation moved, until it is known whether they run on the
@@ -62,15 +62,15 @@ type pause struct {
 // displacedBy returns the pods that a move displaces, before its nodes are deleted; nil for none.
 // Only consolidations count: the other moves must be made whatever kube-scheduler does.
 func (o *outcomes) displacedBy(m *move, v *view) *displacement {
-	if !m.consolidates() || o.off {
+	if !m.consolidates() || o.disabled {
 		return nil
 	}
 	owners := map[types.UID]bool{}
 	d := &displacement{id: m.id, nodes: m.Nodes, pools: map[string]bool{}, since: v.now}
 	for _, key := range m.Nodes {
-		claim := v.claims[key]
-		d.pools[claim.InSnapshot.Pool] = true
-		for _, p := range claim.Pods {
+		node := v.byClaim[key]
+		d.pools[node.InSnapshot.Pool] = true
+		for _, p := range node.Pods {
 			if owner := kube.OwnerOf(p); owner != "" && boundToNode(p) {
 				owners[owner] = true
 			}
@@ -85,10 +85,10 @@ func (o *outcomes) displacedBy(m *move, v *view) *displacement {
 
 // watch begins to watch the outcome of a consolidation.
 func (o *outcomes) watch(d *displacement) {
-	if d == nil || len(o.open) >= maxOpen {
+	if d == nil || len(o.watched) >= maxOpen {
 		return
 	}
-	o.open = with(o.open, d.id, d)
+	o.watched = with(o.watched, d.id, d)
 }
 
 // pause returns the NodePool's pause; false when there is none.
@@ -100,11 +100,11 @@ func (o *outcomes) pause(pool string) (pause, bool) {
 // pausedUntil returns until when the NodePool is not consolidated, zero when it never was paused.
 func (o *outcomes) pausedUntil(pool string) time.Time { return o.pauses[pool].until }
 
-// judge finds consolidations that were undone, which is when nodes had to be launched for pods
-// that they displaced, and pauses their NodePools.
-func (o *outcomes) judge(v *view) {
-	o.forget(v)
-	for _, x := range o.confirm(o.suspects(v)) {
+// pauseUndone finds consolidations that were undone, which is when nodes had to be launched for
+// pods that they displaced, and pauses their NodePools.
+func (o *outcomes) pauseUndone(v *view) {
+	o.forgetOld(v)
+	for _, x := range o.withoutScaledUp(o.relaunches(v)) {
 		for _, pool := range slices.Sorted(maps.Keys(x.of.pools)) {
 			if o.extendPause(pool, v.now) {
 				o.report.undone(x, pool, o.pauses[pool].length)
@@ -113,16 +113,16 @@ func (o *outcomes) judge(v *view) {
 	}
 }
 
-// forget ends the watch over consolidations that were not undone, and deletes the pauses of
+// forgetOld ends the watch over consolidations that were not undone, and deletes the pauses of
 // NodePools where nothing was undone for long.
-func (o *outcomes) forget(v *view) {
+func (o *outcomes) forgetOld(v *view) {
 	unknown := map[string]bool{}
-	for id, d := range o.open {
+	for id, d := range o.watched {
 		if d.until.IsZero() || v.exists(d.nodes) { // its nodes are still draining
 			d.until = v.now.Add(outcomeKnown)
 		}
 		if v.now.After(d.until) || len(d.pools) == 0 {
-			delete(o.open, id)
+			delete(o.watched, id)
 		}
 		for pool := range d.pools {
 			unknown[pool] = true
@@ -133,40 +133,40 @@ func (o *outcomes) forget(v *view) {
 	})
 }
 
-// suspect is a claim that was launched for a pod like those that a consolidation displaced.
-type suspect struct {
+// relaunch is a claim that was launched for a pod like those that a consolidation displaced.
+type relaunch struct {
 	of    *displacement
 	claim string
 	pod   *corev1.Pod
 }
 
-// suspects looks once at every claim that was launched since the oldest consolidation whose
+// relaunches checks once every claim that was launched since the oldest consolidation whose
 // outcome is unknown, in the order of names.
-func (o *outcomes) suspects(v *view) []suspect {
-	if len(o.open) == 0 {
-		o.judged = nil
+func (o *outcomes) relaunches(v *view) []relaunch {
+	if len(o.watched) == 0 {
+		o.checked = nil
 		return nil
 	}
-	var found []suspect
-	judged := map[string]bool{}
-	for _, key := range slices.Sorted(maps.Keys(v.claims)) {
-		claim := v.claims[key]
-		if claim.Claim.Annotations[kube.ReplacesAnnotation] != "" || !o.sinceAny(claim.Claim.CreationTimestamp.Time) {
+	var found []relaunch
+	checked := map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(v.byClaim)) {
+		node := v.byClaim[key]
+		if node.Claim.Annotations[kube.ReplacesAnnotation] != "" || !o.launchedSinceAny(node.Claim.CreationTimestamp.Time) {
 			continue
 		}
-		judged[key] = o.judged[key] || claim.Nominated > 0
-		if !judged[key] || o.judged[key] {
-			continue // not known yet for which pods it was launched, or looked at before
+		checked[key] = o.checked[key] || node.Nominated > 0
+		if !checked[key] || o.checked[key] {
+			continue // not known yet for which pods it was launched, or checked before
 		}
-		found = append(found, o.suspectsOf(claim, v)...)
+		found = append(found, o.relaunchesFor(node, v)...)
 	}
-	o.judged = judged
+	o.checked = checked
 	return found
 }
 
-// sinceAny reports whether a claim of that time may have been launched for displaced pods.
-func (o *outcomes) sinceAny(created time.Time) bool {
-	for _, d := range o.open {
+// launchedSinceAny reports whether a claim of that time may have been launched for displaced pods.
+func (o *outcomes) launchedSinceAny(created time.Time) bool {
+	for _, d := range o.watched {
 		if d.before(created) {
 			return true
 		}
@@ -174,14 +174,14 @@ func (o *outcomes) sinceAny(created time.Time) bool {
 	return false
 }
 
-func (o *outcomes) suspectsOf(claim kube.ManagedNode, v *view) []suspect {
-	var found []suspect
-	for _, p := range o.mirror.NominatedTo(claim.Claim.Name) {
-		for _, d := range o.open {
-			if !d.before(claim.Claim.CreationTimestamp.Time) || !d.displaced(p, v) {
+func (o *outcomes) relaunchesFor(node kube.ManagedNode, v *view) []relaunch {
+	var found []relaunch
+	for _, p := range o.mirror.NominatedTo(node.Claim.Name) {
+		for _, d := range o.watched {
+			if !d.before(node.Claim.CreationTimestamp.Time) || !d.displaced(p, v) {
 				continue
 			}
-			found = append(found, suspect{of: d, claim: claim.Claim.Name, pod: p})
+			found = append(found, relaunch{of: d, claim: node.Claim.Name, pod: p})
 		}
 	}
 	return found
@@ -203,13 +203,13 @@ func (d *displacement) displaced(p *corev1.Pod, v *view) bool {
 		return false
 	}
 	return p.Spec.NodeName == "" || slices.ContainsFunc(d.nodes, func(key string) bool {
-		return v.claims[key].InSnapshot.Name == p.Spec.NodeName
+		return v.byClaim[key].InSnapshot.Name == p.Spec.NodeName
 	})
 }
 
-// confirm leaves out pods of owners that were scaled up meanwhile: additional pods were not
+// withoutScaledUp leaves out pods of owners that were scaled up meanwhile: additional pods were not
 // displaced.
-func (o *outcomes) confirm(all []suspect) []suspect {
+func (o *outcomes) withoutScaledUp(all []relaunch) []relaunch {
 	if len(all) == 0 {
 		return nil
 	}
@@ -218,7 +218,7 @@ func (o *outcomes) confirm(all []suspect) []suspect {
 		owners[kube.OwnerOf(x.pod)] = true
 	}
 	pods := o.mirror.CountPods(owners)
-	return slices.DeleteFunc(all, func(x suspect) bool {
+	return slices.DeleteFunc(all, func(x relaunch) bool {
 		owner := kube.OwnerOf(x.pod)
 		return pods[owner] > x.of.owners[owner]
 	})
@@ -227,7 +227,7 @@ func (o *outcomes) confirm(all []suspect) []suspect {
 // extendPause pauses the NodePool, twice as long as the last time, and reports whether it was not
 // paused already. Consolidations from before the pause do not count for it again.
 func (o *outcomes) extendPause(pool string, now time.Time) bool {
-	for _, d := range o.open {
+	for _, d := range o.watched {
 		delete(d.pools, pool)
 	}
 	p := o.pauses[pool]

@@ -237,7 +237,7 @@ func TestNotEveryLaunchUndoesAConsolidation(t *testing.T) {
 				for range 40 {
 					c.step()
 				}
-				if bought, want := c.Cloud.Bought() > 3, tc.grow || tc.late || c.crowded; bought != want {
+				if bought, want := c.Cloud.Launched() > 3, tc.grow || tc.late || c.crowded; bought != want {
 					t.Errorf("more than two nodes and a replacement was bought: %t, want %t", bought, want)
 				}
 				if !c.rest.IsZero() || c.Counter("karve_consolidations_undone_total") != 0 {

@@ -17,7 +17,7 @@ import (
 )
 
 // orphanedAfter is how long a replacement of no move is kept: pods that its nodes ran may be about
-// to be promised its capacity.
+// to be nominated to it.
 const orphanedAfter = time.Minute
 
 // recovery finishes the work of an earlier process: it continues moves or takes them back,
@@ -33,20 +33,20 @@ type recovery struct {
 	orphans map[string]time.Time
 }
 
-func (r *recovery) sweep(ctx context.Context, v *view) error {
+func (r *recovery) recoverMoves(ctx context.Context, v *view) error {
 	found := map[string]*move{}
 	replacing := map[string][]kube.ManagedNode{} // by move
 	marked := map[string]bool{}                  // moves that some claim is marked with
 	ours := r.moves.nodes()
 	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(v.claims)) {
-		claim := v.claims[key]
-		if id := claim.Claim.Annotations[kube.ReplacesAnnotation]; id != "" && !leaving(claim) {
-			replacing[id] = append(replacing[id], claim)
+	for _, key := range slices.Sorted(maps.Keys(v.byClaim)) {
+		node := v.byClaim[key]
+		if id := node.Claim.Annotations[kube.ReplacesAnnotation]; id != "" && !leaving(node) {
+			replacing[id] = append(replacing[id], node)
 		}
-		mark, ok, err := kube.MoveOf(claim.Claim)
+		mark, ok, err := kube.MoveOf(node.Claim)
 		marked[mark.ID] = true
-		if ours[key] || !showsMarks(claim) {
+		if ours[key] || !showsMarks(node) {
 			continue
 		}
 		if !ok || err != nil { // remove the mark, whatever it contains
@@ -71,7 +71,7 @@ func addMarked(found map[string]*move, mark kube.MoveMark, key string, now time.
 		if begun.After(now) { // the clock was set back
 			begun = now
 		}
-		m = &move{Move: disrupt.Move{Cause: disrupt.Cause(mark.Cause)}, id: mark.ID, begun: begun, gone: map[string]bool{}}
+		m = &move{Move: disrupt.Move{Cause: disrupt.Cause(mark.Cause)}, id: mark.ID, begun: begun, left: map[string]bool{}}
 		m.replacements = make([]replacement, mark.Replacements)
 		found[mark.ID] = m
 	}
@@ -80,13 +80,13 @@ func addMarked(found map[string]*move, mark kube.MoveMark, key string, now time.
 }
 
 // resume continues a move of an earlier process if all its replacements exist, since then its
-// second look had passed, and that process was not taking it back. Otherwise the move is taken
+// inspection had passed, and that process was not taking it back. Otherwise the move is taken
 // back, and decided anew if it is still right.
 func (r *recovery) resume(m *move, launched []kube.ManagedNode, v *view) {
 	wanted := len(m.replacements)
 	m.replacements = nil
-	for _, claim := range launched {
-		m.replacements = append(m.replacements, replacement{claim: claim.Claim})
+	for _, node := range launched {
+		m.replacements = append(m.replacements, replacement{claim: node.Claim})
 	}
 	m.enter(undoing, v.now, v.round)
 	if wanted > 0 && len(launched) == wanted && !m.marksSayUndone {
@@ -103,13 +103,13 @@ func (r *recovery) resume(m *move, launched []kube.ManagedNode, v *view) {
 func (r *recovery) deleteOrphans(ctx context.Context, replacing map[string][]kube.ManagedNode, marked map[string]bool, v *view) error {
 	orphans := map[string]time.Time{}
 	var errs []error
-	for id, claims := range replacing {
+	for id, nodes := range replacing {
 		if marked[id] || r.moves.has(id) {
 			continue
 		}
-		for _, claim := range claims {
-			name := claim.Claim.Name
-			if claim.Nominated > 0 || kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeInitialized) {
+		for _, node := range nodes {
+			name := node.Claim.Name
+			if node.Nominated > 0 || kube.ConditionTrue(node.Claim, karpv1.ConditionTypeInitialized) {
 				continue // it serves pods like any other node
 			}
 			if orphans[name] = r.orphans[name]; orphans[name].IsZero() {

@@ -32,51 +32,61 @@ type reporter struct {
 
 // effect reports one of the effects of package disruption that are reports.
 func (r *reporter) effect(m *move, e effect) {
+	for _, event := range r.eventsOf(m, e) {
+		r.events.Publish(event)
+	}
+}
+
+// eventsOf logs and counts an effect, and returns its events.
+func (r *reporter) eventsOf(m *move, e effect) []events.Event {
 	switch e := e.(type) {
 	case reportChosen:
-		r.chosen(m, e.view)
+		return r.chosen(m, e.view)
 	case reportRejected:
-		r.rejected(m, e)
+		return r.rejected(m, e)
 	case reportMarkFailed:
-		r.markFailed(m, e)
+		return r.markFailed(m, e)
 	case reportKept:
 		r.log.Info("node stays after all", "move", m.id, "nodeclaim", e.key, "reason", e.why)
+		return nil
 	case reportStarting:
-		r.starting(m)
+		return r.starting(m)
 	case reportLaunched:
-		r.launched(m, e.replacement)
+		return r.launched(m, e.replacement)
 	case reportLaunchFailed:
 		r.log.Error(e.err, "could not launch all replacements", "move", m.id)
+		return nil
 	case reportAwaiting:
-		r.events.Publish(events.Event{About: e.claim, Reason: "DisruptionWaitingReadiness", Message: "Waiting on readiness to continue disruption"})
+		return []events.Event{{About: e.claim, Reason: "DisruptionWaitingReadiness", Message: "Waiting on readiness to continue disruption"}}
 	case reportDeleted:
-		r.deleted(m, e.claim)
+		return r.deleted(m, e.node)
 	case reportRefused:
-		r.refused(m, e)
+		return r.refused(m, e)
 	case reportFailed:
-		r.failed(m, e.why)
-	default:
-		panic(fmt.Sprintf("disruption: no report is a %T", e))
+		return r.failed(m, e.why)
 	}
+	panic(fmt.Sprintf("disruption: no report is a %T", e))
 }
 
-// about publishes an event on a claim and its Node.
-func (r *reporter) about(claim kube.ManagedNode, e events.Event) {
-	if claim.Claim != nil {
-		e.About = claim.Claim
-		r.events.Publish(e)
+// about is an event on a claim and the same on its Node, as far as they exist.
+func about(node kube.ManagedNode, e events.Event) (all []events.Event) {
+	if node.Claim != nil {
+		e.About = node.Claim
+		all = append(all, e)
 	}
-	if claim.Node != nil {
-		e.About = claim.Node
-		r.events.Publish(e)
+	if node.Node != nil {
+		e.About = node.Node
+		all = append(all, e)
 	}
+	return all
 }
 
-func (r *reporter) chosen(m *move, v *view) {
+func (r *reporter) chosen(m *move, v *view) (all []events.Event) {
 	text := fmt.Sprintf("Chosen to be disrupted as %s: %s; validated in %s", m.Cause, m.summary(), r.validation)
 	for _, key := range m.Nodes {
-		r.about(v.claims[key], events.Event{Reason: "ConsolidationCandidate", Key: m.id, Message: text})
+		all = append(all, about(v.byClaim[key], events.Event{Reason: "ConsolidationCandidate", Key: m.id, Message: text})...)
 	}
+	return all
 }
 
 // begun reports how long it took to decide on a move that begins now.
@@ -84,30 +94,33 @@ func (r *reporter) begun(m *move) {
 	r.metrics.DisruptionDeciding.WithLabelValues(m.reason(), m.kind()).Observe(time.Since(m.searched).Seconds())
 }
 
-func (r *reporter) rejected(m *move, e reportRejected) {
+func (r *reporter) rejected(m *move, e reportRejected) []events.Event {
 	r.metrics.DisruptionFailedValidates.WithLabelValues(m.kind()).Add(float64(e.nodes))
 	r.log.Info("abandoning disruption, it is not valid any more", "move", m.id, "reason", m.reason(), "nodeclaim", e.key, "why", e.why)
-	if claim, ok := r.mirror.ManagedNode(e.key); ok && m.consolidates() {
-		r.about(claim, events.Event{Reason: "ConsolidationRejected", Key: m.id, Message: cmp.Or(e.why, "The decision is not valid any more")})
+	if !m.consolidates() {
+		return nil
 	}
+	node, _ := r.mirror.ManagedNode(e.key)
+	return about(node, events.Event{Reason: "ConsolidationRejected", Key: m.id, Message: cmp.Or(e.why, "The decision is not valid any more")})
 }
 
-func (r *reporter) markFailed(m *move, e reportMarkFailed) {
+func (r *reporter) markFailed(m *move, e reportMarkFailed) []events.Event {
 	text := "could not mark a node"
 	if e.goesOn {
 		text = "could not mark a node, going on with the others"
 	}
 	r.log.Error(e.err, text, "move", m.id, "nodeclaim", e.key)
+	return nil
 }
 
 // starting reports a move that is about to begin, once there is no objection.
-func (r *reporter) starting(m *move) {
-	r.logStarting(m)
+func (r *reporter) starting(m *move) (all []events.Event) {
+	nodes := r.managedNodes(m.Nodes)
+	r.logStarting(m, nodes)
 	r.metrics.DisruptionDecisions.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
 	pools := map[string]bool{}
-	for _, key := range m.Nodes {
-		claim, _ := r.mirror.ManagedNode(key)
-		pools[claim.InSnapshot.Pool] = true
+	for _, node := range nodes {
+		pools[node.InSnapshot.Pool] = true
 	}
 	for pool := range pools {
 		r.metrics.DisruptionByPool.WithLabelValues(pool, m.decision(), m.reason(), m.kind()).Inc()
@@ -117,14 +130,24 @@ func (r *reporter) starting(m *move) {
 	}
 	for pool, score := range m.Score {
 		r.metrics.ConsolidationScore.WithLabelValues(approved, pool, string(disrupt.Balanced)).Observe(score)
-		r.score(m, pool, score)
+		all = append(all, r.score(m, nodes, pool)...)
 	}
+	return all
 }
 
-func (r *reporter) logStarting(m *move) {
+// managedNodes looks up nodes by their keys; those that do not exist any more are zero.
+func (r *reporter) managedNodes(keys []string) []kube.ManagedNode {
+	nodes := make([]kube.ManagedNode, len(keys))
+	for i, key := range keys {
+		nodes[i], _ = r.mirror.ManagedNode(key)
+	}
+	return nodes
+}
+
+func (r *reporter) logStarting(m *move, nodes []kube.ManagedNode) {
 	line := []any{"move", m.id, "reason", m.reason(), "decision", m.decision(), "disrupted-node-count", len(m.Nodes),
 		"replacement-node-count", len(m.Launches), "pod-count", m.Evictions, "price-before", m.PriceBefore.USD(), "price-after", m.PriceAfter.USD(),
-		"saves-per-month", cents(monthly(m.Saves())), "nodes", r.describe(m.Nodes)}
+		"saves-per-month", cents(monthly(m.Saves())), "nodes", describe(m.Nodes, nodes)}
 	if len(m.Launches) > 0 {
 		line = append(line, "replacements", describeReplacements(m.replacements))
 	}
@@ -137,52 +160,57 @@ func (r *reporter) logStarting(m *move) {
 	r.log.Info("disrupting node(s)", line...)
 }
 
-func (r *reporter) score(m *move, pool string, score float64) {
-	text := fmt.Sprintf("Balanced policy approves: score %.2f, %.2f is enough; %s", score, disrupt.Threshold, m.summary())
+// score is the events on a NodePool with the Balanced policy, and on its nodes, that the policy
+// approves the move.
+func (r *reporter) score(m *move, nodes []kube.ManagedNode, pool string) (all []events.Event) {
+	event := events.Event{Reason: "ConsolidationApproved", Key: m.id,
+		Message: fmt.Sprintf("Balanced policy approves: score %.2f, %.2f is enough; %s", m.Score[pool], disrupt.Threshold, m.summary())}
 	if p := r.mirror.Pool(pool); p != nil {
-		r.events.Publish(events.Event{About: p, Reason: "ConsolidationApproved", Key: m.id, Message: text})
+		event.About = p
+		all = append(all, event)
 	}
-	for _, key := range m.Nodes {
-		if claim, ok := r.mirror.ManagedNode(key); ok && claim.InSnapshot.Pool == pool {
-			r.about(claim, events.Event{Reason: "ConsolidationApproved", Key: m.id, Message: text})
+	for _, node := range nodes {
+		if node.InSnapshot.Pool == pool {
+			all = append(all, about(node, event)...)
 		}
 	}
+	return all
 }
 
-func (r *reporter) launched(m *move, x replacement) {
+func (r *reporter) launched(m *move, x replacement) []events.Event {
 	l := x.launch
 	r.metrics.ClaimsCreated.WithLabelValues(m.reason(), l.Pool, fmt.Sprint(len(l.Relaxed) > 0)).Inc()
-	r.events.Publish(events.Event{About: x.claim, Reason: "DisruptionLaunching", Message: "Launching NodeClaim: " + string(m.Cause)})
 	first := l.Offerings[0]
 	r.log.Info("created nodeclaim", "nodepool", l.Pool, "nodeclaim", x.claim.Name, "move", m.id, "pods", len(l.Pods), "requests", l.Requests,
 		"offerings", len(l.Offerings), "instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD())
+	return []events.Event{{About: x.claim, Reason: "DisruptionLaunching", Message: "Launching NodeClaim: " + string(m.Cause)}}
 }
 
-func (r *reporter) deleted(m *move, claim kube.ManagedNode) {
-	r.about(claim, events.Event{Reason: "DisruptionTerminating", Message: "Disrupting Node: " + string(m.Cause)})
-	r.metrics.Disrupted(claim.Claim, m.reason())
-	r.countDeleted(m, claim)
-	r.log.Info("deleted nodeclaim", "nodeclaim", claim.Claim.Name, "node", claim.InSnapshot.Name, "move", m.id, "reason", m.reason())
+func (r *reporter) deleted(m *move, node kube.ManagedNode) []events.Event {
+	r.metrics.Disrupted(node.Claim, m.reason())
+	r.countDeleted(m, node)
+	r.log.Info("deleted nodeclaim", "nodeclaim", node.Claim.Name, "node", node.InSnapshot.Name, "move", m.id, "reason", m.reason())
+	return about(node, events.Event{Reason: "DisruptionTerminating", Message: "Disrupting Node: " + string(m.Cause)})
 }
 
 // countDeleted counts the pods that the deletion of a node evicts and what it saves. A move of an
 // earlier process saves as well, but its savings are unknown.
-func (r *reporter) countDeleted(m *move, claim kube.ManagedNode) {
-	pool, labels := claim.InSnapshot.Pool, claim.Claim.Labels
+func (r *reporter) countDeleted(m *move, node kube.ManagedNode) {
+	pool, labels := node.InSnapshot.Pool, node.Claim.Labels
 	policy := ""
 	if m.consolidates() {
 		policy = r.policyOf(pool)
 	}
 	pods, now := 0.0, time.Now()
-	for _, p := range claim.Pods {
+	for _, p := range node.Pods {
 		if kube.Movable(p, now) {
 			pods++
 		}
 	}
-	r.metrics.PodsDisrupted.WithLabelValues(m.reason(), pool, labels[karpv1.CapacityTypeLabelKey], policy, terminationMode(claim.Claim)).Add(pods)
+	r.metrics.PodsDisrupted.WithLabelValues(m.reason(), pool, labels[karpv1.CapacityTypeLabelKey], policy, terminationMode(node.Claim)).Add(pods)
 	if m.consolidates() && m.PriceBefore > 0 {
 		share := 1 - m.PriceAfter.USD()/m.PriceBefore.USD()
-		r.metrics.ConsolidationSaved.WithLabelValues(pool).Add(max(0, share*claim.InSnapshot.Price.USD()))
+		r.metrics.ConsolidationSaved.WithLabelValues(pool).Add(max(0, share*node.InSnapshot.Price.USD()))
 	}
 }
 
@@ -198,27 +226,26 @@ func terminationMode(claim *karpv1.NodeClaim) string {
 	return "forceful"
 }
 
-func (r *reporter) refused(m *move, e reportRefused) {
+func (r *reporter) refused(m *move, e reportRefused) []events.Event {
 	r.metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
-	r.log.Error(e.err, "node stays, its deletion is refused", "move", m.id, "reason", m.reason(), "nodeclaim", e.claim.Claim.Name)
-	r.about(e.claim, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
+	r.log.Error(e.err, "node stays, its deletion is refused", "move", m.id, "reason", m.reason(), "nodeclaim", e.node.Claim.Name)
+	return about(e.node, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
 		Message: fmt.Sprintf("Disrupting as %s failed: the deletion was refused for %s: %v", m.Cause, retryRefused, e.err)})
 }
 
-func (r *reporter) failed(m *move, why string) {
+func (r *reporter) failed(m *move, why string) (all []events.Event) {
 	r.metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
 	r.log.Info("taking back disruption", "move", m.id, "reason", m.reason(), "decision", m.decision(), "nodeclaims", m.Nodes, "why", why)
-	for _, key := range m.Nodes {
-		if claim, ok := r.mirror.ManagedNode(key); ok {
-			r.about(claim, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
-				Message: fmt.Sprintf("Disrupting as %s is taken back: %s", m.Cause, why)})
-		}
+	for _, node := range r.managedNodes(m.Nodes) {
+		all = append(all, about(node, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
+			Message: fmt.Sprintf("Disrupting as %s is taken back: %s", m.Cause, why)})...)
 	}
+	return all
 }
 
 // undone reports that kube-scheduler undid a consolidation, and for how long its NodePool is
 // paused.
-func (r *reporter) undone(x suspect, pool string, length time.Duration) {
+func (r *reporter) undone(x relaunch, pool string, length time.Duration) {
 	r.metrics.ConsolidationsUndone.WithLabelValues(pool).Inc()
 	r.log.Info("consolidation was undone, its nodepool is not consolidated for a while", "move", x.of.id, "nodepool", pool,
 		"nodeclaim", x.claim, "pod", x.pod.Namespace+"/"+x.pod.Name, "consolidated-again-in", length.String())
@@ -246,15 +273,14 @@ func (r *reporter) policyOf(pool string) string {
 const maxNamed = 10
 
 // describe names nodes with their instance type, zone and capacity type.
-func (r *reporter) describe(keys []string) []string {
+func describe(keys []string, nodes []kube.ManagedNode) []string {
 	out := make([]string, 0, min(len(keys), maxNamed+1))
 	for i, key := range keys {
 		if i == maxNamed {
 			return append(out, fmt.Sprintf("and %d more", len(keys)-maxNamed))
 		}
-		claim, _ := r.mirror.ManagedNode(key)
-		labels := claim.InSnapshot.Labels
-		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s/%s/%s", cmp.Or(claim.InSnapshot.Name, key),
+		labels := nodes[i].InSnapshot.Labels
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s/%s/%s", cmp.Or(nodes[i].InSnapshot.Name, key),
 			labels["node.kubernetes.io/instance-type"], labels["topology.kubernetes.io/zone"], labels[karpv1.CapacityTypeLabelKey])))
 	}
 	return out
@@ -293,6 +319,30 @@ func (r *reporter) destinations(m *move) []string {
 	}
 	return out
 }
+
+// decision is Karpenter's name for the kind of move.
+func (m *move) decision() string {
+	if m.replaces() {
+		return "replace"
+	}
+	return "delete"
+}
+
+// kind is the consolidation_type of Karpenter's metrics.
+func (m *move) kind() string {
+	switch {
+	case m.Cause == disrupt.Empty:
+		return "empty"
+	case m.Cause != disrupt.Underutilized:
+		return ""
+	case len(m.all) > 1:
+		return "multi"
+	}
+	return "single"
+}
+
+// reason is the cause as metrics and claims spell it.
+func (m *move) reason() string { return strings.ToLower(string(m.Cause)) }
 
 // summary describes the move and its savings in words.
 func (m *move) summary() string {

@@ -175,7 +175,7 @@ func settled(e *controllertest.Env, pods int) bool { return settledOn(e, 1, pods
 
 // settledOn reports the same of so many nodes.
 func settledOn(e *controllertest.Env, n, pods int) bool {
-	if len(e.Claims()) != n || len(e.Nodes()) != n || len(e.Cloud.Machines()) != n || !unmarked(e) {
+	if len(e.Claims()) != n || len(e.Nodes()) != n || len(e.Cloud.ProviderIDs()) != n || !unmarked(e) {
 		return false
 	}
 	bound := 0

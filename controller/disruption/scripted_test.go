@@ -73,7 +73,7 @@ func TestReplacementIsReadyFirst(t *testing.T) {
 			t.Errorf("%d claims, two nodes and a replacement that is not ready should be there", len(e.Claims()))
 		}
 		e.Until(60, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
-		if got := e.Cloud.Bought(); got != 3 {
+		if got := e.Cloud.Launched(); got != 3 {
 			t.Errorf("launched %d instances, two and a replacement are enough", got)
 		}
 	})
@@ -232,7 +232,7 @@ func TestNodeDeletedByHand(t *testing.T) {
 					}
 				}
 				e.Until(100, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
-				if got := e.Cloud.Bought(); got != 3 {
+				if got := e.Cloud.Launched(); got != 3 {
 					t.Errorf("launched %d instances, two and a replacement are enough", got)
 				}
 			})
@@ -256,7 +256,7 @@ func TestNextLeaderGoesOn(t *testing.T) {
 			t.Error("the move was taken back although all it bought is there")
 		}
 		e.Until(60, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
-		if got := e.Cloud.Bought(); got != 3 {
+		if got := e.Cloud.Launched(); got != 3 {
 			t.Errorf("launched %d instances, two and a replacement are enough", got)
 		}
 	})

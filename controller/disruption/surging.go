@@ -18,7 +18,7 @@ import (
 
 // Surger knows which pods leave a drained node by a rolling restart of their Deployment.
 type Surger interface {
-	Serves(context.Context, *corev1.Pod) (bool, error)
+	CanSurge(context.Context, *corev1.Pod) (bool, error)
 }
 
 const (
@@ -59,7 +59,7 @@ func (s *surgingPods) refresh(ctx context.Context, v *view) bool {
 		if !s.on[n.Key] && !heldByBudget(n) {
 			continue
 		}
-		for _, p := range s.candidates(v.claims[n.Key].Pods) {
+		for _, p := range s.candidates(v.byClaim[n.Key].Pods) {
 			a, ok := s.answers[p.UID]
 			if (!ok || v.now.Sub(a.at) >= surgerAnswerHolds) && asked < maxSurgerQuestions {
 				asked++
@@ -100,7 +100,7 @@ func (s *surgingPods) leaves(ctx context.Context, p *corev1.Pod, budgets *state.
 }
 
 func (s *surgingPods) surges(ctx context.Context, p *corev1.Pod) bool {
-	surges, err := s.surger.Serves(ctx, p)
+	surges, err := s.surger.CanSurge(ctx, p)
 	if err != nil {
 		s.log.Error(err, "cannot find out whether the pod surges, it counts as held by its budget", "pod", p.Namespace+"/"+p.Name)
 	}

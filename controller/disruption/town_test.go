@@ -352,7 +352,7 @@ func (w *town) rest(seed uint64) {
 			c.Annotations[kube.ReplacesAnnotation], strings.Join(w.EventTexts(c.Name), "; "))
 	}
 	w.T.Errorf("seed %d: after twenty quiet minutes: %d pods wait, %d claims, %d nodes, %d machines, marks of moves: %v", seed,
-		w.waiting(), len(w.Claims()), len(w.Nodes()), len(w.Cloud.Machines()), !unmarked(w.Env))
+		w.waiting(), len(w.Claims()), len(w.Nodes()), len(w.Cloud.ProviderIDs()), !unmarked(w.Env))
 }
 
 func (w *town) waiting() int {
@@ -367,5 +367,5 @@ func (w *town) waiting() int {
 
 func (w *town) calm() bool {
 	n := len(w.Claims())
-	return w.waiting() == 0 && n == len(w.Nodes()) && n == len(w.Cloud.Machines()) && unmarked(w.Env)
+	return w.waiting() == 0 && n == len(w.Nodes()) && n == len(w.Cloud.ProviderIDs()) && unmarked(w.Env)
 }

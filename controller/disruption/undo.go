@@ -82,7 +82,7 @@ func (x *executor) unmarkAgain(ctx context.Context, m *move, v *view) conclusion
 	m.since = v.now // retry refused writes later
 	var errs []error
 	for _, key := range m.all {
-		if showsMarks(v.claims[key]) {
+		if showsMarks(v.byClaim[key]) {
 			errs = append(errs, x.marks.remove(ctx, key, x.backOffOf(m, key)))
 		}
 	}

@@ -20,7 +20,7 @@ import (
 type view struct {
 	now      time.Time
 	round    int
-	claims   map[string]kube.ManagedNode // by name of the NodeClaim
+	byClaim  map[string]kube.ManagedNode // by name of the NodeClaim
 	nodes    []disrupt.Node              // those with a Node and a NodePool, by key
 	pools    map[string]disrupt.Pool
 	revision uint64 // of the mirror, no newer than the rest of the view
@@ -36,13 +36,13 @@ type observer struct {
 }
 
 func (o *observer) observe(now time.Time, round int) *view {
-	v := &view{now: now, round: round, claims: map[string]kube.ManagedNode{}, pools: map[string]disrupt.Pool{}, revision: o.mirror.Revision()}
-	for _, claim := range o.mirror.ManagedNodes() {
-		v.claims[claim.Claim.Name] = claim
-		if claim.Node == nil || claim.InSnapshot.Pool == "" {
+	v := &view{now: now, round: round, byClaim: map[string]kube.ManagedNode{}, pools: map[string]disrupt.Pool{}, revision: o.mirror.Revision()}
+	for _, node := range o.mirror.ManagedNodes() {
+		v.byClaim[node.Claim.Name] = node
+		if node.Node == nil || node.InSnapshot.Pool == "" {
 			continue // there is no node to delete yet, or no NodePool whose rules hold for it
 		}
-		v.nodes = append(v.nodes, o.node(claim, now))
+		v.nodes = append(v.nodes, o.node(node, now))
 	}
 	for _, p := range o.mirror.Pools() { // those without nodes, too: replacements may be launched there
 		v.pools[p.Name] = o.pool(p, now)
@@ -50,8 +50,8 @@ func (o *observer) observe(now time.Time, round int) *view {
 	return v
 }
 
-func (o *observer) node(claim kube.ManagedNode, now time.Time) disrupt.Node {
-	n := kube.DisruptionNode(claim, o.mirror.PDBs(), kube.SoftExpiry(o.mirror.Pool(claim.InSnapshot.Pool)), now)
+func (o *observer) node(node kube.ManagedNode, now time.Time) disrupt.Node {
+	n := kube.DisruptionNode(node, o.mirror.PDBs(), kube.SoftExpiry(o.mirror.Pool(node.InSnapshot.Pool)), now)
 	n.HasBufferCapacity = o.buffers.Holds(n.Key)
 	return n
 }
@@ -67,15 +67,15 @@ func (o *observer) pool(p *karpv1.NodePool, now time.Time) disrupt.Pool {
 }
 
 // leaving reports whether the NodeClaim or its Node is being deleted, or the NodeClaim is deleted.
-func leaving(claim kube.ManagedNode) bool {
-	return claim.Claim == nil || claim.Claim.DeletionTimestamp != nil || claim.Node != nil && claim.Node.DeletionTimestamp != nil
+func leaving(node kube.ManagedNode) bool {
+	return node.Claim == nil || node.Claim.DeletionTimestamp != nil || node.Node != nil && node.Node.DeletionTimestamp != nil
 }
 
 // leaving lists the move's nodes that are being deleted, by karve or by others, or are deleted.
 func (v *view) leaving(m *move) []string {
 	var keys []string
 	for _, key := range m.Nodes {
-		if leaving(v.claims[key]) {
+		if leaving(v.byClaim[key]) {
 			keys = append(keys, key)
 		}
 	}
@@ -84,29 +84,29 @@ func (v *view) leaving(m *move) []string {
 
 // exists reports whether any of the NodeClaims is still there.
 func (v *view) exists(keys []string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { _, ok := v.claims[key]; return ok })
+	return slices.ContainsFunc(keys, func(key string) bool { _, ok := v.byClaim[key]; return ok })
 }
 
 // showsMarks reports whether the NodeClaim is kept and is marked, or its Node is tainted.
-func showsMarks(claim kube.ManagedNode) bool {
-	return !leaving(claim) && (claim.Claim.Annotations[kube.MoveAnnotation] != "" || tainted(claim.Node) ||
-		kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeDisruptionReason))
+func showsMarks(node kube.ManagedNode) bool {
+	return !leaving(node) && (node.Claim.Annotations[kube.MoveAnnotation] != "" || tainted(node.Node) ||
+		kube.ConditionTrue(node.Claim, karpv1.ConditionTypeDisruptionReason))
 }
 
 // unmarked reports whether no node of the move shows marks any more.
 func (v *view) unmarked(m *move) bool {
-	return !slices.ContainsFunc(m.all, func(key string) bool { return showsMarks(v.claims[key]) })
+	return !slices.ContainsFunc(m.all, func(key string) bool { return showsMarks(v.byClaim[key]) })
 }
 
-// trailing lists nodes that have left the move but do not look like it in the view. A node whose
-// NodeClaim was deleted after the view was taken counts as disrupted all the same. While a node
-// shows marks of this move, marks of another move could not be distinguished from those that must
-// be removed.
-func (v *view) trailing(m *move) []string {
+// stillCounted lists nodes that have left the move but do not look like it in the view. A node
+// whose NodeClaim was deleted after the view was taken counts as disrupted all the same. While a
+// node shows marks of this move, marks of another move could not be distinguished from those that
+// must be removed.
+func (v *view) stillCounted(m *move) []string {
 	var keys []string
 	for _, key := range m.all {
-		claim := v.claims[key]
-		if (m.gone[key] || m.phase == ended) && !leaving(claim) && (m.round == v.round || showsMarks(claim)) {
+		node := v.byClaim[key]
+		if (m.left[key] || m.phase == ended) && !leaving(node) && (m.round == v.round || showsMarks(node)) {
 			keys = append(keys, key)
 		}
 	}

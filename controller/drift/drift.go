@@ -34,8 +34,8 @@ import (
 // Name is the reconciler's in logs and metrics; Karpenter calls it so.
 const Name = "nodeclaim.disruption"
 
-// every is how often a claim is looked at when nothing wakes it.
-const every = 5 * time.Minute
+// reconcileEvery is how often a claim is reconciled when no event queues it.
+const reconcileEvery = 5 * time.Minute
 
 // Reconciler keeps the condition Drifted of NodeClaims.
 type Reconciler struct {
@@ -52,10 +52,10 @@ type Reconciler struct {
 	// nothing.
 	Panics *panics.Reporter
 
-	gone absences
+	missing missingOfferings
 }
 
-// Reconcile looks at one claim.
+// Reconcile checks one claim.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
@@ -68,59 +68,59 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	stored := claim.DeepCopy()
 	if !kube.ConditionTrue(claim, karpv1.ConditionTypeLaunched) {
 		clearDrift(claim)
-		return write.Settle(reconcile.Result{}, write.Status(ctx, r.Client, claim, stored))
+		return write.RetryConflict(reconcile.Result{}, write.Status(ctx, r.Client, claim, stored))
 	}
 	pool := &karpv1.NodePool{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {
-		return reconcile.Result{RequeueAfter: every}, client.IgnoreNotFound(err)
+		return reconcile.Result{RequeueAfter: reconcileEvery}, client.IgnoreNotFound(err)
 	}
-	v := r.judge(ctx, claim, pool)
-	v.note(claim)
+	v := r.applyRules(ctx, claim, pool)
+	v.setCondition(claim)
 	if err := write.Status(ctx, r.Client, claim, stored); err != nil {
-		return write.Settle(reconcile.Result{}, err)
+		return write.RetryConflict(reconcile.Result{}, err)
 	}
-	r.tell(claim, stored)
-	return reconcile.Result{RequeueAfter: every}, nil
+	r.report(claim, stored)
+	return reconcile.Result{RequeueAfter: reconcileEvery}, nil
 }
 
-// verdict is the first drift that is certain, and the reasons before it that could
-// not be decided; theProviders stands for all reasons of the provider.
-type verdict struct {
+// result is the first drift that is certain, and the reasons before it that could
+// not be decided; providerRule stands for all reasons of the provider.
+type result struct {
 	finding
-	undecided []string
+	undecidedRules []string
 }
 
-const theProviders = ""
+const providerRule = ""
 
-// judge applies the rules in Karpenter's order.
-func (r *Reconciler) judge(ctx context.Context, claim *karpv1.NodeClaim, pool *karpv1.NodePool) verdict {
+// applyRules applies the rules in Karpenter's order.
+func (r *Reconciler) applyRules(ctx context.Context, claim *karpv1.NodeClaim, pool *karpv1.NodePool) result {
 	class := kube.ClassOf(claim.Spec.NodeClassRef)
 	if err := r.Catalog.Ensure(ctx, class); err != nil {
 		r.Log.V(1).Info("catalog incomplete, going on with what is known", "nodeclass", class, "error", err.Error())
 	}
-	sold := r.Catalog.Snapshot(class)
-	var v verdict
+	catalog := r.Catalog.Latest(class)
+	var v result
 	for _, rule := range []struct {
 		reason string
 		look   func() finding
 	}{
-		{NodePoolDrifted, func() finding { return template(claim, pool) }},
-		{RequirementsDrifted, func() finding { return requirements(claim, pool, sold) }},
-		{InstanceTypeNotFound, func() finding { return r.gone.instanceType(claim, class, sold, time.Now()) }},
-		{theProviders, func() finding { return r.providers(ctx, claim, class) }},
+		{NodePoolDrifted, func() finding { return templateDrift(claim, pool) }},
+		{RequirementsDrifted, func() finding { return requirementsDrift(claim, pool, catalog) }},
+		{InstanceTypeNotFound, func() finding { return r.missing.offeringDrift(claim, class, catalog, time.Now()) }},
+		{providerRule, func() finding { return r.providerDrift(ctx, claim, class) }},
 	} {
 		switch v.finding = rule.look(); {
 		case v.reason != "":
 			return v
-		case v.open:
-			v.undecided = append(v.undecided, rule.reason)
+		case v.undecided:
+			v.undecidedRules = append(v.undecidedRules, rule.reason)
 		}
 	}
 	return v
 }
 
-// providers asks the provider, with the cluster's data about the instance.
-func (r *Reconciler) providers(ctx context.Context, claim *karpv1.NodeClaim, class string) finding {
+// providerDrift asks the provider, with the cluster's data about the instance.
+func (r *Reconciler) providerDrift(ctx context.Context, claim *karpv1.NodeClaim, class string) finding {
 	if r.Drifter == nil {
 		return finding{}
 	}
@@ -134,22 +134,22 @@ func (r *Reconciler) providers(ctx context.Context, claim *karpv1.NodeClaim, cla
 	}
 	drift, err := r.Drifter.Drift(ctx, m)
 	if err != nil {
-		if notReady := new(provider.NotReadyError); !errors.As(err, &notReady) { // the class says that itself
-			r.Log.V(1).Info("cannot tell whether the instance has drifted", "nodeclaim", claim.Name, "error", err.Error())
+		if notReady := new(provider.NotReadyError); !errors.As(err, &notReady) { // reported on the class
+			r.Log.V(1).Info("cannot determine whether the instance has drifted", "nodeclaim", claim.Name, "error", err.Error())
 		}
-		return finding{open: true}
+		return finding{undecided: true}
 	}
 	return finding{reason: drift.Reason, detail: drift.Detail}
 }
 
-// note writes the verdict to the condition. A reason that was given before and cannot be
+// setCondition writes the result to the condition. A reason that was given before and cannot be
 // decided now is kept: it was certain once.
-func (v verdict) note(claim *karpv1.NodeClaim) {
+func (v result) setCondition(claim *karpv1.NodeClaim) {
 	if v.reason != "" {
 		claim.StatusConditions().SetTrueWithReason(karpv1.ConditionTypeDrifted, v.reason, v.detail)
 		return
 	}
-	if was := claim.StatusConditions().Get(karpv1.ConditionTypeDrifted); was == nil || !slices.Contains(v.undecided, ruleOf(was.Reason)) {
+	if was := claim.StatusConditions().Get(karpv1.ConditionTypeDrifted); was == nil || !slices.Contains(v.undecidedRules, ruleOf(was.Reason)) {
 		clearDrift(claim)
 	}
 }
@@ -160,15 +160,15 @@ func ruleOf(reason string) string {
 	case NodePoolDrifted, RequirementsDrifted, InstanceTypeNotFound:
 		return reason
 	}
-	return theProviders
+	return providerRule
 }
 
 func clearDrift(claim *karpv1.NodeClaim) {
 	_ = claim.StatusConditions().Clear(karpv1.ConditionTypeDrifted) // fails for dependents only
 }
 
-// tell reports the change in events and metrics.
-func (r *Reconciler) tell(claim, stored *karpv1.NodeClaim) {
+// report reports the change in events and metrics.
+func (r *Reconciler) report(claim, stored *karpv1.NodeClaim) {
 	now, was := claim.StatusConditions().Get(karpv1.ConditionTypeDrifted), stored.StatusConditions().Get(karpv1.ConditionTypeDrifted)
 	switch pool := claim.Labels[karpv1.NodePoolLabelKey]; {
 	case now.IsTrue() && !was.IsTrue():

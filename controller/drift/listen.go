@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// listenEvery is how often the provider is asked, from memory, which instances have changed.
-const listenEvery = 10 * time.Second
+// pollEvery is how often the provider is asked, from memory, which instances have changed.
+const pollEvery = 10 * time.Second
 
 // listener queues claims as soon as the provider notices that their instances have
 // changed, and not at the next round.
@@ -37,7 +37,7 @@ func (l listener) listen(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(listenEvery):
+		case <-time.After(pollEvery):
 		}
 	}
 }

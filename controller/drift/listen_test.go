@@ -34,7 +34,7 @@ func TestChangedMachinesAreLookedAtSoon(t *testing.T) {
 		for _, want := range []struct {
 			name string
 			at   time.Duration
-		}{{"a", listenEvery}, {"b", listenEvery}, {"c", 3 * listenEvery}} {
+		}{{"a", pollEvery}, {"b", pollEvery}, {"c", 3 * pollEvery}} {
 			got := (<-l.wake).Object.GetName()
 			if at := time.Since(begun); got != want.name || at != want.at {
 				t.Errorf("%s after %v, want %s after %v", got, at, want.name, want.at)

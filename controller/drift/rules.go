@@ -25,19 +25,19 @@ const (
 	InstanceTypeNotFound = "InstanceTypeNotFound"
 )
 
-// youngest is the age below which a claim's type is not looked up: catalogs that
-// flicker must not end instances that were launched a moment ago.
-const youngest = time.Hour
+// minAge is the age below which a claim's type is not looked up: a catalog that is incomplete for a
+// moment must not disrupt instances that were just launched.
+const minAge = time.Hour
 
 // A finding is the result of one rule: drift, none, or undecided.
 type finding struct {
 	reason, detail string // empty reason: none
-	open           bool   // undecided
+	undecided      bool   // undecided
 }
 
-// template compares the pool's template with the one the claim was made from.
+// templateDrift compares the pool's template with the one the claim was made from.
 // Hashes of different versions cannot be compared, nor can a missing one.
-func template(c *karpv1.NodeClaim, pool *karpv1.NodePool) finding {
+func templateDrift(c *karpv1.NodeClaim, pool *karpv1.NodePool) finding {
 	then, now := c.Annotations, pool.Annotations
 	hash, version := karpv1.NodePoolHashAnnotationKey, karpv1.NodePoolHashVersionAnnotationKey
 	if then[hash] == "" || now[hash] == "" || then[version] == "" || then[version] != now[version] || then[hash] == now[hash] {
@@ -46,39 +46,39 @@ func template(c *karpv1.NodeClaim, pool *karpv1.NodePool) finding {
 	return finding{reason: NodePoolDrifted, detail: "the template of NodePool " + pool.Name + " was changed"}
 }
 
-// requirements compares the labels of the claim's node with the pool's current
+// requirementsDrift compares the labels of the claim's node with the pool's current
 // requirements. A label that the claim lacks is taken from its instance type;
 // if that lacks it, it is drift only where no new claim would lack it and no catalog has it.
-func requirements(c *karpv1.NodeClaim, pool *karpv1.NodePool, sold *provider.Catalog) finding {
+func requirementsDrift(c *karpv1.NodeClaim, pool *karpv1.NodePool, catalog *provider.Catalog) finding {
 	set, err := constraint.NewSpace().Set(kube.Rules(pool.Spec.Template.Spec.Requirements))
 	if err != nil {
-		return finding{open: true} // the pool's conditions report the error
+		return finding{undecided: true} // the pool's conditions report the error
 	}
-	labels, open := known(c, sold), false
+	labels, undecided := labelsOf(c, catalog), false
 	for _, q := range set {
 		value, ok := labels[q.Key.Name]
 		switch {
 		case ok && !q.Admits(q.Key.ID(value)):
 			return finding{reason: RequirementsDrifted, detail: q.Key.Name + " is " + value + ", the pool asks for: " + q.String()}
 		case ok || q.AdmitsAbsent():
-		case sold == nil || carried(sold.Types, q.Key.Name):
-			open = true
+		case catalog == nil || isTypeLabel(catalog.Types, q.Key.Name):
+			undecided = true
 		default:
 			if _, one := q.Single(); one {
 				return finding{reason: RequirementsDrifted, detail: q.Key.Name + " is missing, the pool asks for: " + q.String()}
 			}
 		}
 	}
-	return finding{open: open}
+	return finding{undecided: undecided}
 }
 
-// known returns the claim's labels by today's names, with those of its type and offering.
-func known(c *karpv1.NodeClaim, sold *provider.Catalog) map[string]string {
+// labelsOf returns the claim's labels by today's names, with those of its type and offering.
+func labelsOf(c *karpv1.NodeClaim, catalog *provider.Catalog) map[string]string {
 	labels := map[string]string{}
-	if t := typeOf(c, sold); t != nil {
-		single(labels, t.Labels)
-		if i := offerOf(c, t); i >= 0 {
-			single(labels, t.Offerings[i].Labels)
+	if t := typeOf(c, catalog); t != nil {
+		addSingleValues(labels, t.Labels)
+		if i := offeringOf(c, t); i >= 0 {
+			addSingleValues(labels, t.Offerings[i].Labels)
 		}
 	}
 	maps.Copy(labels, c.Labels)
@@ -90,7 +90,7 @@ func known(c *karpv1.NodeClaim, sold *provider.Catalog) map[string]string {
 	return labels
 }
 
-func single(into map[string]string, labels map[string][]string) {
+func addSingleValues(into map[string]string, labels map[string][]string) {
 	for key, values := range labels {
 		if len(values) == 1 {
 			into[key] = values[0]
@@ -98,28 +98,28 @@ func single(into map[string]string, labels map[string][]string) {
 	}
 }
 
-func typeOf(c *karpv1.NodeClaim, sold *provider.Catalog) *offering.InstanceType {
-	if sold == nil {
+func typeOf(c *karpv1.NodeClaim, catalog *provider.Catalog) *offering.InstanceType {
+	if catalog == nil {
 		return nil
 	}
-	i := slices.IndexFunc(sold.Types, func(t offering.InstanceType) bool { return t.Name == c.Labels[cluster.LabelInstanceType] })
+	i := slices.IndexFunc(catalog.Types, func(t offering.InstanceType) bool { return t.Name == c.Labels[cluster.LabelInstanceType] })
 	if i < 0 {
 		return nil
 	}
-	return &sold.Types[i]
+	return &catalog.Types[i]
 }
 
-// offerOf returns the index of the offering that the claim's instance was launched with, -1
+// offeringOf returns the index of the offering that the claim's instance was launched with, -1
 // if the type has none; available or not. Reserved instances may continue as ordinary ones.
-func offerOf(c *karpv1.NodeClaim, t *offering.InstanceType) int {
+func offeringOf(c *karpv1.NodeClaim, t *offering.InstanceType) int {
 	zone, kind := c.Labels[cluster.LabelZone], c.Labels[cluster.LabelCapacityType]
 	return slices.IndexFunc(t.Offerings, func(o offering.Offering) bool {
 		return o.Zone == zone && (o.CapacityType == kind || kind == karpv1.CapacityTypeReserved && o.CapacityType == offering.OnDemand)
 	})
 }
 
-// carried reports whether the key is a label of instance types.
-func carried(types []offering.InstanceType, key string) bool {
+// isTypeLabel reports whether the key is a label of instance types.
+func isTypeLabel(types []offering.InstanceType, key string) bool {
 	if key == cluster.LabelInstanceType || key == cluster.LabelZone || key == cluster.LabelCapacityType {
 		return true
 	}
@@ -128,69 +128,70 @@ func carried(types []offering.InstanceType, key string) bool {
 	})
 }
 
-// absences remembers what was missing from a complete catalog, by class and offering,
+// missingOfferings remembers what was missing from a complete catalog, by class and offering,
 // and since when this process knows. The zero value remembers nothing.
-type absences struct {
+type missingOfferings struct {
 	mu    sync.Mutex
-	since map[offered]absence
+	since map[offeringKey]missingTimes
 }
 
-// absence is since when something is missing, and when that was asked for last.
-type absence struct{ since, asked time.Time }
+// missingTimes is since when an offering is missing, and when a claim was last checked for it.
+type missingTimes struct{ since, lastAsked time.Time }
 
-// unasked is after how long an absence is forgotten that concerns no claim: claims are
-// reconciled every few minutes.
-const unasked = time.Hour
+// missingTTL is how long a missing offering is remembered after the last claim was checked for
+// it: claims are reconciled every few minutes.
+const missingTTL = time.Hour
 
-type offered struct{ class, name, zone, capacityType string }
+type offeringKey struct{ class, name, zone, capacityType string }
 
-// instanceType reports drift when the claim's instance type, or the offering it was launched with,
-// does not exist any more. One look is not enough, since an answer of the cloud may be partial: it
-// has to be missing again from data that was read after it was missed first.
-func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provider.Catalog, now time.Time) finding {
-	of := offered{class, c.Labels[cluster.LabelInstanceType], c.Labels[cluster.LabelZone], c.Labels[cluster.LabelCapacityType]}
+// offeringDrift reports drift when the claim's instance type, or the offering it was launched with,
+// does not exist any more. One list is not enough, since the cloud's answer may be incomplete: it
+// must be missing again from data that was read after it was first missing.
+func (a *missingOfferings) offeringDrift(c *karpv1.NodeClaim, class string, catalog *provider.Catalog, now time.Time) finding {
+	of := offeringKey{class, c.Labels[cluster.LabelInstanceType], c.Labels[cluster.LabelZone], c.Labels[cluster.LabelCapacityType]}
 	switch {
-	case now.Sub(c.CreationTimestamp.Time) < youngest:
+	case now.Sub(c.CreationTimestamp.Time) < minAge:
 		return finding{}
-	case of.name == "" || of.zone == "" || of.capacityType == "" || sold == nil || sold.Listed.IsZero() || len(sold.Types) == 0:
-		return finding{open: true}
+	case of.name == "" || of.zone == "" || of.capacityType == "" || catalog == nil || catalog.Listed.IsZero() || len(catalog.Types) == 0:
+		return finding{undecided: true}
 	}
-	t := typeOf(c, sold)
-	if t == nil && unread(sold, of.name) {
-		return finding{open: true}
+	t := typeOf(c, catalog)
+	if t == nil && mayBeUnreadable(catalog, of.name) {
+		return finding{undecided: true}
 	}
-	if t != nil && offerOf(c, t) >= 0 {
-		a.forget(of)
+	if t != nil && offeringOf(c, t) >= 0 {
+		a.found(of)
 		return finding{}
 	}
-	if missed := a.missed(of, now); !sold.Listed.After(missed) {
-		return finding{open: true}
+	if missed := a.missingSince(of, now); !catalog.Listed.After(missed) {
+		return finding{undecided: true}
 	}
 	return finding{reason: InstanceTypeNotFound, detail: "nothing is known of " + of.name + " in " + of.zone + " as " + of.capacityType}
 }
 
-// unread reports whether the type may be there, in words that could not be read.
-func unread(sold *provider.Catalog, name string) bool {
-	return slices.ContainsFunc(sold.Unread, func(u string) bool { return u == "" || strings.EqualFold(u, name) })
+// mayBeUnreadable reports whether the type may be there, among the types that could not be read.
+func mayBeUnreadable(catalog *provider.Catalog, name string) bool {
+	return slices.ContainsFunc(catalog.Unread, func(u string) bool { return u == "" || strings.EqualFold(u, name) })
 }
 
-// missed is when it was missed first.
-func (a *absences) missed(of offered, now time.Time) time.Time {
+// missingSince returns since when the offering is missing.
+func (a *missingOfferings) missingSince(of offeringKey, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x, ok := a.since[of]
 	if !ok {
-		maps.DeleteFunc(a.since, func(_ offered, x absence) bool { return now.Sub(x.asked) > unasked })
+		maps.DeleteFunc(a.since, func(_ offeringKey, x missingTimes) bool { return now.Sub(x.lastAsked) > missingTTL })
 		x.since = now
 	}
-	if x.asked = now; a.since == nil {
-		a.since = map[offered]absence{}
+	if x.lastAsked = now; a.since == nil {
+		a.since = map[offeringKey]missingTimes{}
 	}
 	a.since[of] = x
 	return x.since
 }
 
-func (a *absences) forget(of offered) {
+// found records that the offering exists.
+func (a *missingOfferings) found(of offeringKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.since, of)

@@ -45,38 +45,38 @@ func rule(key string, operator corev1.NodeSelectorOperator, values ...string) ka
 // Rule DRIFT-4, Rule DRIFT-2.
 func TestRequirementsDrift(t *testing.T) {
 	const family = "memory.karve.dev/family"
-	sold := &provider.Catalog{Types: memory.Types(), Taken: noon, Listed: noon}
+	catalog := &provider.Catalog{Types: memory.Types(), Taken: noon, Listed: noon}
 	for name, tc := range map[string]struct {
-		labels map[string]string
-		rules  []karpv1.NodeSelectorRequirementWithMinValues
-		sold   *provider.Catalog
-		drift  bool
-		open   bool
+		labels    map[string]string
+		rules     []karpv1.NodeSelectorRequirementWithMinValues
+		catalog   *provider.Catalog
+		drift     bool
+		undecided bool
 	}{
-		"none":                            {sold: sold},
-		"met":                             {rules: list(rule(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "zone-1")), sold: sold},
+		"none":                            {catalog: catalog},
+		"met":                             {rules: list(rule(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "zone-1")), catalog: catalog},
 		"met, nothing known":              {rules: list(rule(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "zone-1"))},
-		"widened":                         {rules: list(rule(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, "spot", "on-demand")), sold: sold},
-		"narrowed":                        {rules: list(rule(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, "on-demand")), sold: sold, drift: true},
+		"widened":                         {rules: list(rule(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, "spot", "on-demand")), catalog: catalog},
+		"narrowed":                        {rules: list(rule(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, "on-demand")), catalog: catalog, drift: true},
 		"narrowed, nothing known":         {rules: list(rule(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpNotIn, "spot")), drift: true},
-		"by an old name":                  {rules: list(rule("failure-domain.beta.kubernetes.io/zone", corev1.NodeSelectorOpIn, "zone-2")), sold: sold, drift: true},
-		"a label of the type":             {rules: list(rule(family, corev1.NodeSelectorOpIn, "small")), sold: sold},
-		"another label of the type":       {rules: list(rule(family, corev1.NodeSelectorOpIn, "large")), sold: sold, drift: true},
-		"a label nobody knows":            {rules: list(rule(family, corev1.NodeSelectorOpIn, "large")), open: true},
-		"a type nobody knows":             {labels: map[string]string{corev1.LabelInstanceTypeStable: "tiny"}, rules: list(rule(family, corev1.NodeSelectorOpIn, "large")), sold: sold, open: true},
-		"a number":                        {labels: map[string]string{"cores": "4"}, rules: list(rule("cores", corev1.NodeSelectorOpGt, "3")), sold: sold},
-		"too small a number":              {labels: map[string]string{"cores": "4"}, rules: list(rule("cores", corev1.NodeSelectorOpGt, "4")), sold: sold, drift: true},
-		"two rules on a key":              {labels: map[string]string{"cores": "4"}, rules: list(rule("cores", corev1.NodeSelectorOpGt, "3"), rule("cores", corev1.NodeSelectorOpNotIn, "4")), sold: sold, drift: true},
-		"the pool's own label, new":       {rules: list(rule("team", corev1.NodeSelectorOpIn, "a")), sold: sold, drift: true},
-		"the pool's own label, a choice":  {rules: list(rule("team", corev1.NodeSelectorOpIn, "a", "b")), sold: sold},
-		"the pool's own label, any":       {rules: list(rule("team", corev1.NodeSelectorOpExists)), sold: sold},
-		"the pool's own label, forbidden": {labels: map[string]string{"team": "a"}, rules: list(rule("team", corev1.NodeSelectorOpDoesNotExist)), sold: sold, drift: true},
-		"a rule that cannot be read":      {rules: list(rule("cores", corev1.NodeSelectorOpGt, "many")), sold: sold, open: true},
+		"by an old name":                  {rules: list(rule("failure-domain.beta.kubernetes.io/zone", corev1.NodeSelectorOpIn, "zone-2")), catalog: catalog, drift: true},
+		"a label of the type":             {rules: list(rule(family, corev1.NodeSelectorOpIn, "small")), catalog: catalog},
+		"another label of the type":       {rules: list(rule(family, corev1.NodeSelectorOpIn, "large")), catalog: catalog, drift: true},
+		"a label nobody knows":            {rules: list(rule(family, corev1.NodeSelectorOpIn, "large")), undecided: true},
+		"a type nobody knows":             {labels: map[string]string{corev1.LabelInstanceTypeStable: "tiny"}, rules: list(rule(family, corev1.NodeSelectorOpIn, "large")), catalog: catalog, undecided: true},
+		"a number":                        {labels: map[string]string{"cores": "4"}, rules: list(rule("cores", corev1.NodeSelectorOpGt, "3")), catalog: catalog},
+		"too small a number":              {labels: map[string]string{"cores": "4"}, rules: list(rule("cores", corev1.NodeSelectorOpGt, "4")), catalog: catalog, drift: true},
+		"two rules on a key":              {labels: map[string]string{"cores": "4"}, rules: list(rule("cores", corev1.NodeSelectorOpGt, "3"), rule("cores", corev1.NodeSelectorOpNotIn, "4")), catalog: catalog, drift: true},
+		"the pool's own label, new":       {rules: list(rule("team", corev1.NodeSelectorOpIn, "a")), catalog: catalog, drift: true},
+		"the pool's own label, a choice":  {rules: list(rule("team", corev1.NodeSelectorOpIn, "a", "b")), catalog: catalog},
+		"the pool's own label, any":       {rules: list(rule("team", corev1.NodeSelectorOpExists)), catalog: catalog},
+		"the pool's own label, forbidden": {labels: map[string]string{"team": "a"}, rules: list(rule("team", corev1.NodeSelectorOpDoesNotExist)), catalog: catalog, drift: true},
+		"a rule that cannot be read":      {rules: list(rule("cores", corev1.NodeSelectorOpGt, "many")), catalog: catalog, undecided: true},
 		"certain beside unknown":          {rules: list(rule(family, corev1.NodeSelectorOpIn, "small"), rule(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "zone-2")), drift: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := requirements(machine(tc.labels), asks(tc.rules...), tc.sold)
-			if (f.reason == RequirementsDrifted) != tc.drift || (f.detail != "") != tc.drift || f.open != tc.open {
+			f := requirementsDrift(machine(tc.labels), asks(tc.rules...), tc.catalog)
+			if (f.reason == RequirementsDrifted) != tc.drift || (f.detail != "") != tc.drift || f.undecided != tc.undecided {
 				t.Errorf("%+v", f)
 			}
 		})
@@ -106,7 +106,7 @@ func TestTemplateDrift(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, p := machine(nil), asks()
 			c.Annotations, p.Annotations = stamped(tc.then), stamped(tc.now)
-			if f := template(c, p); (f.reason == NodePoolDrifted) != tc.drift || f.open {
+			if f := templateDrift(c, p); (f.reason == NodePoolDrifted) != tc.drift || f.undecided {
 				t.Errorf("%+v", f)
 			}
 		})
@@ -149,9 +149,9 @@ func TestInstanceTypeNotFound(t *testing.T) {
 	noSpot := with(noon.Add(time.Hour))
 	noSpot.Types[1].Offerings = noSpot.Types[1].Offerings[2:] // none in zone-1
 	type look struct {
-		sold *provider.Catalog
-		now  time.Time
-		want string // "", "open" or "gone"
+		catalog *provider.Catalog
+		now     time.Time
+		want    string // "", "open" or "gone"
 	}
 	for name, looks := range map[string][]look{
 		"there":                        {{with(noon), noon, ""}},
@@ -172,10 +172,10 @@ func TestInstanceTypeNotFound(t *testing.T) {
 		"bought a moment ago":          {{without(noon, ""), at(-61 * time.Minute), ""}, {without(at(time.Hour), ""), at(-61 * time.Minute), ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var a absences
+			var a missingOfferings
 			for i, l := range looks {
-				f := a.instanceType(machine(nil), "default", l.sold, l.now)
-				if (f.reason == InstanceTypeNotFound) != (l.want == "gone") || f.open != (l.want == "open") {
+				f := a.offeringDrift(machine(nil), "default", l.catalog, l.now)
+				if (f.reason == InstanceTypeNotFound) != (l.want == "gone") || f.undecided != (l.want == "open") {
 					t.Errorf("look %d: %+v, want %q", i, f, l.want)
 				}
 			}
@@ -185,7 +185,7 @@ func TestInstanceTypeNotFound(t *testing.T) {
 		types := memory.Types()
 		types[1].Offerings = []offering.Offering{{Zone: "zone-1", CapacityType: offering.OnDemand}}
 		c := machine(map[string]string{karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeReserved})
-		if f := new(absences).instanceType(c, "default", &provider.Catalog{Types: types, Taken: noon, Listed: noon}, noon); f != (finding{}) {
+		if f := new(missingOfferings).offeringDrift(c, "default", &provider.Catalog{Types: types, Taken: noon, Listed: noon}, noon); f != (finding{}) {
 			t.Errorf("%+v", f)
 		}
 	})
@@ -195,17 +195,17 @@ func TestInstanceTypeNotFound(t *testing.T) {
 //
 // Rule MEMORY-2.
 func TestAbsencesThatNothingSuffersFromAreForgotten(t *testing.T) {
-	var a absences
+	var a missingOfferings
 	now := time.Unix(0, 0)
 	for i := range 1000 {
-		a.missed(offered{class: fmt.Sprint("class", i), name: "t"}, now)
-		kept := a.missed(offered{class: "stays", name: "t"}, now)
+		a.missingSince(offeringKey{class: fmt.Sprint("class", i), name: "t"}, now)
+		kept := a.missingSince(offeringKey{class: "stays", name: "t"}, now)
 		if !kept.Equal(time.Unix(0, 0)) {
 			t.Fatalf("what was missed at first is missed since %v", kept)
 		}
 		now = now.Add(5 * time.Minute)
 	}
-	if most := int(unasked/(5*time.Minute)) + 2; len(a.since) > most {
+	if most := int(missingTTL/(5*time.Minute)) + 2; len(a.since) > most {
 		t.Errorf("%d absences are remembered, want %d at most", len(a.since), most)
 	}
 }

@@ -34,8 +34,8 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	work := builder.ControllerManagedBy(m).
 		Named(Name).
 		For(&karpv1.NodeClaim{}).
-		Watches(&karpv1.NodePool{}, lookup.WakeClaimsOfPool(m.GetClient()), builder.WithPredicates(changed)).
-		Watches(class, lookup.WakeClaimsWhere(m.GetClient(), ofClass)).
+		Watches(&karpv1.NodePool{}, lookup.EnqueueClaimsOfPool(m.GetClient()), builder.WithPredicates(changed)).
+		Watches(class, lookup.EnqueueClaimsWhere(m.GetClient(), ofClass)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers})
 	if restless, notices := r.Drifter.(provider.DriftNotifier); notices {
 		l := listener{restless, make(chan event.GenericEvent)}

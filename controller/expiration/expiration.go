@@ -47,7 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if claim.DeletionTimestamp != nil || !mortal || !kube.OfKind(claim.Spec.NodeClassRef, r.Class) {
 		return reconcile.Result{}, nil
 	}
-	soft, err := r.soft(ctx, claim)
+	soft, err := r.softExpiry(ctx, claim)
 	if err != nil || soft {
 		return reconcile.Result{}, err // the pool wakes us when it changes its mind
 	}
@@ -62,9 +62,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// soft reports whether the claim's pool asks for soft expiry. A claim without a pool,
+// softExpiry reports whether the claim's pool asks for soft expiry. A claim without a pool,
 // or whose pool was deleted, expires as usual.
-func (r *Reconciler) soft(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
+func (r *Reconciler) softExpiry(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
 	name, pool := claim.Labels[karpv1.NodePoolLabelKey], &karpv1.NodePool{}
 	if name == "" {
 		return false, nil
@@ -81,7 +81,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named("nodeclaim.expiration").
 		For(&karpv1.NodeClaim{}).
-		Watches(&karpv1.NodePool{}, lookup.WakeClaimsOfPool(m.GetClient()), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		Watches(&karpv1.NodePool{}, lookup.EnqueueClaimsOfPool(m.GetClient()), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(r)
 }

@@ -16,9 +16,9 @@ import (
 
 const reasonForeign = "ForeignProviderID"
 
-// split separates claims whose instance can be in the cloud's list from claims whose provider ID
-// belongs to another cloud. A list that lacks the latter is not doubted.
-func (c *Collector) split(claims []*karpv1.NodeClaim) (own, foreign []*karpv1.NodeClaim) {
+// splitForeign separates claims whose instance can be in the cloud's list from claims whose
+// provider ID belongs to another cloud: no list is incomplete because it lacks the latter.
+func (c *Collector) splitForeign(claims []*karpv1.NodeClaim) (own, foreign []*karpv1.NodeClaim) {
 	for _, claim := range claims {
 		if id := claim.Status.ProviderID; c.Recognizer != nil && id != "" && !c.Recognizer.Recognizes(id) {
 			foreign = append(foreign, claim)
@@ -29,16 +29,16 @@ func (c *Collector) split(claims []*karpv1.NodeClaim) (own, foreign []*karpv1.No
 	return own, foreign
 }
 
-// tellForeign reports on claims that their provider ID is another cloud's, once for each.
-func (c *Collector) tellForeign(ctx context.Context, claims []*karpv1.NodeClaim) error {
+// reportForeign reports on claims that their provider ID is another cloud's, once for each.
+func (c *Collector) reportForeign(ctx context.Context, claims []*karpv1.NodeClaim) error {
 	var errs []error
 	for _, claim := range claims {
-		errs = append(errs, c.tellForeignOne(ctx, claim))
+		errs = append(errs, c.reportForeignClaim(ctx, claim))
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Collector) tellForeignOne(ctx context.Context, claim *karpv1.NodeClaim) error {
+func (c *Collector) reportForeignClaim(ctx context.Context, claim *karpv1.NodeClaim) error {
 	stored := claim.DeepCopy()
 	text := fmt.Sprintf("Provider ID %q is none that provider %s issues: it can neither find nor terminate the instance. "+
 		"Delete the NodeClaim, and its instance where it runs", claim.Status.ProviderID, c.Provider.Name())
@@ -47,7 +47,7 @@ func (c *Collector) tellForeignOne(ctx context.Context, claim *karpv1.NodeClaim)
 	}
 	claim.StatusConditions().SetFalse(kube.ConditionProviderIDRecognized, reasonForeign, text)
 	if err := write.Status(ctx, c.Client, claim, stored); err != nil {
-		return write.Calm(err) // the next round retries
+		return write.IgnoreConflict(err) // the next round retries
 	}
 	c.Events.Publish(events.Event{About: claim, Warning: true, Reason: reasonForeign, Message: text})
 	c.Log.Info("the provider ID of a nodeclaim is of another cloud", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID)

@@ -45,9 +45,9 @@ func TestForeignProviderIDsAreToldOnceAndHaltNothing(t *testing.T) {
 		for i := range claims {
 			claim := controllertest.Get(e, &karpv1.NodeClaim{}, claims[i].Name)
 			c := claim.StatusConditions().Get(kube.ConditionProviderIDRecognized)
-			told := slices.DeleteFunc(e.EventTexts(claim.Name), func(s string) bool { return !strings.HasPrefix(s, "ForeignProviderID: ") })
-			if claim.DeletionTimestamp != nil || !c.IsFalse() || len(told) != 1 || !strings.Contains(told[0], "other:///") {
-				t.Errorf("claim %s: deleted %v, says %+v and %q", claim.Name, claim.DeletionTimestamp, c, told)
+			reportErr := slices.DeleteFunc(e.EventTexts(claim.Name), func(s string) bool { return !strings.HasPrefix(s, "ForeignProviderID: ") })
+			if claim.DeletionTimestamp != nil || !c.IsFalse() || len(reportErr) != 1 || !strings.Contains(reportErr[0], "other:///") {
+				t.Errorf("claim %s: deleted %v, says %+v and %q", claim.Name, claim.DeletionTimestamp, c, reportErr)
 			}
 		}
 		if e.Counter("karve_garbage_collection_halted") != 0 || slices.ContainsFunc(e.Claims(), func(c karpv1.NodeClaim) bool { return c.Name == lost.Name && c.DeletionTimestamp == nil }) {

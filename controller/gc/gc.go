@@ -3,10 +3,10 @@
 // Package gc finds what no other controller looks for: instances without a NodeClaim, which cost
 // money for ever, and NodeClaims without an instance, which promise capacity that does not exist.
 //
-// It does not act on a list that it cannot trust. An error, or a list that lacks more of the
-// instances that claims refer to than accidents explain, halts both directions until it is
-// resolved. If more instances lack a claim than accidents explain, these instances are kept. The
-// zero Collector is not usable; all fields are required except where said.
+// It deletes nothing because of an implausible list. An error, or a list that lacks more of the
+// claims' instances than accidents explain, halts both directions until it is resolved. If more
+// instances lack a claim than accidents explain, these instances are kept. The zero Collector is
+// not usable; fields are required unless their comment says otherwise.
 package gc
 
 import (
@@ -37,10 +37,11 @@ type Collector struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
-	// Tidier deletes resources that instances left behind; nil when the provider's instances
-	// leave none.
+	// OrphanCollector deletes resources that instances left behind; nil when the provider's
+	// instances leave none.
 	OrphanCollector provider.OrphanCollector
-	// Candid reports which entries of the lists could not be read; nil when all can be read.
+	// UnreadableLister reports which entries of the lists could not be read; nil when all can be
+	// read.
 	UnreadableLister provider.UnreadableLister
 	// Recognizer distinguishes the cloud's provider IDs from others; nil when all count as the
 	// cloud's own.
@@ -53,16 +54,17 @@ type Collector struct {
 	// cache yet. Zero means one minute.
 	Grace time.Duration
 
-	tidied time.Time // last time
-	// Since when lists lack too much; zero while they do not.
-	doubted    time.Time
-	unreadable map[provider.Unreadable]bool // reported already
+	resourcesCollected time.Time                    // last time
+	unreadable         map[provider.Unreadable]bool // rows that were reported already
+	// incompleteSince is since when the cloud's list seems incomplete; zero while it does not.
+	incompleteSince time.Time
+	// claimsLostSince is since when NodeClaims seem to be lost; zero while they do not.
+	claimsLostSince time.Time
 
-	// Instances are identified by their provider IDs, in lower case.
-	seen      map[string]bool      // with a claim or a Node, of those listed last
-	busy      map[string]time.Time // since when working instances have no claim
-	confirmed map[string]bool      // a user confirmed that they may be terminated
-	lostSince time.Time            // since when claims seem to be lost; zero when they do not
+	// Instances by their provider IDs, in lower case.
+	ownedBefore   map[string]bool      // had a claim or a Node in the last round
+	orphanedSince map[string]time.Time // since when instances that run pods have no claim
+	confirmed     map[string]bool      // a user confirmed that they may be terminated
 }
 
 // Start collects at once, since a crash may have left something behind, and then after every
@@ -82,37 +84,38 @@ func (c *Collector) Start(ctx context.Context) error {
 
 // Collect does one round.
 func (c *Collector) Collect(ctx context.Context) error {
-	machines, err := c.Provider.List(ctx)
+	instances, err := c.Provider.List(ctx)
 	if err != nil {
-		c.halt(true)
+		c.setHalted(true)
 		return fmt.Errorf("listing instances: %w", err)
 	}
-	c.tellUnreadable(ctx)
-	claims, err := c.claims(ctx) // after the instances: each instance is younger than its claim
+	c.reportUnreadable(ctx)
+	claims, err := c.claims(ctx) // listed after the instances: each instance is younger than its claim
 	if err != nil {
 		return err
 	}
-	own, foreign := c.split(claims)
-	told := c.tellForeign(ctx, foreign)
-	missing, known := compare(own, machines)
-	if err := c.trust(ctx, missing, known, len(machines)); err != nil {
-		return errors.Join(told, err)
+	own, foreign := c.splitForeign(claims)
+	reportErr := c.reportForeign(ctx, foreign)
+	missing, known := compare(own, instances)
+	if err := c.checkList(ctx, missing, known, len(instances)); err != nil {
+		return errors.Join(reportErr, err)
 	}
-	without, _ := compare(foreign, nil)
-	return errors.Join(told, c.removeClaims(ctx, append(missing, without...)), c.removeOrphans(ctx, machines, claims))
+	lost, _ := compare(foreign, nil)
+	return errors.Join(reportErr, c.removeClaims(ctx, append(missing, lost...)), c.removeOrphans(ctx, instances, claims))
 }
 
-// tidyEvery is the pause between searches for resources without an instance. Deleting an instance
-// deletes its resources, so a search finds something only after an accident.
-const tidyEvery = 5 * time.Minute
+// resourcesEvery is the pause between searches for resources without an instance. Deleting an
+// instance deletes its resources, so a search finds something only after an accident.
+const resourcesEvery = 5 * time.Minute
 
-func (c *Collector) tidy(ctx context.Context, claims []*karpv1.NodeClaim) error {
-	if c.OrphanCollector == nil || time.Since(c.tidied) < tidyEvery {
+// collectResources deletes resources that instances left behind.
+func (c *Collector) collectResources(ctx context.Context, claims []*karpv1.NodeClaim) error {
+	if c.OrphanCollector == nil || time.Since(c.resourcesCollected) < resourcesEvery {
 		return nil
 	}
-	c.tidied = time.Now()
-	live, named := uids(claims), names(claims)
-	names, err := c.OrphanCollector.CollectOrphans(ctx, func(name, uid string) bool { return live[uid] || uid == "" && named[name] })
+	c.resourcesCollected = time.Now()
+	liveUIDs, liveNames := uids(claims), names(claims)
+	names, err := c.OrphanCollector.CollectOrphans(ctx, func(name, uid string) bool { return liveUIDs[uid] || uid == "" && liveNames[name] })
 	for _, name := range names {
 		c.Log.Info("garbage collecting a resource without its instance", "resource", name)
 	}
@@ -149,7 +152,8 @@ func providerIDs(claims []*karpv1.NodeClaim) map[string]bool {
 	return set
 }
 
-func (c *Collector) halt(on bool) {
+// setHalted sets the metric of halted collections.
+func (c *Collector) setHalted(on bool) {
 	if on {
 		c.Metrics.GCHalted.Set(1)
 		return
@@ -173,9 +177,9 @@ func (c *Collector) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 
 // compare returns the claims whose instance the cloud does not list, and how many claims should
 // have one.
-func compare(claims []*karpv1.NodeClaim, machines []provider.Instance) (missing []*karpv1.NodeClaim, known int) {
-	listed := make(map[string]bool, len(machines))
-	for _, m := range machines {
+func compare(claims []*karpv1.NodeClaim, instances []provider.Instance) (missing []*karpv1.NodeClaim, known int) {
+	listed := make(map[string]bool, len(instances))
+	for _, m := range instances {
 		// Clouds ignore case, and the claim may have another case.
 		listed[strings.ToLower(m.ProviderID)] = true
 	}
@@ -196,12 +200,12 @@ func compare(claims []*karpv1.NodeClaim, machines []provider.Instance) (missing 
 func (c *Collector) removeClaims(ctx context.Context, missing []*karpv1.NodeClaim) error {
 	var errs []error
 	for _, claim := range missing {
-		gone, err := c.gone(ctx, claim)
+		gone, err := c.instanceGone(ctx, claim)
 		if err != nil || !gone {
 			errs = append(errs, err)
 			continue
 		}
-		if err := c.stampLost(ctx, claim); err != nil {
+		if err := c.markInterrupted(ctx, claim); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -215,9 +219,9 @@ func (c *Collector) removeClaims(ctx context.Context, missing []*karpv1.NodeClai
 	return errors.Join(errs...)
 }
 
-// stampLost marks the claim as interrupted before it is deleted, so that capacity for its pods is
-// launched first.
-func (c *Collector) stampLost(ctx context.Context, claim *karpv1.NodeClaim) error {
+// markInterrupted marks the claim as interrupted before it is deleted, so that capacity for its
+// pods is launched first.
+func (c *Collector) markInterrupted(ctx context.Context, claim *karpv1.NodeClaim) error {
 	stored := claim.DeepCopy()
 	if claim.Annotations == nil {
 		claim.Annotations = map[string]string{}
@@ -229,7 +233,8 @@ func (c *Collector) stampLost(ctx context.Context, claim *karpv1.NodeClaim) erro
 	return nil
 }
 
-func (c *Collector) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
+// instanceGone reports whether the cloud has no such instance, and no kubelet of it reports.
+func (c *Collector) instanceGone(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
 	_, err := c.Provider.Get(ctx, claim.Status.ProviderID)
 	if err == nil {
 		return false, nil
@@ -243,7 +248,7 @@ func (c *Collector) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, er
 	}
 	for i := range nodes {
 		if kube.Ready(&nodes[i]) {
-			return false, nil // a kubelet that reports runs somewhere
+			return false, nil // its kubelet reports
 		}
 	}
 	return true, nil

@@ -54,7 +54,7 @@ func deleting(e *controllertest.Env) int {
 func TestClaimWithoutMachineGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 5)
-		e.Cloud.Reclaim(e.Cloud.Machines()[0])
+		e.Cloud.Reclaim(e.Cloud.ProviderIDs()[0])
 		if err := e.Collector.Collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -93,14 +93,14 @@ func TestMachineWithoutClaimGoes(t *testing.T) {
 		if err := e.Collector.Collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(e.Cloud.Machines()); got != 3 {
+		if got := len(e.Cloud.ProviderIDs()); got != 3 {
 			t.Fatalf("a machine whose claim may still be on its way was taken: %d left", got)
 		}
 		time.Sleep(time.Minute)
 		if err := e.Collector.Collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(e.Cloud.Machines()); got != 2 || deleting(e) != 0 {
+		if got := len(e.Cloud.ProviderIDs()); got != 2 || deleting(e) != 0 {
 			t.Errorf("%d machines, %d claims being deleted; want the 2 that have claims, untouched", got, deleting(e))
 		}
 	})
@@ -158,7 +158,7 @@ func TestListThatCannotBeTrustedHalts(t *testing.T) {
 					}
 					time.Sleep(30 * time.Second)
 				}
-				if deleting(e) != 0 || len(e.Cloud.Machines()) != 5 {
+				if deleting(e) != 0 || len(e.Cloud.ProviderIDs()) != 5 {
 					t.Error("it was acted on")
 				}
 				if e.Counter("karve_garbage_collection_halted") != 1 {
@@ -180,7 +180,7 @@ func TestListThatCannotBeTrustedHalts(t *testing.T) {
 func TestMassLossIsBelievedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 40)
-		for _, m := range e.Cloud.Machines()[:5] {
+		for _, m := range e.Cloud.ProviderIDs()[:5] {
 			e.Cloud.Reclaim(m)
 		}
 		if err := e.Collector.Collect(t.Context()); err == nil || deleting(e) != 0 {
@@ -197,7 +197,7 @@ func TestMassLossIsBelievedLate(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 40)
-		for _, m := range e.Cloud.Machines()[:4] {
+		for _, m := range e.Cloud.ProviderIDs()[:4] {
 			e.Cloud.Reclaim(m)
 		}
 		if err := e.Collector.Collect(t.Context()); err != nil || deleting(e) != 4 {

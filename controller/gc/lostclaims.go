@@ -24,41 +24,41 @@ const reasonOrphaned = "OrphanedMachines"
 // errClaimsLost reports that instances are kept because their claims may be lost.
 var errClaimsLost = errors.New("not trusting the list of nodeclaims")
 
-// lost reports whether more instances have no claim than accidents explain: more than few and
-// more than a tenth, or all of them while one of them works.
-func lost(orphans []orphan, machines int) bool {
-	return len(orphans) > max(few, machines/many) || len(orphans) == machines && slices.ContainsFunc(orphans, orphan.works)
+// seemLost reports whether more instances have no claim than accidents explain: more than
+// toleratedCount and more than a tenth, or all of them while one of them may run pods.
+func seemLost(orphans []orphan, instances int) bool {
+	return len(orphans) > max(toleratedCount, instances/toleratedDivisor) || len(orphans) == instances && slices.ContainsFunc(orphans, orphan.mayRunPods)
 }
 
-// trustClaims returns the orphans that may be terminated. When claims were lost (for example by a
-// restore of etcd), or belong to another cluster of the same name, no orphan is terminated until
-// that is resolved: the claims are back, the instances run nothing in this cluster any more, or a
-// user confirms it.
-func (c *Collector) trustClaims(ctx context.Context, orphans []orphan, machines int) ([]orphan, error) {
-	confirmed, open := c.byConfirmation(orphans)
-	if !lost(open, machines) {
-		c.lostSince = time.Time{}
+// orphansToTerminate returns the orphans that may be terminated. When claims were lost (for
+// example by a restore of etcd), or belong to another cluster of the same name, no orphan is
+// terminated until that is resolved: the claims are back, the instances run nothing in this
+// cluster any more, or a user confirms it.
+func (c *Collector) orphansToTerminate(ctx context.Context, orphans []orphan, instances int) ([]orphan, error) {
+	confirmed, unconfirmed := c.splitConfirmed(orphans)
+	if !seemLost(unconfirmed, instances) {
+		c.claimsLostSince = time.Time{}
 		_, err := c.confirmation(ctx, "")
-		return orphans, errors.Join(err, c.tellPools(ctx, nil))
+		return orphans, errors.Join(err, c.reportOnPools(ctx, nil))
 	}
-	if c.lostSince.IsZero() {
-		c.lostSince = time.Now()
+	if c.claimsLostSince.IsZero() {
+		c.claimsLostSince = time.Now()
 	}
-	halt := halted{open, machines, markOf(open, c.lostSince)}
-	yes, err := c.confirmation(ctx, halt.mark)
-	if yes {
-		c.confirm(open)
+	lost := lostClaims{unconfirmed, instances, confirmationToken(unconfirmed, c.claimsLostSince)}
+	approved, err := c.confirmation(ctx, lost.token)
+	if approved {
+		c.confirm(unconfirmed)
 	}
-	if yes || time.Since(c.lostSince) >= convincing && !slices.ContainsFunc(open, func(o orphan) bool { return !o.over() }) {
-		c.Log.Info("terminating instances without a nodeclaim", "instances", len(open), "confirmed", yes)
-		return orphans, errors.Join(err, c.tellPools(ctx, nil))
+	if approved || time.Since(c.claimsLostSince) >= confirmAfter && !slices.ContainsFunc(unconfirmed, func(o orphan) bool { return !o.runsNothing() }) {
+		c.Log.Info("terminating instances without a nodeclaim", "instances", len(unconfirmed), "confirmed", approved)
+		return orphans, errors.Join(err, c.reportOnPools(ctx, nil))
 	}
-	return confirmed, errors.Join(err, c.tellPools(ctx, &halt), fmt.Errorf("%d of %d instances have no nodeclaim: %w", len(open), machines, errClaimsLost))
+	return confirmed, errors.Join(err, c.reportOnPools(ctx, &lost), fmt.Errorf("%d of %d instances have no nodeclaim: %w", len(unconfirmed), instances, errClaimsLost))
 }
 
-// byConfirmation separates the orphans that a user has confirmed from the others. A confirmation
+// splitConfirmed separates the orphans that a user has confirmed from the others. A confirmation
 // ends once the instance has a claim.
-func (c *Collector) byConfirmation(orphans []orphan) (confirmed, open []orphan) {
+func (c *Collector) splitConfirmed(orphans []orphan) (confirmed, unconfirmed []orphan) {
 	still := map[string]bool{}
 	for _, o := range orphans {
 		if c.confirmed[o.id()] {
@@ -66,10 +66,10 @@ func (c *Collector) byConfirmation(orphans []orphan) (confirmed, open []orphan) 
 			confirmed = append(confirmed, o)
 			continue
 		}
-		open = append(open, o)
+		unconfirmed = append(unconfirmed, o)
 	}
 	c.confirmed = still
-	return confirmed, open
+	return confirmed, unconfirmed
 }
 
 func (c *Collector) confirm(orphans []orphan) {
@@ -78,8 +78,9 @@ func (c *Collector) confirm(orphans []orphan) {
 	}
 }
 
-// markOf is a name for these instances in this halt, so that a confirmation applies to no others.
-func markOf(orphans []orphan, since time.Time) string {
+// confirmationToken identifies these instances and when their claims were lost, so that a
+// confirmation applies to no others.
+func confirmationToken(orphans []orphan, since time.Time) string {
 	var ids []string
 	for _, o := range orphans {
 		ids = append(ids, o.id())
@@ -89,9 +90,9 @@ func markOf(orphans []orphan, since time.Time) string {
 	return fmt.Sprintf("%d-%x", len(orphans), sum[:6])
 }
 
-// confirmation reports whether a NodePool's annotation has the mark as its value. It removes
+// confirmation reports whether a NodePool's annotation has the token as its value. It removes
 // every such annotation before anything is done, so that none applies to a later halt.
-func (c *Collector) confirmation(ctx context.Context, mark string) (yes bool, err error) {
+func (c *Collector) confirmation(ctx context.Context, token string) (approved bool, err error) {
 	pools, err := c.pools(ctx)
 	if err != nil {
 		return false, err
@@ -105,19 +106,19 @@ func (c *Collector) confirmation(ctx context.Context, mark string) (yes bool, er
 		stored := pool.DeepCopy()
 		delete(pool.Annotations, kube.CollectOrphansAnnotation)
 		if err := c.Client.Patch(ctx, pool, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
-			errs = append(errs, fmt.Errorf("taking the confirmation off nodepool %s: %w", stored.Name, err))
+			errs = append(errs, fmt.Errorf("removing the confirmation from nodepool %s: %w", stored.Name, err))
 			continue
 		}
-		right := mark != "" && value == mark
-		yes = yes || right
-		c.tellConfirmation(pool, value, right)
+		applies := token != "" && value == token
+		approved = approved || applies
+		c.reportConfirmation(pool, value, applies)
 	}
-	return yes, errors.Join(errs...)
+	return approved, errors.Join(errs...)
 }
 
-func (c *Collector) tellConfirmation(pool *karpv1.NodePool, value string, right bool) {
+func (c *Collector) reportConfirmation(pool *karpv1.NodePool, value string, applies bool) {
 	e := events.Event{About: pool, Reason: "OrphanedInstancesConfirmed", Message: "The instances without a NodeClaim are terminated, because " + value + " confirms"}
-	if !right {
+	if !applies {
 		e.Warning, e.Reason = true, "ConfirmationIgnored"
 		e.Message = fmt.Sprintf("The annotation %s=%s confirms nothing that is held back now. What the condition %s says, if it is there, has the value to use",
 			kube.CollectOrphansAnnotation, value, kube.ConditionInstancesClaimed)
@@ -125,48 +126,51 @@ func (c *Collector) tellConfirmation(pool *karpv1.NodePool, value string, right 
 	c.Events.Publish(e)
 }
 
-// halted is a collection that keeps instances without a claim.
-type halted struct {
-	orphans  []orphan
-	machines int
-	mark     string
+// lostClaims describes the instances that are kept although they have no claim. token is what a
+// user confirms.
+type lostClaims struct {
+	orphans   []orphan
+	instances int
+	token     string
 }
 
-func (h *halted) text(pool string) string {
+// text describes the kept instances on a NodePool, and what to do about them.
+func (l *lostClaims) text(pool string) string {
 	var names []string
-	working := 0
-	for _, o := range h.orphans {
-		if len(names) < few {
-			names = append(names, o.machine.Name)
+	mayRunPods := 0
+	for _, o := range l.orphans {
+		if len(names) < toleratedCount {
+			names = append(names, o.instance.Name)
 		}
-		if o.works() {
-			working++
+		if o.mayRunPods() {
+			mayRunPods++
 		}
 	}
 	return fmt.Sprintf("%d of %d instances have no NodeClaim, and the Nodes of %d of them are ready (%s, …): NodeClaims may be lost, or another cluster has the same name. "+
 		"These instances are kept. Restore the NodeClaims, or terminate all these instances with: kubectl annotate nodepool %s %s=%s",
-		len(h.orphans), h.machines, working, strings.Join(names, ", "), pool, kube.CollectOrphansAnnotation, h.mark)
+		len(l.orphans), l.instances, mayRunPods, strings.Join(names, ", "), pool, kube.CollectOrphansAnnotation, l.token)
 }
 
-// tellPools sets the condition on all NodePools that instances are kept, and why; nil clears it.
-func (c *Collector) tellPools(ctx context.Context, h *halted) error {
+// reportOnPools sets the condition on all NodePools that instances are kept, and why; nil clears
+// it.
+func (c *Collector) reportOnPools(ctx context.Context, lost *lostClaims) error {
 	c.Metrics.OrphanedInstances.Set(0)
-	if h != nil {
-		c.Metrics.OrphanedInstances.Set(float64(len(h.orphans)))
+	if lost != nil {
+		c.Metrics.OrphanedInstances.Set(float64(len(lost.orphans)))
 	}
 	pools, err := c.pools(ctx)
 	errs := []error{err}
 	for _, pool := range pools {
 		stored := pool.DeepCopy()
-		if h == nil {
+		if lost == nil {
 			// Fails for conditions that Ready depends on.
 			_ = pool.StatusConditions().Clear(kube.ConditionInstancesClaimed)
 		} else {
-			text := h.text(pool.Name)
+			text := lost.text(pool.Name)
 			pool.StatusConditions().SetFalse(kube.ConditionInstancesClaimed, reasonOrphaned, text)
-			c.Events.Publish(events.Event{About: pool, Warning: true, Reason: reasonHalted, Key: "orphans", Every: convincing, Message: text})
+			c.Events.Publish(events.Event{About: pool, Warning: true, Reason: reasonHalted, Key: "orphans", Every: confirmAfter, Message: text})
 		}
-		errs = append(errs, write.Calm(write.Status(ctx, c.Client, pool, stored)))
+		errs = append(errs, write.IgnoreConflict(write.Status(ctx, c.Client, pool, stored)))
 	}
 	return errors.Join(errs...)
 }

@@ -24,25 +24,26 @@ import (
 
 // orphan is an instance that belongs to no claim.
 type orphan struct {
-	machine provider.Instance
-	node    *corev1.Node // nil when the API has none
-	// known is set when an earlier round saw the instance with a claim or a Node of this cluster.
-	known bool
+	instance provider.Instance
+	node     *corev1.Node // nil when the API has none
+	// ownedBefore is set when an earlier round saw the instance with a claim or a Node of this
+	// cluster.
+	ownedBefore bool
 }
 
-func (o orphan) id() string { return strings.ToLower(o.machine.ProviderID) }
+func (o orphan) id() string { return strings.ToLower(o.instance.ProviderID) }
 
-// works reports whether the instance may run pods: its Node is ready, or was until recently.
-func (o orphan) works() bool {
-	return o.node != nil && (kube.Ready(o.node) || time.Since(silentSince(o.node)) < convincing)
+// mayRunPods reports whether the instance may run pods: its Node is ready, or was until recently.
+func (o orphan) mayRunPods() bool {
+	return o.node != nil && (kube.Ready(o.node) || time.Since(notReadySince(o.node)) < confirmAfter)
 }
 
-// over reports whether the instance runs nothing in this cluster any more. An instance that never
-// had a Node in this cluster may run pods of another one.
-func (o orphan) over() bool { return !o.works() && (o.node != nil || o.known) }
+// runsNothing reports whether the instance runs no pods of this cluster any more. An instance that
+// never had a Node in this cluster may run pods of another one.
+func (o orphan) runsNothing() bool { return !o.mayRunPods() && (o.node != nil || o.ownedBefore) }
 
-// silentSince is since when a node has not been ready.
-func silentSince(node *corev1.Node) time.Time {
+// notReadySince returns when the node's Ready condition last changed.
+func notReadySince(node *corev1.Node) time.Time {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return c.LastTransitionTime.Time
@@ -54,51 +55,51 @@ func silentSince(node *corev1.Node) time.Time {
 // removeOrphans terminates instances that belong to no claim, unless the claims may be lost.
 // Instances that are being deleted are terminated again: a deletion can get stuck, and nothing
 // else repeats it for them.
-func (c *Collector) removeOrphans(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) error {
-	orphans, ended, err := c.orphans(ctx, machines, claims)
+func (c *Collector) removeOrphans(ctx context.Context, instances []provider.Instance, claims []*karpv1.NodeClaim) error {
+	orphans, ended, err := c.orphans(ctx, instances, claims)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, m := range ended {
-		errs = append(errs, c.removeMachine(ctx, m))
+		errs = append(errs, c.terminateInstance(ctx, m))
 	}
-	trusted, doubt := c.trustClaims(ctx, orphans, len(machines)-len(ended))
-	c.halt(errors.Is(doubt, errClaimsLost))
-	for _, o := range trusted {
+	terminable, lostErr := c.orphansToTerminate(ctx, orphans, len(instances)-len(ended))
+	c.setHalted(errors.Is(lostErr, errClaimsLost))
+	for _, o := range terminable {
 		errs = append(errs, c.removeOrphan(ctx, o))
 	}
-	c.forgetBusy(orphans)
-	if doubt == nil { // a doubted list of claims proves nothing about resources left behind
-		errs = append(errs, c.tidy(ctx, claims))
+	c.forgetFormerOrphans(orphans)
+	if lostErr == nil { // while claims may be lost, resources without one may belong to them
+		errs = append(errs, c.collectResources(ctx, claims))
 	}
-	return errors.Join(append(errs, doubt)...)
+	return errors.Join(append(errs, lostErr)...)
 }
 
-// orphans lists the instances that belong to no claim. Those that run nothing any more are
-// returned apart: they are no sign of lost claims. A very young instance is in neither list,
+// orphans lists the instances that belong to no claim. Those that can run no pods are returned
+// in ended: they are no sign of lost claims. A very young instance is in neither list,
 // since its claim may not be in the cache yet.
-func (c *Collector) orphans(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) (orphans []orphan, ended []provider.Instance, err error) {
+func (c *Collector) orphans(ctx context.Context, instances []provider.Instance, claims []*karpv1.NodeClaim) (orphans []orphan, ended []provider.Instance, err error) {
 	owned, ids, seen := uids(claims), providerIDs(claims), map[string]bool{}
-	for _, m := range machines {
-		o := orphan{machine: m}
-		if o.known = c.seen[o.id()]; owned[m.ClaimUID] || ids[o.id()] {
+	for _, m := range instances {
+		o := orphan{instance: m}
+		if o.ownedBefore = c.ownedBefore[o.id()]; owned[m.ClaimUID] || ids[o.id()] {
 			seen[o.id()] = true
 			continue
 		}
 		if o.node, err = c.nodeOf(ctx, m); err != nil {
 			return nil, nil, err
 		}
-		seen[o.id()] = o.known || o.node != nil
+		seen[o.id()] = o.ownedBefore || o.node != nil
 		switch {
 		case time.Since(m.Created) < orElse(c.Grace, time.Minute):
-		case m.State == provider.Terminating, m.State.Lost() && !o.works():
+		case m.State == provider.Terminating, m.State.Lost() && !o.mayRunPods():
 			ended = append(ended, m)
 		default:
 			orphans = append(orphans, o)
 		}
 	}
-	c.seen = seen
+	c.ownedBefore = seen
 	return orphans, ended, nil
 }
 
@@ -121,17 +122,17 @@ func (c *Collector) nodeOf(ctx context.Context, m provider.Instance) (*corev1.No
 	return node, nil
 }
 
-// removeOrphan terminates an instance. One that works and runs pods is drained first.
+// removeOrphan terminates an instance. One that runs pods is drained first.
 func (c *Collector) removeOrphan(ctx context.Context, o orphan) error {
-	if !o.works() || c.confirmed[o.id()] {
-		return c.removeMachine(ctx, o.machine)
+	if !o.mayRunPods() || c.confirmed[o.id()] {
+		return c.terminateInstance(ctx, o.instance)
 	}
 	runs, err := c.runsPods(ctx, o.node)
 	if err != nil {
 		return err
 	}
 	if !runs {
-		return c.removeMachine(ctx, o.machine)
+		return c.terminateInstance(ctx, o.instance)
 	}
 	return c.drain(ctx, o)
 }
@@ -148,22 +149,21 @@ func (c *Collector) runsPods(ctx context.Context, node *corev1.Node) (bool, erro
 }
 
 // drain deletes the Node of an orphan so that it is drained, once its claim has been missing for
-// long enough. When the Node is deleted the instance runs no pods any more and is terminated like
-// others.
+// long enough. Once the Node is deleted the instance runs no pods and is terminated like others.
 func (c *Collector) drain(ctx context.Context, o orphan) error {
-	if c.busy == nil {
-		c.busy = map[string]time.Time{}
+	if c.orphanedSince == nil {
+		c.orphanedSince = map[string]time.Time{}
 	}
-	if c.busy[o.id()].IsZero() {
-		c.busy[o.id()] = time.Now()
+	if c.orphanedSince[o.id()].IsZero() {
+		c.orphanedSince[o.id()] = time.Now()
 	}
-	c.Events.Publish(events.Event{About: o.node, Warning: true, Reason: "NodeClaimMissing", Key: "drain", Every: convincing,
+	c.Events.Publish(events.Event{About: o.node, Warning: true, Reason: "NodeClaimMissing", Key: "drain", Every: confirmAfter,
 		Message: fmt.Sprintf("The NodeClaim %s of this node does not exist. Restore it to keep the node; "+
-			"otherwise the node is drained ten minutes after its NodeClaim was first missed, and its instance terminated", o.machine.ClaimName)})
-	if time.Since(c.busy[o.id()]) < convincing || o.node.DeletionTimestamp != nil {
+			"otherwise the node is drained ten minutes after its NodeClaim was first missed, and its instance terminated", o.instance.ClaimName)})
+	if time.Since(c.orphanedSince[o.id()]) < confirmAfter || o.node.DeletionTimestamp != nil {
 		return nil
 	}
-	if there, err := c.claimed(ctx, o.machine); there || err != nil {
+	if claimed, err := c.hasClaim(ctx, o.instance); claimed || err != nil {
 		return err
 	}
 	return c.deleteNode(ctx, o.node)
@@ -184,17 +184,18 @@ func (c *Collector) deleteNode(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// forgetBusy drops the records of instances that are no longer orphans.
-func (c *Collector) forgetBusy(orphans []orphan) {
-	for id := range c.busy {
+// forgetFormerOrphans drops the records of instances that are no longer orphans.
+func (c *Collector) forgetFormerOrphans(orphans []orphan) {
+	for id := range c.orphanedSince {
 		if !slices.ContainsFunc(orphans, func(o orphan) bool { return o.id() == id }) {
-			delete(c.busy, id)
+			delete(c.orphanedSince, id)
 		}
 	}
 }
 
-func (c *Collector) removeMachine(ctx context.Context, m provider.Instance) error {
-	if there, err := c.claimed(ctx, m); there || err != nil {
+// terminateInstance terminates an instance unless the API has a claim of it.
+func (c *Collector) terminateInstance(ctx context.Context, m provider.Instance) error {
+	if claimed, err := c.hasClaim(ctx, m); claimed || err != nil {
 		return err
 	}
 	if err := c.Provider.Terminate(ctx, m.ProviderID); err != nil && !errors.Is(err, provider.ErrNotFound) {
@@ -207,9 +208,9 @@ func (c *Collector) removeMachine(ctx context.Context, m provider.Instance) erro
 	return nil
 }
 
-// claimed asks the API past the cache, which may be behind, whether the instance has a claim. An
+// hasClaim reads past the cache, which may be stale, whether the instance has a claim. An
 // instance without a recorded claim UID belongs to any claim of the recorded name.
-func (c *Collector) claimed(ctx context.Context, m provider.Instance) (bool, error) {
+func (c *Collector) hasClaim(ctx context.Context, m provider.Instance) (bool, error) {
 	claim := &karpv1.NodeClaim{}
 	err := c.Live.Get(ctx, client.ObjectKey{Name: m.ClaimName}, claim)
 	if client.IgnoreNotFound(err) != nil {

@@ -92,7 +92,7 @@ func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 				if err := collect(e, 3*time.Hour); err == nil {
 					t.Error("no word about it")
 				}
-				if got := len(e.Cloud.Machines()); got != n || len(e.Nodes()) != n {
+				if got := len(e.Cloud.ProviderIDs()); got != n || len(e.Nodes()) != n {
 					t.Fatalf("%d machines and %d nodes of %d are left", got, len(e.Nodes()), n)
 				}
 				text, said := orphaned(e)
@@ -118,8 +118,8 @@ func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 				if err := collect(e, time.Minute); err != nil || e.Counter("karve_garbage_collection_halted") != 0 || e.Counter("karve_orphaned_instances") != 0 {
 					t.Errorf("the claims are back, and the halt goes on: %v", err)
 				}
-				if text, said := orphaned(e); said || len(e.Cloud.Machines()) != n {
-					t.Errorf("the pool still says %q; %d machines", text, len(e.Cloud.Machines()))
+				if text, said := orphaned(e); said || len(e.Cloud.ProviderIDs()) != n {
+					t.Errorf("the pool still says %q; %d machines", text, len(e.Cloud.ProviderIDs()))
 				}
 			})
 		})
@@ -136,8 +136,8 @@ func TestMachinesOfNamesakeAreLeftAlone(t *testing.T) {
 		lose(e, e.Claims()...)
 		loseNodes(e)
 		e.Restart() // a process that has never seen them
-		if err := collect(e, 24*time.Hour); err == nil || len(e.Cloud.Machines()) != 40 {
-			t.Errorf("%d of 40 machines are left: %v", len(e.Cloud.Machines()), err)
+		if err := collect(e, 24*time.Hour); err == nil || len(e.Cloud.ProviderIDs()) != 40 {
+			t.Errorf("%d of 40 machines are left: %v", len(e.Cloud.ProviderIDs()), err)
 		}
 	})
 }
@@ -163,11 +163,11 @@ func TestOrphansWithoutWorkingNodesGo(t *testing.T) {
 				e := busy(t, 40)
 				lose(e, e.Claims()...)
 				end(e)
-				if err := collect(e, 9*time.Minute); err == nil || len(e.Cloud.Machines()) != 40 {
-					t.Fatalf("nine minutes later %d of 40 machines are left: %v", len(e.Cloud.Machines()), err)
+				if err := collect(e, 9*time.Minute); err == nil || len(e.Cloud.ProviderIDs()) != 40 {
+					t.Fatalf("nine minutes later %d of 40 machines are left: %v", len(e.Cloud.ProviderIDs()), err)
 				}
-				if err := collect(e, 2*time.Minute); err != nil || len(e.Cloud.Machines()) != 0 || e.Counter("karve_garbage_collection_halted") != 0 {
-					t.Errorf("eleven minutes later %d machines are left: %v", len(e.Cloud.Machines()), err)
+				if err := collect(e, 2*time.Minute); err != nil || len(e.Cloud.ProviderIDs()) != 0 || e.Counter("karve_garbage_collection_halted") != 0 {
+					t.Errorf("eleven minutes later %d machines are left: %v", len(e.Cloud.ProviderIDs()), err)
 				}
 				if text, said := orphaned(e); said {
 					t.Errorf("the pool still says %q", text)
@@ -184,8 +184,8 @@ func TestOrphansWithoutWorkingNodesGo(t *testing.T) {
 			e.Delete(&node)
 			lose(e, claim)
 		}
-		if err := e.Collector.Collect(t.Context()); err != nil || len(e.Cloud.Machines()) != 36 {
-			t.Errorf("of 4 orphans among 40, %d went: %v", 40-len(e.Cloud.Machines()), err)
+		if err := e.Collector.Collect(t.Context()); err != nil || len(e.Cloud.ProviderIDs()) != 36 {
+			t.Errorf("of 4 orphans among 40, %d went: %v", 40-len(e.Cloud.ProviderIDs()), err)
 		}
 	})
 }
@@ -206,42 +206,42 @@ func TestConfirmationIsForTheseMachinesOnly(t *testing.T) {
 		annotated := func() string {
 			return controllertest.Get(e, &karpv1.NodePool{}, "web").Annotations[kube.CollectOrphansAnnotation]
 		}
-		mark := func() string {
+		token := func() string {
 			text, _ := orphaned(e)
-			_, mark, _ := strings.Cut(text, "karve.dev/collect-orphans=")
-			mark, _, _ = strings.Cut(mark, " ")
-			return mark
+			_, token, _ := strings.Cut(text, "karve.dev/collect-orphans=")
+			token, _, _ = strings.Cut(token, " ")
+			return token
 		}
 		annotate("true") // before anything has happened
 		if err := collect(e, time.Minute); err != nil || annotated() != "" {
 			t.Fatalf("a confirmation of nothing stays: %q, %v", annotated(), err)
 		}
 		lose(e, e.Claims()[:5]...)
-		first := collectMark(e, mark)
+		first := collectMark(e, token)
 		lose(e, e.Claims()[0]) // one more than the message named
 		annotate(first)
-		if err := collect(e, time.Minute); err == nil || len(e.Cloud.Machines()) != 10 || annotated() != "" {
-			t.Fatalf("confirmed for others: %d machines, %q, %v", len(e.Cloud.Machines()), annotated(), err)
+		if err := collect(e, time.Minute); err == nil || len(e.Cloud.ProviderIDs()) != 10 || annotated() != "" {
+			t.Fatalf("confirmed for others: %d machines, %q, %v", len(e.Cloud.ProviderIDs()), annotated(), err)
 		}
-		second := mark()
+		second := token()
 		annotate(second)
-		if err := collect(e, time.Minute); err != nil || len(e.Cloud.Machines()) != 4 || annotated() != "" || e.Counter("karve_garbage_collection_halted") != 0 {
-			t.Fatalf("confirmed: %d machines, %q, %v", len(e.Cloud.Machines()), annotated(), err)
+		if err := collect(e, time.Minute); err != nil || len(e.Cloud.ProviderIDs()) != 4 || annotated() != "" || e.Counter("karve_garbage_collection_halted") != 0 {
+			t.Fatalf("confirmed: %d machines, %q, %v", len(e.Cloud.ProviderIDs()), annotated(), err)
 		}
 		lose(e, e.Claims()...)
 		annotate(second)
-		if err := collect(e, time.Hour); err == nil || len(e.Cloud.Machines()) != 4 || annotated() != "" {
-			t.Errorf("an old confirmation holds: %d machines, %q, %v", len(e.Cloud.Machines()), annotated(), err)
+		if err := collect(e, time.Hour); err == nil || len(e.Cloud.ProviderIDs()) != 4 || annotated() != "" {
+			t.Errorf("an old confirmation holds: %d machines, %q, %v", len(e.Cloud.ProviderIDs()), annotated(), err)
 		}
 	})
 }
 
-func collectMark(e *controllertest.Env, mark func() string) string {
+func collectMark(e *controllertest.Env, token func() string) string {
 	e.T.Helper()
-	if err := collect(e, time.Minute); err == nil || mark() == "" {
+	if err := collect(e, time.Minute); err == nil || token() == "" {
 		e.T.Fatalf("no mark is told: %v", err)
 	}
-	return mark()
+	return token()
 }
 
 // One instance of many that works and has lost its claim is not terminated under its pods: ten
@@ -254,14 +254,14 @@ func TestSingleOrphanIsDrained(t *testing.T) {
 		claim := e.Claims()[0]
 		node := e.Nodes()[slices.IndexFunc(e.Nodes(), ofClaim(claim))]
 		lose(e, claim)
-		if err := collect(e, 9*time.Minute); err != nil || len(e.Cloud.Machines()) != 5 || len(e.Nodes()) != 5 {
-			t.Fatalf("nine minutes later: %d machines, %d nodes, %v", len(e.Cloud.Machines()), len(e.Nodes()), err)
+		if err := collect(e, 9*time.Minute); err != nil || len(e.Cloud.ProviderIDs()) != 5 || len(e.Nodes()) != 5 {
+			t.Fatalf("nine minutes later: %d machines, %d nodes, %v", len(e.Cloud.ProviderIDs()), len(e.Nodes()), err)
 		}
 		if texts := e.EventTexts(node.Name); !slices.ContainsFunc(texts, func(s string) bool { return strings.HasPrefix(s, "NodeClaimMissing: ") }) {
 			t.Errorf("the node says %q", texts)
 		}
 		protect(e, node.Name, "true")
-		alive := func() bool { return slices.Contains(e.Cloud.Machines(), claim.Status.ProviderID) }
+		alive := func() bool { return slices.Contains(e.Cloud.ProviderIDs(), claim.Status.ProviderID) }
 		for range 20 {
 			if err := e.Collector.Collect(t.Context()); err != nil || !alive() {
 				t.Fatalf("the machine went although its pod may not be disrupted: %v", err)
@@ -312,8 +312,8 @@ func TestHaltKeepsNeitherFailedMachinesNorLostClaims(t *testing.T) {
 		}
 		lose(e, claims[:5]...)
 		e.Restart()
-		if err := e.Collector.Collect(t.Context()); err != nil || len(e.Cloud.Machines()) != 15 {
-			t.Fatalf("%d machines are left of 15 that have not failed: %v", len(e.Cloud.Machines()), err)
+		if err := e.Collector.Collect(t.Context()); err != nil || len(e.Cloud.ProviderIDs()) != 15 {
+			t.Fatalf("%d machines are left of 15 that have not failed: %v", len(e.Cloud.ProviderIDs()), err)
 		}
 		lose(e, claims[5:10]...)
 		gone := claims[10]
@@ -322,8 +322,8 @@ func TestHaltKeepsNeitherFailedMachinesNorLostClaims(t *testing.T) {
 		write(e, &node)
 		e.Delete(&node)
 		e.Cloud.Reclaim(gone.Status.ProviderID)
-		if err := e.Collector.Collect(t.Context()); err == nil || len(e.Cloud.Machines()) != 14 {
-			t.Errorf("%d machines are left of 14: %v", len(e.Cloud.Machines()), err)
+		if err := e.Collector.Collect(t.Context()); err == nil || len(e.Cloud.ProviderIDs()) != 14 {
+			t.Errorf("%d machines are left of 14: %v", len(e.Cloud.ProviderIDs()), err)
 		}
 		if controllertest.Get(e, &karpv1.NodeClaim{}, gone.Name).DeletionTimestamp == nil {
 			t.Error("the claim whose machine is gone stays")
@@ -349,8 +349,8 @@ func TestIdleOrphanGoesAtOnce(t *testing.T) {
 		e.Create(daemon)
 		e.Bind("daemon", node.Name)
 		lose(e, claim)
-		if err := e.Collector.Collect(t.Context()); err != nil || len(e.Cloud.Machines()) != 4 {
-			t.Errorf("%d machines are left, want 4: %v", len(e.Cloud.Machines()), err)
+		if err := e.Collector.Collect(t.Context()); err != nil || len(e.Cloud.ProviderIDs()) != 4 {
+			t.Errorf("%d machines are left, want 4: %v", len(e.Cloud.ProviderIDs()), err)
 		}
 	})
 }

@@ -34,9 +34,9 @@ type Ledger struct {
 	pools map[types.UID][]Outcome
 }
 
-// Note adds an outcome of the pool that owns an object; an object without such an owner is
+// Record adds an outcome of the pool that owns an object; an object without such an owner is
 // ignored.
-func (l *Ledger) Note(owners []metav1.OwnerReference, o Outcome) {
+func (l *Ledger) Record(owners []metav1.OwnerReference, o Outcome) {
 	i := slices.IndexFunc(owners, func(r metav1.OwnerReference) bool { return r.Kind == "NodePool" })
 	if l == nil || i < 0 {
 		return
@@ -92,9 +92,9 @@ func (l *Ledger) Resume(pool types.UID, left metav1.ConditionStatus, o Outcome) 
 	l.pools[pool] = slices.Repeat([]Outcome{o}, tooMany)
 }
 
-// Verdict is True after a success, False after two failures among the last four,
+// Status is True after a success, False after two failures among the last four,
 // with the latest failure, and Unknown while there are too few outcomes.
-func (l *Ledger) Verdict(pool types.UID) (metav1.ConditionStatus, Outcome) {
+func (l *Ledger) Status(pool types.UID) (metav1.ConditionStatus, Outcome) {
 	if l == nil {
 		return metav1.ConditionUnknown, Outcome{}
 	}

@@ -33,14 +33,14 @@ func TestVerdict(t *testing.T) {
 		l := &health.Ledger{}
 		l.Resume("p", tc.left, health.Outcome{Reason: "Earlier"})
 		for _, o := range tc.outcomes {
-			l.Note(pool, health.Outcome{Failed: o == 'f', Reason: "RegistrationFailed"})
+			l.Record(pool, health.Outcome{Failed: o == 'f', Reason: "RegistrationFailed"})
 		}
-		got, why := l.Verdict("p")
+		got, why := l.Status("p")
 		if got != tc.want || (got == "False") != (why.Reason != "") {
 			t.Errorf("left %s, then %q: %s (%q), want %s", tc.left, tc.outcomes, got, why.Reason, tc.want)
 		}
 		l.Forget("p")
-		if got, _ := l.Verdict("p"); got != "Unknown" {
+		if got, _ := l.Status("p"); got != "Unknown" {
 			t.Errorf("%s after everything was forgotten", got)
 		}
 	}
@@ -48,15 +48,15 @@ func TestVerdict(t *testing.T) {
 
 func TestNobodysNews(t *testing.T) {
 	var none *health.Ledger
-	none.Note([]metav1.OwnerReference{{Kind: "NodePool", UID: "p"}}, health.Outcome{})
+	none.Record([]metav1.OwnerReference{{Kind: "NodePool", UID: "p"}}, health.Outcome{})
 	none.Forget("p")
 	none.Resume("p", "True", health.Outcome{})
-	if got, _ := none.Verdict("p"); got != "Unknown" {
+	if got, _ := none.Status("p"); got != "Unknown" {
 		t.Errorf("a nil ledger says %s", got)
 	}
 	l := &health.Ledger{}
-	l.Note(nil, health.Outcome{})
-	if got, _ := l.Verdict(""); got != "Unknown" {
+	l.Record(nil, health.Outcome{})
+	if got, _ := l.Status(""); got != "Unknown" {
 		t.Errorf("a claim without a pool made %s", got)
 	}
 }

@@ -105,7 +105,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named(Name).
 		For(&karpv1.NodeClaim{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(class, lookup.WakeClaimsWhere(m.GetClient(), ofClass), builder.WithPredicates(changed)).
+		Watches(class, lookup.EnqueueClaimsWhere(m.GetClient(), ofClass), builder.WithPredicates(changed)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }

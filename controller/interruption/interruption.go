@@ -41,14 +41,14 @@ const (
 	// leastMaintenance the shortest time before any other event that ends a VM.
 	leastNotice      = 30 * time.Second
 	leastMaintenance = 5 * time.Minute
-	// unhurried is how much time must be left for a replacement to be made ready first: twice
-	// the time from a launch to an initialized node.
-	unhurried = 5 * time.Minute
+	// replaceFirstTime is how much time must be left to initialize a replacement first: twice the
+	// time from a launch to an initialized node.
+	replaceFirstTime = 5 * time.Minute
 	// recheck is the interval between requests about the instance of a node that does not report.
 	recheck = 10 * time.Second
-	// fallenAfter is how long a node does not report until its instance's failure counts.
-	fallenAfter = 2 * time.Minute
-	workers     = 50
+	// failedCountsAfter is how long a node does not report until its instance's failure counts.
+	failedCountsAfter = 2 * time.Minute
+	workers           = 50
 )
 
 // Reconciler deletes claims whose instance ends or has ended.
@@ -71,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !r.concerns(claim) {
+	if !r.applies(claim) {
 		return reconcile.Result{}, nil
 	}
 	node, err := r.nodeOf(ctx, claim)
@@ -79,24 +79,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if node == nil {
-		return r.verify(ctx, claim, fallenAfter)
+		return r.checkInstance(ctx, claim, failedCountsAfter)
 	}
 	if notice, ok := kube.NoticeOf(node); ok && notice.Kind != kube.NoticeFreeze {
-		return write.Settle(r.heed(ctx, claim, node, notice))
+		return write.RetryConflict(r.handleNotice(ctx, claim, node, notice))
 	} else if ok {
 		r.reportFreeze(node, notice)
 	}
-	if err := r.calm(ctx, claim); err != nil {
-		return write.Settle(reconcile.Result{}, err)
+	if err := r.withdrawRequest(ctx, claim); err != nil {
+		return write.RetryConflict(reconcile.Result{}, err)
 	}
 	if kube.Ready(node) {
 		return reconcile.Result{}, nil
 	}
-	return r.verify(ctx, claim, silence(node))
+	return r.checkInstance(ctx, claim, notReadyFor(node))
 }
 
-// silence is for how long a node has not been ready.
-func silence(node *corev1.Node) time.Duration {
+// notReadyFor is for how long a node has not been ready.
+func notReadyFor(node *corev1.Node) time.Duration {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return time.Since(c.LastTransitionTime.Time)
@@ -105,8 +105,8 @@ func silence(node *corev1.Node) time.Duration {
 	return 0
 }
 
-// concerns reports whether the claim's node could be lost: it had one.
-func (r *Reconciler) concerns(claim *karpv1.NodeClaim) bool {
+// applies reports whether the claim had a node of this installation, which may be interrupted.
+func (r *Reconciler) applies(claim *karpv1.NodeClaim) bool {
 	return claim.DeletionTimestamp == nil && kube.OfKind(claim.Spec.NodeClassRef, r.Class) &&
 		claim.Status.ProviderID != "" && kube.ConditionTrue(claim, karpv1.ConditionTypeRegistered)
 }
@@ -119,41 +119,42 @@ func (r *Reconciler) nodeOf(ctx context.Context, claim *karpv1.NodeClaim) (*core
 	return &nodes[0], nil
 }
 
-// heed acts on a notice that the instance ends: the claim is replaced first while there is time
-// for that, and drained before the instance ends otherwise.
-func (r *Reconciler) heed(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice) (reconcile.Result, error) {
+// handleNotice acts on a notice that the instance ends: the claim is replaced first while there is
+// time for that, and drained before the instance ends otherwise.
+func (r *Reconciler) handleNotice(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice) (reconcile.Result, error) {
 	end := deadline(n, time.Now())
-	if spare := time.Until(end) - unhurried; n.Kind != kube.NoticePreempt && spare > 0 {
-		return reconcile.Result{RequeueAfter: spare}, r.ask(ctx, claim, node, n, end)
+	if spare := time.Until(end) - replaceFirstTime; n.Kind != kube.NoticePreempt && spare > 0 {
+		return reconcile.Result{RequeueAfter: spare}, r.requestReplacement(ctx, claim, node, n, end)
 	}
-	return reconcile.Result{}, r.leaveInTime(ctx, claim, node, n, end)
+	return reconcile.Result{}, r.drainBefore(ctx, claim, node, n, end)
 }
 
-// leaveInTime starts the drain with the instance's end as its deadline, so that pods
+// drainBefore starts the drain with the instance's end as its deadline, so that pods
 // get all the time there is. No budget delays it: the instance ends anyway.
-func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
+func (r *Reconciler) drainBefore(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
 	if n.Kind == kube.NoticePreempt {
-		r.forewarn(claim)
+		r.reportEviction(claim)
 	}
-	if err := r.stamp(ctx, claim, string(n.Kind), end); err != nil {
+	if err := r.recordInterruption(ctx, claim, string(n.Kind), end); err != nil {
 		return err
 	}
 	r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonOf(n.Kind), Key: "announced",
-		Message: fmt.Sprintf("The instance %s: draining it and launching a replacement", future(n.Kind))})
-	return r.end(ctx, claim, "interruption announced: "+string(n.Kind))
+		Message: fmt.Sprintf("The instance %s: draining it and launching a replacement", describeNotice(n.Kind))})
+	return r.deleteClaim(ctx, claim, "interruption announced: "+string(n.Kind))
 }
 
-// forewarn reports the instance's offering before a replacement is chosen.
-func (r *Reconciler) forewarn(claim *karpv1.NodeClaim) {
+// reportEviction reports the instance's offering before a replacement is chosen.
+func (r *Reconciler) reportEviction(claim *karpv1.NodeClaim) {
 	if r.EvictionObserver != nil {
 		r.EvictionObserver.EvictionAnnounced(kube.OfferingOf(claim))
 	}
 }
 
-// ask marks the claim as due, for disruption to replace its node before it drains it.
-func (r *Reconciler) ask(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
+// requestReplacement marks the claim as due, for disruption to replace its node before it drains
+// it.
+func (r *Reconciler) requestReplacement(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
 	stored := claim.DeepCopy()
-	text := fmt.Sprintf("The instance %s at %s", future(n.Kind), end.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("The instance %s at %s", describeNotice(n.Kind), end.UTC().Format(time.RFC3339))
 	if claim.StatusConditions().SetTrueWithReason(kube.ConditionMaintenance, string(n.Kind), text) {
 		r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonOf(n.Kind), Key: "asked", Message: text + ": replacing it before"})
 		r.Log.Info("instance will be interrupted, launching its replacement first", "nodeclaim", claim.Name, "node", node.Name, "notice", n.Kind, "at", end)
@@ -161,8 +162,8 @@ func (r *Reconciler) ask(ctx context.Context, claim *karpv1.NodeClaim, node *cor
 	return write.Status(ctx, r.Client, claim, stored)
 }
 
-// calm withdraws the request of ask when the notice was withdrawn.
-func (r *Reconciler) calm(ctx context.Context, claim *karpv1.NodeClaim) error {
+// withdrawRequest clears the condition that requestReplacement sets, once the notice is withdrawn.
+func (r *Reconciler) withdrawRequest(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if !kube.ConditionTrue(claim, kube.ConditionMaintenance) {
 		return nil
 	}
@@ -186,8 +187,8 @@ func reasonOf(k kube.NoticeKind) string {
 	return string(k) + "Scheduled"
 }
 
-// future describes what will happen to the instance.
-func future(k kube.NoticeKind) string {
+// describeNotice describes what will happen to the instance.
+func describeNotice(k kube.NoticeKind) string {
 	switch k {
 	case kube.NoticeTerminate:
 		return "is about to be deleted"
@@ -213,9 +214,9 @@ func deadline(n kube.Notice, now time.Time) time.Time {
 	return now.Add(leastMaintenance)
 }
 
-// stamp records why the claim is deleted, and by when. A zero deadline means none, and an earlier
-// deadline is kept.
-func (r *Reconciler) stamp(ctx context.Context, claim *karpv1.NodeClaim, why string, deadline time.Time) error {
+// recordInterruption records why the claim is deleted, and by when. A zero deadline means none,
+// and an earlier deadline is kept.
+func (r *Reconciler) recordInterruption(ctx context.Context, claim *karpv1.NodeClaim, why string, deadline time.Time) error {
 	const key = karpv1.NodeClaimTerminationTimestampAnnotationKey
 	stored := claim.DeepCopy()
 	if claim.Annotations == nil {
@@ -227,40 +228,40 @@ func (r *Reconciler) stamp(ctx context.Context, claim *karpv1.NodeClaim, why str
 		claim.Annotations[key] = deadline.Format(time.RFC3339)
 	}
 	if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); err != nil {
-		return fmt.Errorf("stamping the end of nodeclaim %s: %w", claim.Name, err)
+		return fmt.Errorf("recording the end of nodeclaim %s: %w", claim.Name, err)
 	}
 	return nil
 }
 
-// verify asks the cloud about an instance whose node is missing, or does not report for so long.
+// checkInstance looks up an instance whose node is missing, or does not report for so long.
 // The state Failed may be stale for an instance that only restarts: it counts after a while.
-func (r *Reconciler) verify(ctx context.Context, claim *karpv1.NodeClaim, silent time.Duration) (reconcile.Result, error) {
-	machine, err := r.Provider.Get(ctx, claim.Status.ProviderID)
+func (r *Reconciler) checkInstance(ctx context.Context, claim *karpv1.NodeClaim, notReady time.Duration) (reconcile.Result, error) {
+	instance, err := r.Provider.Get(ctx, claim.Status.ProviderID)
 	switch {
 	case errors.Is(err, provider.ErrNotFound):
-		return reconcile.Result{}, r.lost(ctx, claim, "instance is gone")
+		return reconcile.Result{}, r.deleteLost(ctx, claim, "instance is gone")
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("reading the instance of nodeclaim %s: %w", claim.Name, err)
-	case machine.State == provider.Failed && silent < fallenAfter:
-	case machine.State.Lost():
-		return reconcile.Result{}, r.lost(ctx, claim, "instance is "+string(machine.State))
+	case instance.State == provider.Failed && notReady < failedCountsAfter:
+	case instance.State.Lost():
+		return reconcile.Result{}, r.deleteLost(ctx, claim, "instance is "+string(instance.State))
 	}
 	return reconcile.Result{RequeueAfter: recheck}, nil
 }
 
-// lost deletes the claim of an instance that runs no pods any more.
+// deleteLost deletes the claim of an instance that runs no pods any more.
 // A spot instance that ends without notice was most likely evicted.
-func (r *Reconciler) lost(ctx context.Context, claim *karpv1.NodeClaim, why string) error {
+func (r *Reconciler) deleteLost(ctx context.Context, claim *karpv1.NodeClaim, why string) error {
 	if claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
-		r.forewarn(claim)
+		r.reportEviction(claim)
 	}
-	if err := r.stamp(ctx, claim, "Lost", time.Time{}); err != nil {
+	if err := r.recordInterruption(ctx, claim, "Lost", time.Time{}); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	return r.end(ctx, claim, why)
+	return r.deleteClaim(ctx, claim, why)
 }
 
-func (r *Reconciler) end(ctx context.Context, claim *karpv1.NodeClaim, why string) error {
+func (r *Reconciler) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, why string) error {
 	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -279,7 +280,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named("nodeclaim.interruption").
 		For(&karpv1.NodeClaim{}).
-		Watches(&corev1.Node{}, lookup.WakeClaims(m.GetClient())).
+		Watches(&corev1.Node{}, lookup.EnqueueClaimsOfNode(m.GetClient())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute),

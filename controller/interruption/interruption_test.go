@@ -58,7 +58,7 @@ func TestReclaimedMachineIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
 		lost := e.Claims()[0].Name
-		e.Cloud.Reclaim(e.Cloud.Machines()[0])
+		e.Cloud.Reclaim(e.Cloud.ProviderIDs()[0])
 		setCondition(t, e, corev1.NodeReady, corev1.ConditionUnknown, "")
 		e.Steps(5)
 		claims := e.Claims()
@@ -67,7 +67,7 @@ func TestReclaimedMachineIsReplaced(t *testing.T) {
 		}
 		// Its pod is deleted with it; the replacement pod that its owner creates gets a node.
 		e.Create(controllertest.Pod("successor", "1", "1Gi"))
-		e.Until(10, "a replacement", func() bool { e.Join(); return len(e.Nodes()) == 1 && len(e.Cloud.Machines()) == 1 })
+		e.Until(10, "a replacement", func() bool { e.Join(); return len(e.Nodes()) == 1 && len(e.Cloud.ProviderIDs()) == 1 })
 	})
 }
 
@@ -92,7 +92,7 @@ func TestReplacementIsUrgent(t *testing.T) {
 			if how != "gone" {
 				mark(t, e, kube.NoticePreempt, time.Now().Add(30*time.Second))
 			} else {
-				e.Cloud.Reclaim(e.Cloud.Machines()[0])
+				e.Cloud.Reclaim(e.Cloud.ProviderIDs()[0])
 				setCondition(t, e, corev1.NodeReady, corev1.ConditionUnknown, "")
 			}
 			e.Steps(2)

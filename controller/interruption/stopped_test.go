@@ -34,8 +34,8 @@ func TestLostMachineIsReplaced(t *testing.T) {
 func lostMachineIsReplaced(t *testing.T, lose func(*memory.Cloud, string) bool, after time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
-		lost, machine := e.Claims()[0].UID, e.Cloud.Machines()[0]
-		if !lose(e.Cloud, machine) {
+		lost, instance := e.Claims()[0].UID, e.Cloud.ProviderIDs()[0]
+		if !lose(e.Cloud, instance) {
 			t.Fatal("there is no machine")
 		}
 		e.Steps(5)
@@ -53,8 +53,8 @@ func lostMachineIsReplaced(t *testing.T, lose func(*memory.Cloud, string) bool, 
 		e.Create(controllertest.Pod("successor", "1", "1Gi"))
 		e.Until(60, "its replacement alone", func() bool {
 			e.Join()
-			machines := e.Cloud.Machines()
-			return len(machines) == 1 && machines[0] != machine && e.Ready() == 1
+			machines := e.Cloud.ProviderIDs()
+			return len(machines) == 1 && machines[0] != instance && e.Ready() == 1
 		})
 	})
 }
@@ -74,7 +74,7 @@ func TestSpotMachineLostWithoutNotice(t *testing.T) {
 			if err := e.API.Update(t.Context(), &claim); err != nil {
 				t.Fatal(err)
 			}
-			e.Cloud.Stop(e.Cloud.Machines()[0])
+			e.Cloud.Stop(e.Cloud.ProviderIDs()[0])
 			setCondition(t, e, corev1.NodeReady, corev1.ConditionUnknown, "")
 			e.Until(10, "the end of its claim", func() bool { return len(e.Claims()) == 0 || e.Claims()[0].DeletionTimestamp != nil })
 			if len(heard) != want {

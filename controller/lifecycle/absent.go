@@ -14,38 +14,38 @@ import (
 )
 
 const (
-	// joinsBy is the time by which most nodes have joined: three times the slowest of a healthy
+	// joinTimeout is the time by which most nodes have joined: three times the slowest of a healthy
 	// region. After it the provider is asked about the instance.
-	joinsBy = 3 * time.Minute
-	// askAgain is how often the provider is asked again.
-	askAgain = time.Minute
+	joinTimeout = 3 * time.Minute
+	// recheckEvery is how often the provider is asked again.
+	recheckEvery = time.Minute
 )
 
-// seek asks the provider about an instance whose Node is missing. An instance that was stopped
-// or deleted from outside, or failed after it was created, never joins, so its pods need not wait
-// for the timeout. If the provider cannot answer, the claim is kept.
-func (s *step) seek(ctx context.Context) error {
+// checkUnjoined asks the provider about an instance whose Node is missing. An instance that was
+// stopped or deleted from outside, or failed after it was created, never joins, so its pods need
+// not wait for the timeout. If the provider cannot answer, the claim is kept.
+func (s *step) checkUnjoined(ctx context.Context) error {
 	launched := s.StatusConditions().Get(karpv1.ConditionTypeLaunched)
 	if s.node != nil || !launched.IsTrue() || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) {
 		return nil
 	}
-	if wait := joinsBy - time.Since(launched.LastTransitionTime.Time); wait > 0 {
-		s.again(wait)
+	if wait := joinTimeout - time.Since(launched.LastTransitionTime.Time); wait > 0 {
+		s.requeue(wait)
 		return nil
 	}
-	s.again(askAgain)
-	machine, err := s.Provider.Get(ctx, s.claim.Status.ProviderID)
+	s.requeue(recheckEvery)
+	instance, err := s.Provider.Get(ctx, s.claim.Status.ProviderID)
 	switch {
 	case errors.Is(err, provider.ErrNotFound):
 	case err != nil:
 		s.Log.Error(err, "cannot read the instance of a node that did not join", "nodeclaim", s.claim.Name)
 		return nil
-	case !machine.State.Lost():
+	case !instance.State.Lost():
 		return nil
 	}
 	if s.EvictionObserver != nil && s.claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
 		s.EvictionObserver.EvictionAnnounced(kube.OfferingOf(s.claim)) // most likely taken back
 	}
-	s.Log.Info("instance was lost before its node joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", machine.State)
-	return s.remove(ctx, "interrupted")
+	s.Log.Info("instance was lost before its node joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", instance.State)
+	return s.deleteClaim(ctx, "interrupted")
 }

@@ -29,7 +29,7 @@ func TestMachineStoppedBeforeItJoins(t *testing.T) {
 					return len(e.Claims()) == 1 && kube.ConditionTrue(&e.Claims()[0], karpv1.ConditionTypeLaunched)
 				})
 				claim, start := e.Claims()[0], time.Now()
-				if stop != nil && !stop(e.Cloud, e.Cloud.Machines()[0]) {
+				if stop != nil && !stop(e.Cloud, e.Cloud.ProviderIDs()[0]) {
 					t.Fatal("there is no machine")
 				}
 				e.Pace = 20 * time.Second

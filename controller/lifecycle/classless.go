@@ -22,20 +22,20 @@ func classMissing(err error) bool {
 	return errors.As(err, &notReady) && notReady.Reason == provider.ClassNotFound
 }
 
-// withoutClass deletes a claim whose node class does not exist: waiting does not help it. The
+// handleMissingClass deletes a claim whose node class does not exist: waiting does not help it. The
 // provider reads classes from a cache, which may lack a class that was just created, so the API
 // is asked first.
-func (s *step) withoutClass(ctx context.Context, missing error) error {
+func (s *step) handleMissingClass(ctx context.Context, missing error) error {
 	exists, err := s.classExists(ctx)
 	if err != nil || exists {
 		return s.launchFailed(ctx, "NodeClassReadinessUnknown", errors.Join(missing, err))
 	}
-	if err := s.note(ctx, provider.ClassNotFound, missing); err != nil {
+	if err := s.saveReason(ctx, provider.ClassNotFound, missing); err != nil {
 		return err
 	}
-	s.say("NodeClassResolutionError", fmt.Errorf("%w: create it, or correct spec.nodeClassRef of what makes the NodeClaim", missing))
+	s.publish("NodeClassResolutionError", fmt.Errorf("%w: create it, or correct spec.nodeClassRef of what makes the NodeClaim", missing))
 	s.Log.Info("node class not found, deleting nodeclaim", "nodeclaim", s.claim.Name, "nodeclass", kube.ClassOf(s.claim.Spec.NodeClassRef))
-	return s.remove(ctx, "nodeclass_not_ready")
+	return s.deleteClaim(ctx, "nodeclass_not_ready")
 }
 
 // classExists asks the API, past the cache. A kind that the API does not serve has no classes.

@@ -45,18 +45,18 @@ func upAndDown(t *testing.T, pods int, mode controllertest.Mode, at int) (struck
 		e.Join()
 		return e.Ready() == pods
 	})
-	if got := len(e.Cloud.Machines()); got != pods {
+	if got := len(e.Cloud.ProviderIDs()); got != pods {
 		t.Errorf("%d machines for %d claims", got, len(e.Claims()))
 	}
-	if e.Cloud.Bought() != pods {
-		t.Errorf("bought %d machines, %d were needed", e.Cloud.Bought(), pods)
+	if e.Cloud.Launched() != pods {
+		t.Errorf("launched %d instances, %d were needed", e.Cloud.Launched(), pods)
 	}
 	for _, p := range e.Pods() {
 		e.Delete(&p)
 	}
 	e.Pace = 5 * time.Second // nominations take a while to lapse
 	e.Until(60, "everything gone", func() bool {
-		return len(e.Claims()) == 0 && len(e.Nodes()) == 0 && len(e.Cloud.Machines()) == 0
+		return len(e.Claims()) == 0 && len(e.Nodes()) == 0 && len(e.Cloud.ProviderIDs()) == 0
 	})
 	return e.Faults.Writes() >= at
 }

@@ -22,7 +22,7 @@ func (s *step) initialize(ctx context.Context) error {
 		kube.ConditionTrue(s.claim, karpv1.ConditionTypeInitialized) {
 		return nil
 	}
-	if reason, message := obstacle(s.node, s.claim); reason != "" {
+	if reason, message := initializationObstacle(s.node, s.claim); reason != "" {
 		s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeInitialized, reason, message)
 		return nil
 	}
@@ -30,7 +30,7 @@ func (s *step) initialize(ctx context.Context) error {
 		return err
 	}
 	s.StatusConditions().SetTrue(karpv1.ConditionTypeInitialized)
-	s.news = append(s.news, func() {
+	s.afterSave = append(s.afterSave, func() {
 		s.stage("initialized")
 		s.Log.Info("initialized nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID,
 			"node", s.node.Name, "allocatable", s.node.Status.Allocatable)
@@ -40,9 +40,9 @@ func (s *step) initialize(ctx context.Context) error {
 
 const resourceNotRegistered = "ResourceNotRegistered"
 
-// obstacle is the first thing that keeps the node from being initialized, as a condition reason
-// and a message; empty when there is none.
-func obstacle(n *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
+// initializationObstacle is the first thing that keeps the node from being initialized, as a
+// condition reason and a message; empty when there is none.
+func initializationObstacle(n *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
 	if !kube.Ready(n) {
 		return "NodeNotReady", "Node status is not Ready"
 	}
@@ -60,16 +60,16 @@ func obstacle(n *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) 
 	}
 	for name, want := range claim.Spec.Resources.Requests {
 		have := n.Status.Allocatable[name]
-		if !want.IsZero() && have.IsZero() && promised(claim, name) {
+		if !want.IsZero() && have.IsZero() && launchedWith(claim, name) {
 			return resourceNotRegistered, fmt.Sprintf("Resource %q was requested but not registered", name)
 		}
 	}
 	return "", ""
 }
 
-// promised reports whether the instance was launched with that resource. A claim without a
+// launchedWith reports whether the instance was launched with that resource. A claim without a
 // recorded capacity promises everything it requests.
-func promised(claim *karpv1.NodeClaim, name corev1.ResourceName) bool {
+func launchedWith(claim *karpv1.NodeClaim, name corev1.ResourceName) bool {
 	if len(claim.Status.Capacity) == 0 {
 		return true
 	}
@@ -89,19 +89,19 @@ func (s *step) markInitialized(ctx context.Context) error {
 	return nil
 }
 
-// lacking deletes a claim whose node has joined and never shows a resource that it was launched
-// for, such as GPUs whose driver is broken. Its pods would wait for ever for that capacity,
-// and nothing else would delete it: disruption ignores nodes that are not initialized. Any
-// other obstacle is left to the users, who may be working on it.
-func (s *step) lacking(ctx context.Context) error {
+// replaceWithoutResource deletes a claim whose node has joined and never shows a resource that it
+// was launched for, such as GPUs whose driver is broken. Its pods would wait for ever for that
+// capacity, and nothing else would delete it: disruption ignores nodes that are not initialized.
+// Any other obstacle is left to the users, who may be working on it.
+func (s *step) replaceWithoutResource(ctx context.Context) error {
 	registered, c := s.StatusConditions().Get(karpv1.ConditionTypeRegistered), s.StatusConditions().Get(karpv1.ConditionTypeInitialized)
 	if !registered.IsTrue() || c.IsTrue() || c.Reason != resourceNotRegistered {
-		s.lacks.Delete(s.claim.Name)
+		s.missingResourceSince.Delete(s.claim.Name)
 		return nil
 	}
-	since, _ := s.lacks.LoadOrStore(s.claim.Name, time.Now())
+	since, _ := s.missingResourceSince.LoadOrStore(s.claim.Name, time.Now())
 	if left := resourceTimeout - time.Since(since.(time.Time)); left > 0 {
-		s.again(left)
+		s.requeue(left)
 		return nil
 	}
 	s.Log.Info("terminating due to timeout", "nodeclaim", s.claim.Name, "condition", karpv1.ConditionTypeInitialized, "timeout", resourceTimeout.String(),
@@ -110,18 +110,18 @@ func (s *step) lacking(ctx context.Context) error {
 		// Before a replacement is chosen.
 		s.FailureObserver.NodeUnusable(kube.ClassOf(s.claim.Spec.NodeClassRef), kube.OfferingOf(s.claim), c.Message)
 	}
-	s.say(c.Reason, errors.New(c.Message+": replacing the node"))
-	if err := s.remove(ctx, "initialization_timeout"); err != nil {
+	s.publish(c.Reason, errors.New(c.Message+": replacing the node"))
+	if err := s.deleteClaim(ctx, "initialization_timeout"); err != nil {
 		return err
 	}
-	s.Health.Note(s.claim.OwnerReferences, health.Outcome{Failed: true, Reason: c.Reason, Message: c.Message})
+	s.Health.Record(s.claim.OwnerReferences, health.Outcome{Failed: true, Reason: c.Reason, Message: c.Message})
 	return nil
 }
 
-// giveUp deletes a claim that takes too long to launch, or whose node takes too long to register.
-// An instance that was accepted and cannot be seen may be running, so it has until the
+// deleteTimedOut deletes a claim that takes too long to launch, or whose node takes too long to
+// register. An instance that was accepted and cannot be seen may be running, so it has until the
 // registration timeout.
-func (s *step) giveUp(ctx context.Context) error {
+func (s *step) deleteTimedOut(ctx context.Context) error {
 	for _, t := range []struct {
 		condition, why string
 		after          time.Duration
@@ -130,27 +130,27 @@ func (s *step) giveUp(ctx context.Context) error {
 		{karpv1.ConditionTypeRegistered, "registration_timeout", registrationTimeout},
 	} {
 		c := s.StatusConditions().Get(t.condition)
-		if c.IsTrue() || s.unseen && t.condition == karpv1.ConditionTypeLaunched {
+		if c.IsTrue() || s.unobserved && t.condition == karpv1.ConditionTypeLaunched {
 			continue
 		}
 		left := t.after - time.Since(c.LastTransitionTime.Time)
 		if left > 0 {
-			s.again(left)
+			s.requeue(left)
 			return nil
 		}
 		s.Log.Info("terminating due to timeout", "nodeclaim", s.claim.Name, "condition", t.condition, "timeout", t.after.String(),
 			"reason", c.Reason, "message", c.Message)
-		if err := s.remove(ctx, t.why); err != nil {
+		if err := s.deleteClaim(ctx, t.why); err != nil {
 			return err
 		}
-		s.Health.Note(s.claim.OwnerReferences, failure(t.condition, c.Reason, c.Message))
+		s.Health.Record(s.claim.OwnerReferences, timeoutOutcome(t.condition, c.Reason, c.Message))
 		return nil
 	}
 	return nil
 }
 
-// failure is the outcome that is recorded for the pool when a claim is given up.
-func failure(condition, why, message string) health.Outcome {
+// timeoutOutcome is the outcome that is recorded for the pool when a claim is given up.
+func timeoutOutcome(condition, why, message string) health.Outcome {
 	if condition == karpv1.ConditionTypeLaunched {
 		return health.Outcome{Failed: true, Reason: why, Message: message}
 	}

@@ -27,7 +27,7 @@ import (
 
 type conditions = status.ConditionSet
 
-const longestMessage = 300 // of a condition or event that quotes the provider
+const maxMessageLength = 300 // of a condition or event that quotes the provider
 
 // launch drives the claim's instance until the cloud reports it as running. The provider ID is
 // kept as soon as it is known: from then on even a claim deleted during the launch finds its
@@ -36,41 +36,41 @@ func (s *step) launch(ctx context.Context) error {
 	if kube.ConditionTrue(s.claim, karpv1.ConditionTypeLaunched) {
 		return nil
 	}
-	s.unseen = s.claim.Status.ProviderID != ""
+	s.unobserved = s.claim.Status.ProviderID != ""
 	choices, err := s.choices(ctx)
 	if classMissing(err) {
-		return s.withoutClass(ctx, err)
+		return s.handleMissingClass(ctx, err)
 	}
 	if err != nil {
 		return s.launchFailed(ctx, "InstanceTypeResolutionFailed", err)
 	}
-	machine, err := s.buy(ctx, choices)
-	if machine.ProviderID != "" {
-		s.claim.Status.ProviderID, s.unseen = machine.ProviderID, false
+	instance, err := s.callLaunch(ctx, choices)
+	if instance.ProviderID != "" {
+		s.claim.Status.ProviderID, s.unobserved = instance.ProviderID, false
 	}
 	if err != nil {
-		return s.refused(ctx, err)
+		return s.handleLaunchError(ctx, err)
 	}
-	if err := s.remember(ctx, machine.LaunchState); err != nil {
+	if err := s.storeLaunchState(ctx, instance.LaunchState); err != nil {
 		return err
 	}
 	if err := s.findNode(ctx); err != nil {
 		return err
 	}
-	if !up(machine, s.node != nil) {
-		s.await(machine)
+	if !countsAsLaunched(instance, s.node != nil) {
+		s.setLaunching(instance)
 		return nil
 	}
-	return s.launched(ctx, machine)
+	return s.launched(ctx, instance)
 }
 
-// remember stores the provider's launch state on the claim for the next call of Launch. It comes
-// before everything else: the next call may be made by another process.
-func (s *step) remember(ctx context.Context, memory map[string]string) error {
+// storeLaunchState stores the provider's launch state on the claim for the next call of Launch. It
+// comes before everything else: the next call may be made by another process.
+func (s *step) storeLaunchState(ctx context.Context, memory map[string]string) error {
 	annotations := merged(s.claim.Annotations, memory)
 	maps.DeleteFunc(annotations, func(key, value string) bool {
-		_, told := memory[key]
-		return told && value == ""
+		_, present := memory[key]
+		return present && value == ""
 	})
 	if maps.Equal(annotations, s.claim.Annotations) {
 		return nil
@@ -80,20 +80,20 @@ func (s *step) remember(ctx context.Context, memory map[string]string) error {
 	if err := s.Client.Patch(ctx, changed, client.MergeFrom(s.stored)); err != nil {
 		return fmt.Errorf("noting on nodeclaim %s how its instance is created: %w", s.claim.Name, err)
 	}
-	return s.adopt(changed)
+	return s.useStored(changed)
 }
 
-// up reports whether the instance counts as launched. A node that joined is proof enough, and the
-// cloud may report Running much later. But the claim must show its instance type, so the cloud
-// must have reported at least that.
-func up(machine provider.Instance, joined bool) bool {
-	return machine.State == provider.Running || joined && machine.Type != ""
+// countsAsLaunched reports whether the instance counts as launched. A node that joined is proof
+// enough, and the cloud may report Running much later. But the claim must show its instance type,
+// so the cloud must have reported at least that.
+func countsAsLaunched(instance provider.Instance, joined bool) bool {
+	return instance.State == provider.Running || joined && instance.Type != ""
 }
 
-// buy calls the provider to launch the claim's instance. When no offering that the claim accepts
-// is available any more (its own launch may have used the last of a quota), only an instance that
-// exists counts.
-func (s *step) buy(ctx context.Context, choices []offering.Ref) (provider.Instance, error) {
+// callLaunch calls the provider to launch the claim's instance. When no offering that the claim
+// accepts is available any more (its own launch may have used the last of a quota), only an
+// instance that exists counts.
+func (s *step) callLaunch(ctx context.Context, choices []offering.Ref) (provider.Instance, error) {
 	if len(choices) > 0 {
 		return s.Provider.Launch(ctx, kube.LaunchClaim(s.claim, choices))
 	}
@@ -101,11 +101,11 @@ func (s *step) buy(ctx context.Context, choices []offering.Ref) (provider.Instan
 	if s.claim.Status.ProviderID == "" {
 		return provider.Instance{}, nothing
 	}
-	machine, err := s.Provider.Get(ctx, s.claim.Status.ProviderID)
-	if errors.Is(err, provider.ErrNotFound) || err == nil && machine.State != provider.Creating && machine.State != provider.Running {
+	instance, err := s.Provider.Get(ctx, s.claim.Status.ProviderID)
+	if errors.Is(err, provider.ErrNotFound) || err == nil && instance.State != provider.Creating && instance.State != provider.Running {
 		return provider.Instance{}, nothing
 	}
-	return machine, err
+	return instance, err
 }
 
 // choices returns the offerings that the claim accepts. They are computed from the claim alone, so
@@ -118,54 +118,54 @@ func (s *step) choices(ctx context.Context) ([]offering.Ref, error) {
 	return s.Mirror.Offerings(s.claim)
 }
 
-func (s *step) await(machine provider.Instance) {
-	message := fmt.Sprintf("instance %s is %s", machine.Name, machine.State)
-	if n := len(machine.Attempts); n > 0 && machine.ProviderID == "" {
-		last := machine.Attempts[n-1]
-		message = fmt.Sprintf("instance %s is not launched yet: %s was refused with %s: %s", machine.Name, last.Offering.Type, last.Code, last.Detail)
+func (s *step) setLaunching(instance provider.Instance) {
+	message := fmt.Sprintf("instance %s is %s", instance.Name, instance.State)
+	if n := len(instance.Attempts); n > 0 && instance.ProviderID == "" {
+		last := instance.Attempts[n-1]
+		message = fmt.Sprintf("instance %s is not launched yet: %s was refused with %s: %s", instance.Name, last.Offering.Type, last.Code, last.Detail)
 	}
 	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, "Launching", shorten(message))
-	if machine.RetryAfter <= 0 {
-		machine.RetryAfter = soon
+	if instance.RetryAfter <= 0 {
+		instance.RetryAfter = defaultRetry
 	}
-	s.again(machine.RetryAfter)
+	s.requeue(instance.RetryAfter)
 }
 
-// refused handles the provider's errors. No capacity, and a node class that is missing or not
-// ready, delete the claim: another decision is better than waiting here. While the readiness of a
-// class is still being determined, the claim waits.
-func (s *step) refused(ctx context.Context, err error) error {
+// handleLaunchError handles the provider's errors. No capacity, and a node class that is missing
+// or not ready, delete the claim: another decision is better than waiting here. While the
+// readiness of a class is still being determined, the claim waits.
+func (s *step) handleLaunchError(ctx context.Context, err error) error {
 	var capacity *provider.CapacityError
 	var notReady *provider.NotReadyError
 	var failed *provider.LaunchError
 	switch {
 	case errors.As(err, &capacity):
-		if err := s.note(ctx, cmp.Or(capacity.Reason, "InsufficientCapacity"), err); err != nil {
+		if err := s.saveReason(ctx, cmp.Or(capacity.Reason, "InsufficientCapacity"), err); err != nil {
 			return err
 		}
-		s.say("InsufficientCapacityError", err)
+		s.publish("InsufficientCapacityError", err)
 		s.Log.Info("insufficient capacity, deleting nodeclaim", "nodeclaim", s.claim.Name, "reason", err.Error())
-		return s.remove(ctx, "insufficient_capacity")
+		return s.deleteClaim(ctx, "insufficient_capacity")
 	case classMissing(err):
-		return s.withoutClass(ctx, err)
+		return s.handleMissingClass(ctx, err)
 	case errors.As(err, &notReady) && notReady.Unsettled:
 		return s.launchFailed(ctx, "NodeClassReadinessUnknown", err)
 	case errors.As(err, &notReady):
-		if err := s.note(ctx, "NodeClassNotReady", err); err != nil {
+		if err := s.saveReason(ctx, "NodeClassNotReady", err); err != nil {
 			return err
 		}
-		s.say("NodeClassNotReady", err)
+		s.publish("NodeClassNotReady", err)
 		s.Log.Info("node class not ready, deleting nodeclaim", "nodeclaim", s.claim.Name, "reason", err.Error())
-		return s.remove(ctx, "nodeclass_not_ready")
+		return s.deleteClaim(ctx, "nodeclass_not_ready")
 	case errors.As(err, &failed) && failed.Reason != "":
 		return s.launchFailed(ctx, failed.Reason, err)
 	}
 	return s.launchFailed(ctx, "LaunchFailed", err)
 }
 
-// note writes why the launch failed before the claim is deleted: otherwise the claim would never
-// show the reason.
-func (s *step) note(ctx context.Context, reason string, err error) error {
+// saveReason writes why the launch failed before the claim is deleted: otherwise the claim would
+// never show the reason.
+func (s *step) saveReason(ctx context.Context, reason string, err error) error {
 	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, shorten(err.Error()))
 	if err := s.save(ctx, nil); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (s *step) note(ctx context.Context, reason string, err error) error {
 	return nil
 }
 
-func (s *step) say(reason string, err error) {
+func (s *step) publish(reason string, err error) {
 	s.Events.Publish(events.Event{About: s.claim, Warning: true, Reason: reason,
 		Message: fmt.Sprintf("NodeClaim %s event: %s", s.claim.Name, shorten(err.Error()))})
 }
@@ -182,7 +182,7 @@ func (s *step) say(reason string, err error) {
 // launchFailed keeps the claim and retries with back-off until the timeout.
 func (s *step) launchFailed(ctx context.Context, reason string, err error) error {
 	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, shorten(err.Error()))
-	if gone := s.giveUp(ctx); gone != nil || s.over {
+	if gone := s.deleteTimedOut(ctx); gone != nil || s.done {
 		return gone
 	}
 	return fmt.Errorf("launching nodeclaim %s: %w", s.claim.Name, err)
@@ -190,20 +190,20 @@ func (s *step) launchFailed(ctx context.Context, reason string, err error) error
 
 // launched records the instance that was launched. Labels are written first: they are metadata,
 // and a claim with the condition Launched must have them.
-func (s *step) launched(ctx context.Context, machine provider.Instance) error {
-	if err := s.label(ctx, machine); err != nil {
+func (s *step) launched(ctx context.Context, instance provider.Instance) error {
+	if err := s.label(ctx, instance); err != nil {
 		return err
 	}
 	st := &s.claim.Status
-	st.ImageID = machine.ImageID
-	extra := s.Catalog.Extra(kube.ClassOf(s.claim.Spec.NodeClassRef), machine.Type)
-	st.Capacity = kube.ResourceList(with(machine.Capacity, extra))
-	st.Allocatable = kube.ResourceList(with(machine.Allocatable, extra))
+	st.ImageID = instance.ImageID
+	extra := s.Catalog.Extra(kube.ClassOf(s.claim.Spec.NodeClassRef), instance.Type)
+	st.Capacity = kube.ResourceList(with(instance.Capacity, extra))
+	st.Allocatable = kube.ResourceList(with(instance.Allocatable, extra))
 	s.StatusConditions().SetTrue(karpv1.ConditionTypeLaunched)
-	s.news = append(s.news, func() {
+	s.afterSave = append(s.afterSave, func() {
 		s.stage("launched")
-		s.Log.Info("launched nodeclaim", "nodeclaim", s.claim.Name, "provider-id", st.ProviderID, "instance-type", machine.Type,
-			"zone", machine.Zone, "capacity-type", machine.CapacityType, "price", machine.Price.USD(), "allocatable", st.Allocatable)
+		s.Log.Info("launched nodeclaim", "nodeclaim", s.claim.Name, "provider-id", st.ProviderID, "instance-type", instance.Type,
+			"zone", instance.Zone, "capacity-type", instance.CapacityType, "price", instance.Price.USD(), "allocatable", st.Allocatable)
 	})
 	return nil
 }
@@ -218,16 +218,16 @@ func with(amounts, extra quantity.Amounts) quantity.Amounts {
 // label gives the claim the labels of its instance, and the annotations that record how it was
 // created. The patch works on a copy, since the response would overwrite the status that is being
 // changed.
-func (s *step) label(ctx context.Context, machine provider.Instance) error {
-	labels := maps.Clone(machine.Labels)
+func (s *step) label(ctx context.Context, instance provider.Instance) error {
+	labels := maps.Clone(instance.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, s.claim.Labels)
 	for key, value := range map[string]string{
-		cluster.LabelInstanceType: machine.Type,
-		cluster.LabelZone:         machine.Zone,
-		cluster.LabelCapacityType: machine.CapacityType,
+		cluster.LabelInstanceType: instance.Type,
+		cluster.LabelZone:         instance.Zone,
+		cluster.LabelCapacityType: instance.CapacityType,
 	} {
 		if value != "" {
 			labels[key] = value
@@ -237,8 +237,8 @@ func (s *step) label(ctx context.Context, machine provider.Instance) error {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	maps.Copy(annotations, machine.Annotations)
-	for key := range machine.LaunchState {
+	maps.Copy(annotations, instance.Annotations)
+	for key := range instance.LaunchState {
 		delete(annotations, key) // not needed after the launch
 	}
 	if maps.Equal(labels, s.claim.Labels) && maps.Equal(annotations, s.claim.Annotations) {
@@ -249,14 +249,14 @@ func (s *step) label(ctx context.Context, machine provider.Instance) error {
 	if err := s.Client.Patch(ctx, changed, client.MergeFrom(s.stored)); err != nil {
 		return fmt.Errorf("labelling nodeclaim %s: %w", s.claim.Name, err)
 	}
-	return s.adopt(changed)
+	return s.useStored(changed)
 }
 
-// adopt takes over the metadata of a newer version and keeps the status that is being changed. If
-// the newer version has another status than this pass began with, the pass ends with a conflict:
-// with the newer resource version, save would overwrite the newer status with a stale one, and
-// what an earlier pass reported would be reported again.
-func (s *step) adopt(newer *karpv1.NodeClaim) error {
+// useStored takes over the metadata of a newer version and keeps the status that is being changed.
+// If the newer version has another status than this pass began with, the pass ends with a
+// conflict: with the newer resource version, save would overwrite the newer status with a stale
+// one, and what an earlier pass reported would be reported again.
+func (s *step) useStored(newer *karpv1.NodeClaim) error {
 	if !equality.Semantic.DeepEqual(newer.Status, s.stored.Status) {
 		return apierrors.NewConflict(schema.GroupResource{Group: "karpenter.sh", Resource: "nodeclaims"}, s.claim.Name,
 			errors.New("its status was written meanwhile"))
@@ -272,8 +272,8 @@ func (s *step) stage(name string) {
 }
 
 func shorten(text string) string {
-	if runes := []rune(text); len(runes) > longestMessage {
-		return string(runes[:longestMessage-1]) + "…"
+	if runes := []rune(text); len(runes) > maxMessageLength {
+		return string(runes[:maxMessageLength-1]) + "…"
 	}
 	return text
 }

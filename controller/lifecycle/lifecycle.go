@@ -39,8 +39,8 @@ const (
 	// resourceTimeout is how long a node that has joined may take to show the resources it was
 	// launched for. Operators that build drivers on the node need ten minutes.
 	resourceTimeout = 20 * time.Minute
-	// soon is when to ask again about an instance if the provider does not say when.
-	soon = time.Second
+	// defaultRetry is when to ask again about an instance if the provider does not say when.
+	defaultRetry = time.Second
 )
 
 // Reconciler drives NodeClaims of one kind of node class.
@@ -67,9 +67,9 @@ type Reconciler struct {
 	// the launch and the termination of one claim never overlap.
 	End reconcile.Reconciler
 
-	// lacks is since when the node of a claim, by name, is ready except for a resource that it
-	// was launched for. A restart forgets it and so gives more time.
-	lacks sync.Map
+	// missingResourceSince is since when the node of a claim, by name, is ready except for a
+	// resource that it was launched for. A restart forgets it and so gives more time.
+	missingResourceSince sync.Map
 }
 
 // Reconcile takes one claim as far as it can be taken now.
@@ -77,7 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.lacks.Delete(req.Name)
+			r.missingResourceSince.Delete(req.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -87,22 +87,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if claim.DeletionTimestamp != nil {
 		return r.End.Reconcile(ctx, req)
 	}
-	if err := r.keepUntilTerminated(ctx, claim); err != nil {
-		return write.Settle(reconcile.Result{}, err)
+	if err := r.addFinalizer(ctx, claim); err != nil {
+		return write.RetryConflict(reconcile.Result{}, err)
 	}
 	s := &step{Reconciler: r, claim: claim, stored: claim.DeepCopy()}
 	s.StatusConditions() // sets missing conditions to Unknown, so that timeouts begin to count
-	for _, phase := range []func(context.Context) error{s.launch, s.register, s.seek, s.initialize, s.lacking, s.giveUp} {
-		if err := phase(ctx); err != nil || s.over {
-			return write.Settle(s.result(), s.save(ctx, err))
+	for _, phase := range []func(context.Context) error{s.launch, s.register, s.checkUnjoined, s.initialize, s.replaceWithoutResource, s.deleteTimedOut} {
+		if err := phase(ctx); err != nil || s.done {
+			return write.RetryConflict(s.result(), s.save(ctx, err))
 		}
 	}
-	return write.Settle(s.result(), s.save(ctx, nil))
+	return write.RetryConflict(s.result(), s.save(ctx, nil))
 }
 
-// keepUntilTerminated adds the finalizer before anything is launched: if the claim could vanish,
+// addFinalizer adds the finalizer before anything is launched: if the claim could vanish,
 // nothing would terminate its instance.
-func (r *Reconciler) keepUntilTerminated(ctx context.Context, claim *karpv1.NodeClaim) error {
+func (r *Reconciler) addFinalizer(ctx context.Context, claim *karpv1.NodeClaim) error {
 	stored := claim.DeepCopy()
 	if !controllerutil.AddFinalizer(claim, karpv1.TerminationFinalizer) {
 		return nil
@@ -120,27 +120,27 @@ type step struct {
 	claim, stored *karpv1.NodeClaim
 	// node is the claim's Node once it has exactly one.
 	node *corev1.Node
-	// over ends the pass: the claim is being deleted, or nothing more can be determined.
-	over bool
-	// unseen is set when an instance was accepted and the provider could not report its state.
-	unseen bool
-	next   time.Duration
-	// news is called once the status is written: a pass over a stale copy finds the same again,
-	// fails to write it, and must not report it twice.
-	news []func()
+	// done ends the pass: the claim is being deleted, or nothing more can be determined.
+	done bool
+	// unobserved is set when an instance was accepted and the provider could not report its state.
+	unobserved   bool
+	requeueAfter time.Duration
+	// afterSave is called once the status is written: a pass over a stale copy finds the same
+	// again, fails to write it, and must not report it twice.
+	afterSave []func()
 }
 
 // StatusConditions returns the conditions of the claim.
 func (s *step) StatusConditions() conditions { return s.claim.StatusConditions() }
 
-// again asks for another pass after d, or sooner if an earlier call asked for it sooner.
-func (s *step) again(d time.Duration) {
-	if s.next == 0 || d < s.next {
-		s.next = max(d, time.Millisecond)
+// requeue asks for another pass after d, or sooner if an earlier call asked for it sooner.
+func (s *step) requeue(d time.Duration) {
+	if s.requeueAfter == 0 || d < s.requeueAfter {
+		s.requeueAfter = max(d, time.Millisecond)
 	}
 }
 
-func (s *step) result() reconcile.Result { return reconcile.Result{RequeueAfter: s.next} }
+func (s *step) result() reconcile.Result { return reconcile.Result{RequeueAfter: s.requeueAfter} }
 
 // save writes the status if it changed. The optimistic lock keeps a pass over a stale copy from
 // undoing what a newer pass found.
@@ -155,16 +155,16 @@ func (s *step) save(ctx context.Context, cause error) error {
 		}
 		return fmt.Errorf("writing the status of nodeclaim %s: %w", s.claim.Name, err)
 	} else if err == nil {
-		for _, tell := range s.news {
-			tell()
+		for _, report := range s.afterSave {
+			report()
 		}
 	}
 	return cause
 }
 
-// remove deletes the claim: its pods become pending again and another node is launched.
-func (s *step) remove(ctx context.Context, why string) error {
-	s.over = true
+// deleteClaim deletes the claim: its pods become pending again and another node is launched.
+func (s *step) deleteClaim(ctx context.Context, why string) error {
+	s.done = true
 	uid := s.claim.UID
 	err := s.Client.Delete(ctx, s.claim, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {

@@ -17,13 +17,13 @@ import (
 // is called with.
 type forgetful struct {
 	provider.Provider
-	told []string
+	given []string
 }
 
 const remembered = "karve.dev/test-operation"
 
 func (p *forgetful) Launch(ctx context.Context, c provider.Claim) (provider.Instance, error) {
-	p.told = append(p.told, c.LaunchState[remembered])
+	p.given = append(p.given, c.LaunchState[remembered])
 	in, err := p.Provider.Launch(ctx, c)
 	in.LaunchState = map[string]string{remembered: "one"}
 	return in, err
@@ -40,17 +40,17 @@ func TestMemoryIsKeptWhileLaunching(t *testing.T) {
 		e.Lifecycle.Provider = p
 		e.Create(controllertest.Pool("web", "Never"))
 		e.Create(controllertest.Pod("web", "1", "1Gi"))
-		e.Until(8, "a purchase", func() bool { return len(p.told) > 0 })
+		e.Until(8, "a purchase", func() bool { return len(p.given) > 0 })
 		if got := e.Claims()[0].Annotations[remembered]; got != "one" {
 			t.Fatalf("remembered %q", got)
 		}
 		e.Restart()
 		p.Provider = e.Provider
 		e.Lifecycle.Provider = p
-		asked := len(p.told)
+		asked := len(p.given)
 		e.Until(20, "an initialized claim", func() bool { e.Join(); return e.Ready() == 1 })
-		if len(p.told) == asked || p.told[asked] != "one" {
-			t.Errorf("the next process told it %v", p.told[asked:])
+		if len(p.given) == asked || p.given[asked] != "one" {
+			t.Errorf("the next process was given %v", p.given[asked:])
 		}
 		if got, left := e.Claims()[0].Annotations[remembered]; left {
 			t.Errorf("still remembered after the launch: %q", got)

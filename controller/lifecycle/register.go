@@ -31,19 +31,19 @@ func (s *step) register(ctx context.Context) error {
 	}
 	// If the Node was deleted from outside and its kubelet created it again, it is registered
 	// again.
-	if s.node == nil || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) && takenOver(s.node) {
+	if s.node == nil || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) && isRegistered(s.node) {
 		return nil
 	}
-	if err := s.takeOver(ctx); err != nil {
+	if err := s.syncNode(ctx); err != nil {
 		return err
 	}
 	first := !kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered)
 	s.claim.Status.NodeName = s.node.Name
 	s.StatusConditions().SetTrue(karpv1.ConditionTypeRegistered)
-	s.news = append(s.news, func() {
+	s.afterSave = append(s.afterSave, func() {
 		s.stage("registered")
 		if first {
-			s.Health.Note(s.claim.OwnerReferences, health.Outcome{})
+			s.Health.Record(s.claim.OwnerReferences, health.Outcome{})
 		}
 		s.Metrics.NodesCreated.WithLabelValues(s.claim.Labels[karpv1.NodePoolLabelKey], s.node.Labels[corev1.LabelTopologyZone]).Inc()
 		s.Log.Info("registered nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "node", s.node.Name)
@@ -83,15 +83,15 @@ func (s *step) notRegistered(status metav1.ConditionStatus, reason, message stri
 	}
 }
 
-// takeOver copies the claim's labels, annotations and taints to the Node, and removes the taint
+// syncNode copies the claim's labels, annotations and taints to the Node, and removes the taint
 // that keeps pods away.
-func (s *step) takeOver(ctx context.Context) error {
+func (s *step) syncNode(ctx context.Context) error {
 	stored := s.node.DeepCopy()
-	if !hasUnregisteredTaint(s.node) && !takenOver(s.node) {
+	if !hasUnregisteredTaint(s.node) && !isRegistered(s.node) {
 		s.Events.Publish(events.Event{About: s.claim, Warning: true, Reason: "UnregisteredTaintMissing",
 			Message: fmt.Sprintf("Missing karpenter.sh/unregistered taint on node %s: pods may have landed there before it was ready", s.node.Name)})
 	}
-	own(s.node, s.claim)
+	applyClaim(s.node, s.claim)
 	if equality.Semantic.DeepEqual(stored, s.node) {
 		return nil
 	}
@@ -102,16 +102,16 @@ func (s *step) takeOver(ctx context.Context) error {
 	return nil
 }
 
-func takenOver(n *corev1.Node) bool { return n.Labels[karpv1.NodeRegisteredLabelKey] == "true" }
+func isRegistered(n *corev1.Node) bool { return n.Labels[karpv1.NodeRegisteredLabelKey] == "true" }
 
-// own adds the claim's metadata and taints to the node. Taints are added once, and not at all if
-// the kubelet registers with them: a startup taint may already have been removed.
-func own(n *corev1.Node, claim *karpv1.NodeClaim) {
+// applyClaim adds the claim's metadata and taints to the node. Taints are added once, and not at
+// all if the kubelet registers with them: a startup taint may already have been removed.
+func applyClaim(n *corev1.Node, claim *karpv1.NodeClaim) {
 	controllerutil.AddFinalizer(n, karpv1.TerminationFinalizer)
 	n.OwnerReferences = withOwner(n.OwnerReferences, claim)
 	n.Labels = merged(n.Labels, claim.Labels)
 	n.Annotations = merged(n.Annotations, claim.Annotations)
-	if n.Labels[karpv1.NodeDoNotSyncTaintsLabelKey] != "true" && !takenOver(n) {
+	if n.Labels[karpv1.NodeDoNotSyncTaintsLabelKey] != "true" && !isRegistered(n) {
 		n.Spec.Taints = withTaints(n.Spec.Taints, append(slices.Clone(claim.Spec.Taints), claim.Spec.StartupTaints...))
 	}
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.UnregisteredTaintKey })

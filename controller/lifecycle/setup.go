@@ -24,7 +24,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named(Name).
 		For(&karpv1.NodeClaim{}).
-		Watches(&corev1.Node{}, lookup.WakeClaims(m.GetClient())).
+		Watches(&corev1.Node{}, lookup.EnqueueClaimsOfNode(m.GetClient())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, time.Minute),

@@ -42,8 +42,8 @@ func TestUnseenMachineIsNotGivenUp(t *testing.T) {
 				claim := e.Claims()[0]
 				e.Pace = 20 * time.Second
 				e.Until(60, "an initialized claim", func() bool { e.Join(); return e.Ready() == 1 })
-				if got := e.Claims(); len(got) != 1 || got[0].UID != claim.UID || e.Cloud.Bought() != 1 {
-					t.Errorf("%d claims, %d machines were bought; want the first of each", len(got), e.Cloud.Bought())
+				if got := e.Claims(); len(got) != 1 || got[0].UID != claim.UID || e.Cloud.Launched() != 1 {
+					t.Errorf("%d claims, %d instances were launched; want the first of each", len(got), e.Cloud.Launched())
 				}
 			})
 		})

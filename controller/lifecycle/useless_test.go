@@ -98,7 +98,7 @@ func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
 				if replaced != test.replaced {
 					t.Errorf("replaced: %v", replaced)
 				}
-				if told := len(heard) > 0 && heard[0] == (offering.Ref{Type: "gpu-8", Zone: heard[0].Zone, CapacityType: heard[0].CapacityType}) && heard[0].Zone != ""; told != test.replaced {
+				if reported := len(heard) > 0 && heard[0] == (offering.Ref{Type: "gpu-8", Zone: heard[0].Zone, CapacityType: heard[0].CapacityType}) && heard[0].Zone != ""; reported != test.replaced {
 					t.Errorf("the provider heard of %+v", heard)
 				}
 			})

@@ -59,8 +59,8 @@ func PodsOn(ctx context.Context, c client.Reader, node string) ([]*corev1.Pod, e
 	return pods, nil
 }
 
-// WakePool has the NodePool of a claim reconciled when the claim changes.
-func WakePool() handler.EventHandler {
+// EnqueuePoolOfClaim has the NodePool of a claim reconciled when the claim changes.
+func EnqueuePoolOfClaim() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, claim client.Object) []reconcile.Request {
 		pool := claim.GetLabels()[karpv1.NodePoolLabelKey]
 		if pool == "" {
@@ -70,8 +70,8 @@ func WakePool() handler.EventHandler {
 	})
 }
 
-// WakeClaims has the claims of a Node reconciled when the Node changes.
-func WakeClaims(c client.Reader) handler.EventHandler {
+// EnqueueClaimsOfNode has the claims of a Node reconciled when the Node changes.
+func EnqueueClaimsOfNode(c client.Reader) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 		node, ok := obj.(*corev1.Node)
 		if !ok {
@@ -89,14 +89,14 @@ func WakeClaims(c client.Reader) handler.EventHandler {
 	})
 }
 
-// WakeClaimsOfPool has the claims of a NodePool reconciled when the pool changes.
-func WakeClaimsOfPool(c client.Reader) handler.EventHandler {
-	return WakeClaimsWhere(c, func(claim *karpv1.NodeClaim, pool string) bool { return claim.Labels[karpv1.NodePoolLabelKey] == pool })
+// EnqueueClaimsOfPool has the claims of a NodePool reconciled when the pool changes.
+func EnqueueClaimsOfPool(c client.Reader) handler.EventHandler {
+	return EnqueueClaimsWhere(c, func(claim *karpv1.NodeClaim, pool string) bool { return claim.Labels[karpv1.NodePoolLabelKey] == pool })
 }
 
-// WakeClaimsWhere has the claims reconciled that belong to an object, by its name,
+// EnqueueClaimsWhere has the claims reconciled that belong to an object, by its name,
 // when the object changes.
-func WakeClaimsWhere(c client.Reader, belongs func(claim *karpv1.NodeClaim, name string) bool) handler.EventHandler {
+func EnqueueClaimsWhere(c client.Reader, belongs func(claim *karpv1.NodeClaim, name string) bool) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, of client.Object) []reconcile.Request {
 		claims := &karpv1.NodeClaimList{}
 		if err := c.List(ctx, claims); err != nil {

@@ -375,7 +375,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 	logOf := func(name string) logr.Logger { return o.Log.WithName(name) }
 	ledger := &health.Ledger{}
 	evictor := termination.NewEvictor(c, recorder, set, logOf("eviction-queue"))
-	evictor.Surges, evictor.Displaces = m.surges, m.mirror.BeginEviction
+	evictor.Surges, evictor.BeforeRemoval = m.surges, m.mirror.BeginEviction
 	for _, r := range append(m.featured(o, set, recorder, keeper), []registrar{
 		&lifecycle.Reconciler{
 			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),

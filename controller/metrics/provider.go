@@ -25,7 +25,7 @@ type observed struct {
 func (o observed) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
 	start := time.Now()
 	i, err := o.Provider.Launch(ctx, claim)
-	o.note("Create", start, err)
+	o.record("Create", start, err)
 	for _, a := range i.Attempts {
 		o.set.LaunchRefusals.WithLabelValues(claim.Pool, a.Reason).Inc()
 	}
@@ -35,32 +35,32 @@ func (o observed) Launch(ctx context.Context, claim provider.Claim) (provider.In
 func (o observed) Get(ctx context.Context, id string) (provider.Instance, error) {
 	start := time.Now()
 	i, err := o.Provider.Get(ctx, id)
-	o.note("Get", start, err)
+	o.record("Get", start, err)
 	return i, err
 }
 
 func (o observed) List(ctx context.Context) ([]provider.Instance, error) {
 	start := time.Now()
 	all, err := o.Provider.List(ctx)
-	o.note("List", start, err)
+	o.record("List", start, err)
 	return all, err
 }
 
 func (o observed) Terminate(ctx context.Context, id string) error {
 	start := time.Now()
 	err := o.Provider.Terminate(ctx, id)
-	o.note("Delete", start, err)
+	o.record("Delete", start, err)
 	return err
 }
 
 func (o observed) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
 	start := time.Now()
 	err := o.Provider.TerminateUnclaimed(ctx, claim)
-	o.note("Delete", start, err)
+	o.record("Delete", start, err)
 	return err
 }
 
-func (o observed) note(method string, since time.Time, err error) {
+func (o observed) record(method string, since time.Time, err error) {
 	o.set.CloudDuration.WithLabelValues(o.controller, method, o.Name()).Observe(time.Since(since).Seconds())
 	if err != nil {
 		o.set.CloudErrors.WithLabelValues(o.controller, method, o.Name(), kind(err)).Inc()

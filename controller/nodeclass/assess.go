@@ -164,7 +164,7 @@ func scarcity(s *provider.Catalog) (reason, message string) {
 				overQuota++
 			}
 			if sample == "" {
-				sample = s.Types[i].Name + ": " + firstOf(o.Unavailable, budgetInWords(short)+" has too little left")
+				sample = s.Types[i].Name + ": " + firstOf(o.Unavailable, describeQuota(short)+" has too little left")
 			}
 		}
 	}

@@ -90,19 +90,19 @@ func refersTo(claim *karpv1.NodeClaim, class string) bool {
 	return ref != nil && ref.Group == v1beta1.Group && ref.Kind == v1beta1.Kind && ref.Name == class
 }
 
-// stamp adds the finalizer and the hash that shows whether nodes still match the
+// recordHash adds the finalizer and the hash that shows whether nodes still match the
 // class. Claims stamped under another version of the formula are stamped again
 // first: otherwise every node would seem to have drifted.
-func (r *Reconciler) stamp(ctx context.Context, class *v1beta1.AKSNodeClass) error {
+func (r *Reconciler) recordHash(ctx context.Context, class *v1beta1.AKSNodeClass) error {
 	hash := class.Hash()
 	if class.Annotations[v1beta1.AnnotationHashVersion] != v1beta1.HashVersion {
-		if err := r.restamp(ctx, class.Name, hash); err != nil {
+		if err := r.rehashClaims(ctx, class.Name, hash); err != nil {
 			return err
 		}
 	}
 	stored := class.DeepCopy()
 	changed := controllerutil.AddFinalizer(class, v1beta1.TerminationFinalizer)
-	changed = r.noteTags(class) || changed
+	changed = r.recordTags(class) || changed
 	if changed = annotate(class, hash) || changed; !changed {
 		return nil
 	}
@@ -113,9 +113,9 @@ func (r *Reconciler) stamp(ctx context.Context, class *v1beta1.AKSNodeClass) err
 	return nil
 }
 
-// noteTags records which tags the class has, before a VM gets them: tags that the class
+// recordTags records which tags the class has, before a VM gets them: tags that the class
 // loses later are recognized by that record. It reports whether there was anything new.
-func (r *Reconciler) noteTags(class *v1beta1.AKSNodeClass) bool {
+func (r *Reconciler) recordTags(class *v1beta1.AKSNodeClass) bool {
 	keys := r.Azure.TagKeys(class)
 	if len(keys) == 0 {
 		return false
@@ -128,7 +128,7 @@ func (r *Reconciler) noteTags(class *v1beta1.AKSNodeClass) bool {
 	return true
 }
 
-func (r *Reconciler) restamp(ctx context.Context, class, hash string) error {
+func (r *Reconciler) rehashClaims(ctx context.Context, class, hash string) error {
 	claims, err := r.claimsOf(ctx, class)
 	if err != nil {
 		return err

@@ -36,17 +36,17 @@ func (r *Reconciler) images(ctx context.Context, class *v1beta1.AKSNodeClass, up
 		return
 	}
 	upgraded = upgraded || class.Condition(condition).Reason == v1beta1.ReasonKubernetesUpgrade
-	wish, err := azure.ImageWishOf(class)
+	selection, err := azure.ImageSelectionOf(class)
 	if err != nil {
-		r.misspelt(class, err)
+		r.reportMalformed(class, err)
 		return
 	}
 	held := heldBack{}
-	if !upgraded && wish.Version == "" && (len(class.Status.Images) > 0 || len(azure.ImagesKept(class)) > 0) {
+	if !upgraded && selection.Version == "" && (len(class.Status.Images) > 0 || len(azure.ImagesKept(class)) > 0) {
 		held = r.heldBack(ctx)
 	}
-	wish.Hold = held.reason != ""
-	images, err := r.Azure.Images(ctx, wish)
+	selection.KeepCurrent = held.reason != ""
+	images, err := r.Azure.Images(ctx, selection)
 	switch {
 	case errors.Is(err, azure.ErrFIPSNeedsSharedGallery):
 		r.noImages(class, v1beta1.ReasonSIGRequiredForFIPS, err)
@@ -62,9 +62,9 @@ func (r *Reconciler) images(ctx context.Context, class *v1beta1.AKSNodeClass, up
 	}
 }
 
-// misspelt keeps the images when the spec does not show which ones are wanted: the
+// reportMalformed keeps the images when the spec does not show which ones are wanted: the
 // newest would replace the very nodes that a user meant to keep.
-func (r *Reconciler) misspelt(class *v1beta1.AKSNodeClass, err error) {
+func (r *Reconciler) reportMalformed(class *v1beta1.AKSNodeClass, err error) {
 	const condition = v1beta1.ConditionTypeImagesReady
 	keep(class, condition, len(class.Status.Images) > 0, err)
 	if c := class.Condition(condition); c.Status != metav1.ConditionTrue {
@@ -117,5 +117,5 @@ func (r *Reconciler) useImages(class *v1beta1.AKSNodeClass, images []v1beta1.Nod
 		class.SetTrue(condition)
 		return
 	}
-	class.SetCondition(metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: held.reason, Message: held.message + azure.KeptInWords(class)})
+	class.SetCondition(metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: held.reason, Message: held.message + azure.DescribeKeptImages(class)})
 }

@@ -130,8 +130,8 @@ func TestWindowThatCannotBeRead(t *testing.T) {
 		s.reconcile()
 		s.reconcile()
 		s.wantCondition(v1beta1.ConditionTypeImagesReady, metav1.ConditionTrue, test.reason, test.words)
-		if s.cloud.wished.Hold != test.hold || !s.class().IsReady() {
-			t.Errorf("%s: images are held: %v, the class is ready: %v", name, s.cloud.wished.Hold, s.class().IsReady())
+		if s.cloud.selected.KeepCurrent != test.hold || !s.class().IsReady() {
+			t.Errorf("%s: images are held: %v, the class is ready: %v", name, s.cloud.selected.KeepCurrent, s.class().IsReady())
 		}
 	}
 }
@@ -166,8 +166,8 @@ func TestNamedVersionDoesNotWait(t *testing.T) {
 	s.wantCondition(ready, metav1.ConditionFalse, nodeclass.ReasonImageAnnotationInvalid, "it must be a version of a node image")
 	annotate("202510.19.0")
 	s.wantCondition(ready, metav1.ConditionTrue, "ImagesReady", "")
-	if s.cloud.wished.Version != "202510.19.0" || s.cloud.wished.Hold {
-		t.Errorf("wished for %+v", s.cloud.wished)
+	if s.cloud.selected.Version != "202510.19.0" || s.cloud.selected.KeepCurrent {
+		t.Errorf("wished for %+v", s.cloud.selected)
 	}
 	annotate("2025")
 	s.wantImage("misspelt", "image@1.36.3")

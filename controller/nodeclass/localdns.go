@@ -26,7 +26,7 @@ func (r *Reconciler) localDNS(ctx context.Context, class *v1beta1.AKSNodeClass) 
 	case dns.Mode == v1beta1.LocalDNSModeRequired, dns.Mode == v1beta1.LocalDNSModePreferred && class.LocalDNSEnabled():
 		state = v1beta1.LocalDNSStateEnabled
 	case dns.Mode == v1beta1.LocalDNSModePreferred:
-		against, err := r.againstLocalDNS(ctx, class)
+		against, err := r.whyNoLocalDNS(ctx, class)
 		if err != nil {
 			keep(class, condition, class.Status.LocalDNSState != nil, err)
 			return ""
@@ -42,8 +42,8 @@ func (r *Reconciler) localDNS(ctx context.Context, class *v1beta1.AKSNodeClass) 
 	return without
 }
 
-// againstLocalDNS returns why the cluster does not support the cache; empty when it does.
-func (r *Reconciler) againstLocalDNS(ctx context.Context, class *v1beta1.AKSNodeClass) (string, error) {
+// whyNoLocalDNS returns why the cluster does not support the cache; empty when it does.
+func (r *Reconciler) whyNoLocalDNS(ctx context.Context, class *v1beta1.AKSNodeClass) (string, error) {
 	if against := r.Azure.WithoutLocalDNS(class); against != "" {
 		return against, nil
 	}

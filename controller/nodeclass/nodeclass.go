@@ -37,7 +37,7 @@ const Name = "nodeclass.status"
 // Azure is the part of the provider that the reconciler uses.
 type Azure interface {
 	// Images returns the images that a class wishes for.
-	Images(ctx context.Context, wish azure.ImageWish) ([]v1beta1.NodeImage, error)
+	Images(ctx context.Context, selection azure.ImageSelection) ([]v1beta1.NodeImage, error)
 	// CheckSubnet returns a *azure.SubnetError when nodes cannot join the subnet.
 	// An empty id means the cluster's own.
 	CheckSubnet(ctx context.Context, id string, maxPods int64) error
@@ -53,12 +53,12 @@ type Azure interface {
 	// ClassTrouble returns why no VM of a class is requested for now; the reason is empty when
 	// VMs are.
 	ClassTrouble(class string) (reason, detail string)
-	// PricesProblem returns why the price list could not be read; DoubtedPrices returns its
+	// PricesProblem returns why the price list could not be read; RejectedPrices returns its
 	// implausible prices.
 	PricesProblem() string
 	// PricesUnlisted reports that the list was read and does not have the region.
 	PricesUnlisted() string
-	DoubtedPrices() []azure.DoubtedPrice
+	RejectedPrices() []azure.RejectedPrice
 	// Catalog returns the instance types and offerings of a class.
 	Catalog(ctx context.Context, class string) (*provider.Catalog, error)
 }
@@ -106,7 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !class.DeletionTimestamp.IsZero() {
 		return r.finish(ctx, class)
 	}
-	if err := r.stamp(ctx, class); err != nil {
+	if err := r.recordHash(ctx, class); err != nil {
 		return ignoreRaces(err)
 	}
 	stored := class.DeepCopy()

@@ -35,8 +35,8 @@ import (
 type cloud struct {
 	images    []v1beta1.NodeImage
 	imageErr  error
-	lost      bool            // images are given up though they are held
-	wished    azure.ImageWish // last
+	lost      bool                 // images are given up though they are held
+	selected  azure.ImageSelection // last
 	diskErr   error
 	pricesErr string
 	unlisted  string
@@ -46,20 +46,20 @@ type cloud struct {
 	policy     string
 	// trouble is the reason for which the class's VMs are refused, troubleSays its message.
 	trouble, troubleSays string
-	doubted              []azure.DoubtedPrice
+	doubted              []azure.RejectedPrice
 	subnetErr            error
 	snapshot             *provider.Catalog
 	catErr               error
 }
 
-func (c *cloud) Images(_ context.Context, wish azure.ImageWish) ([]v1beta1.NodeImage, error) {
-	c.wished = wish
+func (c *cloud) Images(_ context.Context, selection azure.ImageSelection) ([]v1beta1.NodeImage, error) {
+	c.selected = selection
 	var out []v1beta1.NodeImage
 	for _, i := range c.images {
-		out = append(out, v1beta1.NodeImage{ID: i.ID + "@" + wish.Kubernetes})
+		out = append(out, v1beta1.NodeImage{ID: i.ID + "@" + selection.Kubernetes})
 	}
-	if wish.Hold && len(wish.Have) > 0 && !c.lost {
-		out = wish.Have
+	if selection.KeepCurrent && len(selection.Current) > 0 && !c.lost {
+		out = selection.Current
 	}
 	return out, c.imageErr
 }
@@ -74,9 +74,9 @@ func (c *cloud) PolicyDenial(string) string { return c.policy }
 
 func (c *cloud) ClassTrouble(string) (reason, detail string) { return c.trouble, c.troubleSays }
 
-func (c *cloud) PricesUnlisted() string              { return c.unlisted }
-func (c *cloud) PricesProblem() string               { return c.pricesErr }
-func (c *cloud) DoubtedPrices() []azure.DoubtedPrice { return c.doubted }
+func (c *cloud) PricesUnlisted() string                { return c.unlisted }
+func (c *cloud) PricesProblem() string                 { return c.pricesErr }
+func (c *cloud) RejectedPrices() []azure.RejectedPrice { return c.doubted }
 
 func (c *cloud) CheckSubnet(context.Context, string, int64) error { return c.subnetErr }
 
@@ -226,7 +226,7 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 		{"a region without prices", func(s *stage) { s.cloud.unlisted = "the list does not have the region" },
 			nodeclass.ConditionTypePricesReady, metav1.ConditionUnknown, nodeclass.ReasonPricesNotListed, "does not have the region", true},
 		{"a price is not believed", func(s *stage) {
-			s.cloud.doubted = []azure.DoubtedPrice{{Size: "D4", CapacityType: "spot", Said: 96}, {}, {}, {}}
+			s.cloud.doubted = []azure.RejectedPrice{{Size: "D4", CapacityType: "spot", Listed: 96}, {}, {}, {}}
 		},
 			nodeclass.ConditionTypePricesReady, metav1.ConditionFalse, nodeclass.ReasonPricesRefused, "4 prices of the list are not believed: D4 (spot) at 96 USD/h: no price is known; ", true},
 		{"no quota", func(s *stage) { s.cloud.snapshot.QuotaLeft = map[string]int64{"family:D": 3} },

@@ -36,7 +36,7 @@ func (r *Reconciler) prices(class *v1beta1.AKSNodeClass) {
 		class.SetUnknown(ConditionTypePricesReady, ReasonPricesNotListed, unlisted+" (a NodeOverlay can set a price)")
 		return
 	}
-	doubted := r.Azure.DoubtedPrices()
+	doubted := r.Azure.RejectedPrices()
 	if len(doubted) == 0 {
 		class.SetTrue(ConditionTypePricesReady)
 		return

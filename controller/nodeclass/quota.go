@@ -52,9 +52,9 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Catalog) {
 		if short.addresses == offers {
 			reason, step = ReasonAddressesExhausted, "enlarge the subnet, or name another in vnetSubnetID"
 		}
-		set(metav1.ConditionFalse, reason, fmt.Sprintf("none of %d offers fits into what is left (%s): %s", offers, budgetInWords(short.sample), step))
+		set(metav1.ConditionFalse, reason, fmt.Sprintf("none of %d offers fits into what is left (%s): %s", offers, describeQuota(short.sample), step))
 	default:
-		if ending := endings(s.QuotaPressure); len(ending) > 0 {
+		if ending := soonExhausted(s.QuotaPressure); len(ending) > 0 {
 			set(metav1.ConditionTrue, ReasonQuotaRunsOut, strings.Join(ending, "; "))
 			return
 		}
@@ -80,7 +80,7 @@ func unbounded(s *provider.Catalog) []string {
 	}
 	slices.Sort(open)
 	for i, budget := range open {
-		open[i] = budgetInWords(budget)
+		open[i] = describeQuota(budget)
 	}
 	return open
 }
@@ -117,14 +117,14 @@ func shortages(s *provider.Catalog) (offers int, short shortage) {
 	return offers, short
 }
 
-// endings are the budgets that soon end, the first to end first.
-func endings(pressure map[string]provider.Exhaustion) []string {
+// soonExhausted are the budgets that soon end, the first to end first.
+func soonExhausted(pressure map[string]provider.Exhaustion) []string {
 	soon := slices.DeleteFunc(slices.Sorted(maps.Keys(pressure)), func(budget string) bool { return pressure[budget].In > runsOut })
 	slices.SortStableFunc(soon, func(a, b string) int { return cmp.Compare(pressure[a].In, pressure[b].In) })
 	var words []string
 	for _, budget := range soon[:min(len(soon), budgetsTold)] {
 		e := pressure[budget]
-		words = append(words, fmt.Sprintf("%s has %d left, which last %s at the current rate", budgetInWords(budget), e.Left, minutes(e.In)))
+		words = append(words, fmt.Sprintf("%s has %d left, which last %s at the current rate", describeQuota(budget), e.Left, minutes(e.In)))
 	}
 	return words
 }
@@ -137,8 +137,8 @@ func minutes(d time.Duration) string {
 	return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
 }
 
-// budgetInWords names a budget to people.
-func budgetInWords(budget string) string {
+// describeQuota names a budget to people.
+func describeQuota(budget string) string {
 	if subnet, ok := strings.CutPrefix(budget, offering.AddressQuota); ok {
 		return "subnet " + subnet
 	}

@@ -54,11 +54,11 @@ func (w MaintenanceWindow) Open(ctx context.Context) (bool, time.Time, error) {
 // within reports whether it is between two times, the first of them included. A window
 // that has ended does not determine the next one.
 func (w MaintenanceWindow) within(from, to string) (bool, time.Time, error) {
-	start, err := w.moment(windowStart, from)
+	start, err := w.parseTime(windowStart, from)
 	if err != nil {
 		return false, time.Time{}, err
 	}
-	end, err := w.moment(windowEnd, to)
+	end, err := w.parseTime(windowEnd, to)
 	if err != nil {
 		return false, time.Time{}, err
 	}
@@ -75,7 +75,7 @@ func (w MaintenanceWindow) within(from, to string) (bool, time.Time, error) {
 	return false, time.Time{}, nil
 }
 
-func (w MaintenanceWindow) moment(key, text string) (time.Time, error) {
+func (w MaintenanceWindow) parseTime(key, text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return t, fmt.Errorf("ConfigMap %s/%s: %s is %q, which is no time such as 2026-11-22T02:00:00Z: correct it or remove both times", w.Namespace, WindowConfigMap, key, text)

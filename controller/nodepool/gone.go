@@ -20,16 +20,16 @@ import (
 // metrics once a minute, or misses some reads, still gets the last deletions.
 const countsStay = 10 * time.Minute
 
-// departed holds since when pools are deleted of which state is still kept, by name. The zero
+// deletedPools holds since when pools are deleted of which state is still kept, by name. The zero
 // value holds none.
-type departed struct {
+type deletedPools struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// over reports whether the pool was deleted long enough ago; a pool that is not in the map
-// counts as deleted now.
-func (d *departed) over(pool string, now time.Time) bool {
+// keptLongEnough reports whether the pool was deleted long enough ago; a pool that is not in the
+// map counts as deleted now.
+func (d *deletedPools) keptLongEnough(pool string, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	since, known := d.since[pool]
@@ -47,33 +47,33 @@ func (d *departed) over(pool string, now time.Time) bool {
 	return true
 }
 
-// back records that the pool exists.
-func (d *departed) back(pool string) {
+// exists records that the pool exists.
+func (d *deletedPools) exists(pool string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.since, pool)
 }
 
-// forget drops the state of a deleted pool: usage and limits at once, counters some time after its
-// last node is deleted.
-func (r *Reconciler) forget(ctx context.Context, pool string) (reconcile.Result, error) {
-	r.endGauges(pool)
-	if err := r.forgetOutcomes(ctx); err != nil {
+// dropState drops the state of a deleted pool: usage and limits at once, counters some time after
+// its last node is deleted.
+func (r *Reconciler) dropState(ctx context.Context, pool string) (reconcile.Result, error) {
+	r.dropGauges(pool)
+	if err := r.dropOutcomes(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
 	if slices.ContainsFunc(r.Mirror.ManagedNodes(), func(x kube.ManagedNode) bool { return x.InSnapshot.Pool == pool }) {
-		r.gone.back(pool)
+		r.gone.exists(pool)
 		return reconcile.Result{RequeueAfter: countsStay}, nil
 	}
-	if !r.gone.over(pool, time.Now()) {
+	if !r.gone.keptLongEnough(pool, time.Now()) {
 		return reconcile.Result{RequeueAfter: countsStay}, nil
 	}
 	r.Metrics.ForgetPool(pool)
 	return reconcile.Result{}, nil
 }
 
-// forgetOutcomes drops deleted pools from the ledger.
-func (r *Reconciler) forgetOutcomes(ctx context.Context) error {
+// dropOutcomes drops deleted pools from the ledger.
+func (r *Reconciler) dropOutcomes(ctx context.Context) error {
 	pools := &karpv1.NodePoolList{}
 	if err := r.Client.List(ctx, pools); err != nil {
 		return fmt.Errorf("listing nodepools: %w", err)

@@ -12,18 +12,18 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// hash records the hash of the pool's template. Claims stamped under
+// recordHash records the hash of the pool's template. Claims stamped under
 // another version of the formula are stamped again first: otherwise every node
 // would seem to have drifted.
-func (r *Reconciler) hash(ctx context.Context, pool *karpv1.NodePool) error {
+func (r *Reconciler) recordHash(ctx context.Context, pool *karpv1.NodePool) error {
 	hash, version := pool.Hash(), karpv1.NodePoolHashVersion
 	if pool.Annotations[karpv1.NodePoolHashVersionAnnotationKey] != version {
-		if err := r.restamp(ctx, pool.Name, hash, version); err != nil {
+		if err := r.rehashClaims(ctx, pool.Name, hash, version); err != nil {
 			return err
 		}
 	}
 	stored := pool.DeepCopy()
-	if !stamp(&pool.Annotations, hash, version) {
+	if !setHash(&pool.Annotations, hash, version) {
 		return nil
 	}
 	if err := r.Client.Patch(ctx, pool, client.MergeFrom(stored)); err != nil {
@@ -32,7 +32,7 @@ func (r *Reconciler) hash(ctx context.Context, pool *karpv1.NodePool) error {
 	return nil
 }
 
-func (r *Reconciler) restamp(ctx context.Context, pool, hash, version string) error {
+func (r *Reconciler) rehashClaims(ctx context.Context, pool, hash, version string) error {
 	claims := &karpv1.NodeClaimList{}
 	if err := r.Client.List(ctx, claims, client.MatchingLabels{karpv1.NodePoolLabelKey: pool}); err != nil {
 		return fmt.Errorf("listing the nodeclaims of nodepool %s: %w", pool, err)
@@ -46,7 +46,7 @@ func (r *Reconciler) restamp(ctx context.Context, pool, hash, version string) er
 		if kube.ConditionTrue(claim, karpv1.ConditionTypeDrifted) {
 			keep = claim.Annotations[karpv1.NodePoolHashAnnotationKey] // it remains drifted
 		}
-		stamp(&claim.Annotations, keep, version)
+		setHash(&claim.Annotations, keep, version)
 		if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("stamping nodeclaim %s: %w", claim.Name, err)
 		}
@@ -54,8 +54,8 @@ func (r *Reconciler) restamp(ctx context.Context, pool, hash, version string) er
 	return nil
 }
 
-// stamp sets both annotations and reports whether that changed anything.
-func stamp(annotations *map[string]string, hash, version string) bool {
+// setHash sets both annotations and reports whether that changed anything.
+func setHash(annotations *map[string]string, hash, version string) bool {
 	a := *annotations
 	if a[karpv1.NodePoolHashAnnotationKey] == hash && a[karpv1.NodePoolHashVersionAnnotationKey] == version {
 		return false

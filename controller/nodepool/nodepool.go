@@ -52,7 +52,7 @@ type Reconciler struct {
 	Class schema.GroupVersionKind
 
 	shown shownSeries
-	gone  departed
+	gone  deletedPools
 }
 
 // Reconcile brings one pool's annotations and status up to date.
@@ -60,18 +60,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	pool := &karpv1.NodePool{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
 		if apierrors.IsNotFound(err) {
-			return r.forget(ctx, req.Name)
+			return r.dropState(ctx, req.Name)
 		}
 		return reconcile.Result{}, err
 	}
-	r.gone.back(pool.Name)
+	r.gone.exists(pool.Name)
 	if !kube.OfKind(pool.Spec.Template.Spec.NodeClassRef, r.Class.GroupKind()) {
 		return reconcile.Result{}, nil
 	}
 	if !r.Mirror.Synced() { // its status would report no nodes
 		return reconcile.Result{RequeueAfter: unsynced}, nil
 	}
-	if err := r.hash(ctx, pool); err != nil {
+	if err := r.recordHash(ctx, pool); err != nil {
 		return retry(err)
 	}
 	stored := pool.DeepCopy()
@@ -86,7 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 func retry(err error) (reconcile.Result, error) {
-	return write.Settle(reconcile.Result{RequeueAfter: recount}, client.IgnoreNotFound(err))
+	return write.RetryConflict(reconcile.Result{RequeueAfter: recount}, client.IgnoreNotFound(err))
 }
 
 // validate checks rules that the schema cannot.
@@ -117,15 +117,15 @@ func (r *Reconciler) classReady(ctx context.Context, pool *karpv1.NodePool) erro
 		pool.StatusConditions().SetFalse(condition, "NodeClassTerminating", fmt.Sprintf("%s %q is being deleted", r.Class.Kind, name))
 		return nil
 	}
-	repeat(pool, class)
-	repeatQuota(pool, class)
+	copyCondition(pool, class)
+	copyQuotaCondition(pool, class)
 	r.registrations(pool, class.GetGeneration())
 	return nil
 }
 
-// repeatQuota copies the condition about quota from the pool's node class; none if the
+// copyQuotaCondition copies the condition about quota from the pool's node class; none if the
 // class has none.
-func repeatQuota(pool *karpv1.NodePool, class *unstructured.Unstructured) {
+func copyQuotaCondition(pool *karpv1.NodePool, class *unstructured.Unstructured) {
 	const condition = kube.ConditionQuotaAvailable
 	if quota := conditionOf(class, condition); quota.Reason != "" {
 		pool.StatusConditions().Set(quota)
@@ -134,7 +134,7 @@ func repeatQuota(pool *karpv1.NodePool, class *unstructured.Unstructured) {
 	_ = pool.StatusConditions().Clear(condition) // fails for conditions that Ready depends on
 }
 
-func repeat(pool *karpv1.NodePool, class *unstructured.Unstructured) {
+func copyCondition(pool *karpv1.NodePool, class *unstructured.Unstructured) {
 	const condition = karpv1.ConditionTypeNodeClassReady
 	ready := conditionOf(class, "Ready")
 	switch ready.Status {

@@ -21,7 +21,7 @@ func (r *Reconciler) registrations(pool *karpv1.NodePool, class int64) {
 		return
 	}
 	r.Health.Resume(pool.UID, had.Status, health.Outcome{Reason: had.Reason, Message: had.Message})
-	switch verdict, why := r.Health.Verdict(pool.UID); verdict {
+	switch verdict, why := r.Health.Status(pool.UID); verdict {
 	case metav1.ConditionTrue:
 		pool.StatusConditions().SetTrue(condition)
 	case metav1.ConditionFalse:

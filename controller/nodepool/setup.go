@@ -27,7 +27,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 		Named("nodepool").
 		For(&karpv1.NodePool{}).
 		Watches(class, handler.EnqueueRequestsFromMapFunc(r.poolsOfClass)).
-		Watches(&karpv1.NodeClaim{}, lookup.WakePool()).
+		Watches(&karpv1.NodeClaim{}, lookup.EnqueuePoolOfClaim()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(r)
 }

@@ -40,7 +40,7 @@ func (r *Reconciler) count(ctx context.Context, pool *karpv1.NodePool) error {
 		pool.Status.Resources = resources
 	}
 	pool.Status.Nodes = &nodes
-	r.gauge(pool, sum)
+	r.setGauges(pool, sum)
 	return nil
 }
 
@@ -52,16 +52,16 @@ func (r *Reconciler) capacity(claim *karpv1.NodeClaim) quantity.Amounts {
 	return kube.Amounts(claim.Status.Capacity)
 }
 
-// gauge shows usage and limits. A resource of which nothing is used any more is shown as
+// setGauges shows usage and limits. A resource of which nothing is used any more is shown as
 // nothing, so that sums over time are right; a limit that was taken off is not shown.
-func (r *Reconciler) gauge(pool *karpv1.NodePool, usage quantity.Amounts) {
+func (r *Reconciler) setGauges(pool *karpv1.NodePool, usage quantity.Amounts) {
 	shown := r.shown.of(pool.Name)
 	for name := range shown.usage {
 		usage[name] += 0
 	}
 	for name, n := range usage {
 		shown.usage[name] = true
-		r.Metrics.PoolUsage.WithLabelValues(name, pool.Name).Set(human(name, n))
+		r.Metrics.PoolUsage.WithLabelValues(name, pool.Name).Set(dashboardUnits(name, n))
 	}
 	limits := kube.Amounts(corev1.ResourceList(pool.Spec.Limits))
 	for name := range shown.limits {
@@ -72,20 +72,20 @@ func (r *Reconciler) gauge(pool *karpv1.NodePool, usage quantity.Amounts) {
 	}
 	for name, n := range limits {
 		shown.limits[name] = true
-		r.Metrics.PoolLimit.WithLabelValues(name, pool.Name).Set(human(name, n))
+		r.Metrics.PoolLimit.WithLabelValues(name, pool.Name).Set(dashboardUnits(name, n))
 	}
 }
 
-// human converts base units into those of dashboards: cores, not milli-cores.
-func human(name string, n int64) float64 {
+// dashboardUnits converts base units into those of dashboards: cores, not milli-cores.
+func dashboardUnits(name string, n int64) float64 {
 	if name == quantity.NameCPU {
 		return float64(n) / 1000
 	}
 	return float64(n)
 }
 
-// endGauges ends the series of a deleted pool's usage and limits.
-func (r *Reconciler) endGauges(pool string) {
+// dropGauges ends the series of a deleted pool's usage and limits.
+func (r *Reconciler) dropGauges(pool string) {
 	r.shown.forget(pool)
 	for _, gauge := range []*prometheus.GaugeVec{
 		r.Metrics.PoolUsage, r.Metrics.PoolLimit, r.Metrics.AllowedDisruptions, r.Metrics.ConsumingBudgets, r.Metrics.BlockedCost,

@@ -88,39 +88,39 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	faults := r.judge(ctx, list)
+	faults := r.validate(ctx, list)
 	var errs []error
 	for i := range list {
 		errs = append(errs, r.save(ctx, &list[i], faults[list[i].Name]))
 	}
-	return write.Settle(reconcile.Result{RequeueAfter: again}, errors.Join(errs...))
+	return write.RetryConflict(reconcile.Result{RequeueAfter: again}, errors.Join(errs...))
 }
 
-// fault is a reason and a message of the condition; the zero fault is none.
-type fault struct{ reason, message string }
+// problem is a reason and a message of the condition; the zero fault is none.
+type problem struct{ reason, message string }
 
-func (r *Reconciler) judge(ctx context.Context, list []karpv1alpha1.NodeOverlay) map[string]fault {
-	faults := map[string]fault{}
+func (r *Reconciler) validate(ctx context.Context, list []karpv1alpha1.NodeOverlay) map[string]problem {
+	faults := map[string]problem{}
 	var overlays []offering.Overlay
 	for i := range list {
 		o, err := convert(ctx, &list[i])
 		if err != nil {
-			faults[list[i].Name] = fault{"RuntimeValidation", err.Error()}
+			faults[list[i].Name] = problem{"RuntimeValidation", err.Error()}
 			continue
 		}
 		overlays = append(overlays, o)
 	}
-	for _, f := range r.Catalog.Judge(overlays) {
+	for _, f := range r.Catalog.OverlayProblems(overlays) {
 		reason := "RuntimeValidation"
 		if f.Conflict {
 			reason = "Conflict"
 		}
-		faults[f.Overlay] = fault{reason, f.Detail}
+		faults[f.Overlay] = problem{reason, f.Detail}
 	}
 	return faults
 }
 
-func (r *Reconciler) save(ctx context.Context, o *karpv1alpha1.NodeOverlay, f fault) error {
+func (r *Reconciler) save(ctx context.Context, o *karpv1alpha1.NodeOverlay, f problem) error {
 	stored := o.DeepCopy()
 	if f.reason == "" {
 		o.StatusConditions().SetTrue(karpv1alpha1.ConditionTypeValidationSucceeded)

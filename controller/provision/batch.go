@@ -8,21 +8,23 @@ import (
 	"time"
 )
 
-// eager divides the idle duration for the first pods after a quiet time. They should not wait a
-// whole second for pods that may not come; pods that are created meanwhile go into the next batch.
-const eager = 10
+// firstPodsDivisor divides the idle duration for the first pods after a quiet time. They should
+// not wait a whole second for pods that may not come; pods that are created meanwhile go into the
+// next batch.
+const firstPodsDivisor = 10
 
-// urgent is how long a batch stays open once it has pods whose node the cloud interrupts: all
+// urgentWindow is how long a batch stays open once it has pods whose node the cloud interrupts: all
 // interruptions within that time go into one plan, and a stream of notices does not delay the
 // first of them.
-const urgent = 100 * time.Millisecond
+const urgentWindow = 100 * time.Millisecond
 
 // Batcher gathers pods that need capacity. A batch is due soon after the first pod if nothing
 // happened for a while, and otherwise when no new pod came for the idle duration or the batch has
 // been open for the longest duration. Urgent pods close it at once.
 type Batcher struct {
 	idle, longest time.Duration
-	kick, rush    chan struct{}
+	triggered     chan struct{}
+	urgent        chan struct{}
 
 	mu    sync.Mutex
 	known map[string]bool // pods of the open batch
@@ -38,7 +40,7 @@ func NewBatcher(idle, longest time.Duration) *Batcher {
 	if longest <= 0 {
 		longest = 10 * time.Second
 	}
-	return &Batcher{idle: idle, longest: longest, kick: make(chan struct{}, 1), rush: make(chan struct{}, 1), known: map[string]bool{}}
+	return &Batcher{idle: idle, longest: longest, triggered: make(chan struct{}, 1), urgent: make(chan struct{}, 1), known: map[string]bool{}}
 }
 
 // Trigger adds a pod to the open batch; "" asks for a batch without naming a pod. A pod that is
@@ -50,10 +52,10 @@ func (b *Batcher) Trigger(pod string) {
 		return
 	}
 	select {
-	case b.kick <- struct{}{}:
+	case b.triggered <- struct{}{}:
 		b.known[pod] = true
 	default:
-		// A kick is pending already. Recording more pods would fill the memory of a standby
+		// A trigger is pending already. Recording more pods would fill the memory of a standby
 		// replica, which is triggered for weeks and never waits for a batch.
 	}
 }
@@ -62,8 +64,8 @@ func (b *Batcher) Trigger(pod string) {
 // never blocks.
 func (b *Batcher) Urgent(string) {
 	select {
-	case b.rush <- struct{}{}:
-	default: // a rush is pending already
+	case b.urgent <- struct{}{}:
+	default: // an urgent trigger is pending already
 	}
 }
 
@@ -73,10 +75,10 @@ func (b *Batcher) Wait(ctx context.Context, retry time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-b.kick:
+	case <-b.triggered:
 		b.gather(ctx, time.After(b.longest))
-	case <-b.rush:
-		b.gather(ctx, time.After(urgent))
+	case <-b.urgent:
+		b.gather(ctx, time.After(urgentWindow))
 	case <-time.After(retry):
 	}
 	b.mu.Lock()
@@ -89,9 +91,9 @@ func (b *Batcher) Wait(ctx context.Context, retry time.Duration) bool {
 func (b *Batcher) gather(ctx context.Context, closing <-chan time.Time) {
 	gap := b.idle
 	if time.Since(b.quietSince) > b.idle {
-		gap = b.idle / eager
+		gap = b.idle / firstPodsDivisor
 	}
-	rush := b.rush
+	urgent := b.urgent
 	for {
 		select {
 		case <-ctx.Done():
@@ -100,10 +102,10 @@ func (b *Batcher) gather(ctx context.Context, closing <-chan time.Time) {
 			return
 		case <-time.After(gap):
 			return
-		case <-rush:
-			// Only the first rush sets the time.
-			closing, rush = time.After(min(urgent, b.longest)), nil
-		case <-b.kick:
+		case <-urgent:
+			// Only the first urgent trigger sets the time.
+			closing, urgent = time.After(min(urgentWindow, b.longest)), nil
+		case <-b.triggered:
 		}
 	}
 }

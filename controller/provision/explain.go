@@ -13,14 +13,6 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// FunnelAnnotation holds, on a FailedScheduling event, the funnels as JSON: the content of the
-// message, with the parameters as data.
-const FunnelAnnotation = "karve.dev/funnels"
-
-// FactsAnnotation holds the parameters of the reason as JSON, on the event of a pod that was
-// refused before any offering was looked at.
-const FactsAnnotation = "karve.dev/facts"
-
 // largestData bounds the data attached to one event, in bytes: otherwise a cluster of a hundred
 // pools would fill etcd with explanations.
 const largestData = 8 << 10

@@ -268,7 +268,7 @@ func TestStockOutLeadsElsewhere(t *testing.T) {
 		e.Cloud.EndOutages()
 		e.Restart() // the provider forgets what it learned
 		e.Until(60, "an initialized claim", func() bool { e.Join(); return len(e.Nodes()) == 1 })
-		if got := len(e.Cloud.Machines()); got != 1 {
+		if got := len(e.Cloud.ProviderIDs()); got != 1 {
 			t.Errorf("%d machines", got)
 		}
 	})

@@ -51,7 +51,7 @@ func TestFunnelDataIsBounded(t *testing.T) {
 }
 
 // Rule MIN-VALUES-3: a claim that cannot have all values of minValues requires those it has.
-func TestVarietyIsKept(t *testing.T) {
+func TestMinValuesAreCopied(t *testing.T) {
 	three, two := 3, 2
 	pool := &karpv1.NodePool{}
 	pool.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{
@@ -68,7 +68,7 @@ func TestVarietyIsKept(t *testing.T) {
 		return c
 	}
 	got := claim()
-	keepVariety(got, pool, []string{corev1.LabelInstanceTypeStable})
+	copyMinValues(got, pool, []string{corev1.LabelInstanceTypeStable})
 	want := []karpv1.NodeSelectorRequirementWithMinValues{
 		{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"D4", "D8"}, MinValues: &two},
 		{Key: "family", Operator: corev1.NodeSelectorOpExists, MinValues: &two},
@@ -80,7 +80,7 @@ func TestVarietyIsKept(t *testing.T) {
 		t.Error("the claim does not say that minValues were relaxed")
 	}
 	strict := claim()
-	keepVariety(strict, pool, nil)
+	copyMinValues(strict, pool, nil)
 	if strict.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] != "false" {
 		t.Error("the claim says that minValues were relaxed")
 	}

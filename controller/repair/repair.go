@@ -39,9 +39,9 @@ import (
 const Name = "node.health"
 
 const (
-	// again is when a repair that was held up is looked at again.
-	again   = 5 * time.Minute
-	workers = 10
+	// blockedRetry is when a blocked repair is tried again.
+	blockedRetry = 5 * time.Minute
+	workers      = 10
 )
 
 // Reconciler repairs nodes by replacing them.
@@ -55,15 +55,15 @@ type Reconciler struct {
 	Class schema.GroupKind
 }
 
-// patient is a claim with its node and its unhealthy condition.
-type patient struct {
-	claim *karpv1.NodeClaim
-	node  *corev1.Node
-	pool  *karpv1.NodePool // nil for a stand-alone claim, or when it was deleted
-	ill   ailment
+// unhealthyNode is a claim with its node and its unhealthy condition.
+type unhealthyNode struct {
+	claim     *karpv1.NodeClaim
+	node      *corev1.Node
+	pool      *karpv1.NodePool // nil for a stand-alone claim, or when it was deleted
+	condition unhealthyCondition
 }
 
-// Reconcile looks at one claim's node.
+// Reconcile checks one claim's node.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
@@ -74,18 +74,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
 	if err != nil || len(nodes) != 1 {
-		return reconcile.Result{}, err // its node wakes us
+		return reconcile.Result{}, err // an event of its Node queues the claim
 	}
-	ill, ok := diagnose(&nodes[0], r.Policies)
-	wait := time.Until(ill.due)
+	unhealthy, ok := unhealthyConditionOf(&nodes[0], r.Policies)
+	wait := time.Until(unhealthy.due)
 	if !ok || wait > 0 {
-		return write.Settle(reconcile.Result{RequeueAfter: max(0, wait)}, r.well(ctx, claim))
+		return write.RetryConflict(reconcile.Result{RequeueAfter: max(0, wait)}, r.withdrawRequest(ctx, claim))
 	}
 	pool, err := r.poolOf(ctx, claim)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return write.Settle(r.treat(ctx, patient{claim, &nodes[0], pool, ill}))
+	return write.RetryConflict(r.repair(ctx, unhealthyNode{claim, &nodes[0], pool, unhealthy}))
 }
 
 func (r *Reconciler) poolOf(ctx context.Context, claim *karpv1.NodeClaim) (*karpv1.NodePool, error) {
@@ -99,46 +99,46 @@ func (r *Reconciler) poolOf(ctx context.Context, claim *karpv1.NodeClaim) (*karp
 	return pool, nil
 }
 
-// treat replaces the node, now or in disruption's own time.
-func (r *Reconciler) treat(ctx context.Context, p patient) (reconcile.Result, error) {
+// repair replaces the node, now or through disruption.
+func (r *Reconciler) repair(ctx context.Context, p unhealthyNode) (reconcile.Result, error) {
 	if kube.GracefulRepair(p.pool) && kube.Ready(p.node) {
-		return reconcile.Result{RequeueAfter: again}, r.ask(ctx, p)
+		return reconcile.Result{RequeueAfter: blockedRetry}, r.requestReplacement(ctx, p)
 	}
-	held, err := r.heldUp(ctx, p)
+	blocked, err := r.whyBlocked(ctx, p)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if held != "" {
-		r.refuse(p, held)
-		return reconcile.Result{RequeueAfter: again}, nil
+	if blocked != "" {
+		r.reportBlocked(p, blocked)
+		return reconcile.Result{RequeueAfter: blockedRetry}, nil
 	}
-	return reconcile.Result{}, r.end(ctx, p)
+	return reconcile.Result{}, r.deleteClaim(ctx, p)
 }
 
-// heldUp returns why nothing is done: too many nodes of the pool, or of the cluster
+// whyBlocked returns why nothing is done: too many nodes of the pool, or of the cluster
 // for a claim without one, are unhealthy, whether they may yet recover or not.
-func (r *Reconciler) heldUp(ctx context.Context, p patient) (string, error) {
+func (r *Reconciler) whyBlocked(ctx context.Context, p unhealthyNode) (string, error) {
 	nodes, where, of := &corev1.NodeList{}, "the cluster", []client.ListOption{}
 	if pool := p.claim.Labels[karpv1.NodePoolLabelKey]; pool != "" {
 		where, of = "nodepool "+pool, append(of, client.MatchingLabels{karpv1.NodePoolLabelKey: pool})
 	}
 	if err := r.Client.List(ctx, nodes, of...); err != nil {
-		return "", fmt.Errorf("counting broken nodes of %s: %w", where, err)
+		return "", fmt.Errorf("counting unhealthy nodes of %s: %w", where, err)
 	}
-	broken := 0
+	count := 0
 	for i := range nodes.Items {
-		if _, ill := diagnose(&nodes.Items[i], r.Policies); ill {
-			broken++
+		if _, unhealthy := unhealthyConditionOf(&nodes.Items[i], r.Policies); unhealthy {
+			count++
 		}
 	}
-	if bearable := tolerable(len(nodes.Items)); broken > bearable {
+	if allowed := maxUnhealthy(len(nodes.Items)); count > allowed {
 		return fmt.Sprintf("more than %d%% of the nodes of %s are unhealthy: %d of %d, %d may be repaired at once",
-			tolerablePercent, where, broken, len(nodes.Items), bearable), nil
+			maxUnhealthyPercent, where, count, len(nodes.Items), allowed), nil
 	}
 	return "", nil
 }
 
-func (r *Reconciler) refuse(p patient, why string) {
+func (r *Reconciler) reportBlocked(p unhealthyNode, why string) {
 	about := []client.Object{p.node, p.claim}
 	if p.pool != nil {
 		about = append(about, p.pool)
@@ -148,26 +148,26 @@ func (r *Reconciler) refuse(p patient, why string) {
 	}
 }
 
-// ask marks the claim as due, for disruption to replace its node.
-func (r *Reconciler) ask(ctx context.Context, p patient) error {
+// requestReplacement marks the claim as due, for disruption to replace its node.
+func (r *Reconciler) requestReplacement(ctx context.Context, p unhealthyNode) error {
 	stored := p.claim.DeepCopy()
-	if p.claim.StatusConditions().SetTrueWithReason(kube.ConditionUnhealthy, p.ill.word(), p.ill.String()) {
-		r.Log.Info("node is unhealthy, to be replaced gracefully", "nodeclaim", p.claim.Name, "node", p.node.Name, "condition", p.ill.String())
+	if p.claim.StatusConditions().SetTrueWithReason(kube.ConditionUnhealthy, p.condition.reason(), p.condition.String()) {
+		r.Log.Info("node is unhealthy, to be replaced gracefully", "nodeclaim", p.claim.Name, "node", p.node.Name, "condition", p.condition.String())
 	}
 	return write.Status(ctx, r.Client, p.claim, stored)
 }
 
-// well withdraws the request of ask.
-func (r *Reconciler) well(ctx context.Context, claim *karpv1.NodeClaim) error {
+// withdrawRequest clears the condition that requestReplacement sets.
+func (r *Reconciler) withdrawRequest(ctx context.Context, claim *karpv1.NodeClaim) error {
 	stored := claim.DeepCopy()
 	_ = claim.StatusConditions().Clear(kube.ConditionUnhealthy) // fails for dependents only
 	return write.Status(ctx, r.Client, claim, stored)
 }
 
-// end deletes the claim, with a deadline that leaves its pods no time: a broken
+// deleteClaim deletes the claim, with a deadline that leaves its pods no time: an unhealthy
 // node may never confirm that they have ended.
-func (r *Reconciler) end(ctx context.Context, p patient) error {
-	if err := r.stamp(ctx, p.claim, time.Now()); err != nil {
+func (r *Reconciler) deleteClaim(ctx context.Context, p unhealthyNode) error {
+	if err := r.recordDeadline(ctx, p.claim, time.Now()); err != nil {
 		return err
 	}
 	if err := r.Client.Delete(ctx, p.claim, client.Preconditions{UID: &p.claim.UID}); client.IgnoreNotFound(err) != nil {
@@ -175,15 +175,15 @@ func (r *Reconciler) end(ctx context.Context, p patient) error {
 	}
 	labels := p.claim.Labels
 	r.Metrics.Disrupted(p.claim, "unhealthy")
-	r.Metrics.ClaimsUnhealthy.WithLabelValues(p.ill.snake(), labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey], p.claim.Status.ImageID).Inc()
-	r.Events.Publish(events.Event{About: p.claim, Warning: true, Reason: "Unhealthy", Message: "Deleting NodeClaim: " + p.ill.String()})
-	r.Log.Info("deleting unhealthy node", "nodeclaim", p.claim.Name, "node", p.node.Name, "condition", p.ill.String(), "since", p.ill.since)
+	r.Metrics.ClaimsUnhealthy.WithLabelValues(p.condition.metricLabel(), labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey], p.claim.Status.ImageID).Inc()
+	r.Events.Publish(events.Event{About: p.claim, Warning: true, Reason: "Unhealthy", Message: "Deleting NodeClaim: " + p.condition.String()})
+	r.Log.Info("deleting unhealthy node", "nodeclaim", p.claim.Name, "node", p.node.Name, "condition", p.condition.String(), "since", p.condition.since)
 	return nil
 }
 
-// stamp brings the deadline forward, if there is one, and records that pods lose their
+// recordDeadline brings the deadline forward, if there is one, and records that pods lose their
 // node involuntarily: nodes for them are launched before others.
-func (r *Reconciler) stamp(ctx context.Context, claim *karpv1.NodeClaim, deadline time.Time) error {
+func (r *Reconciler) recordDeadline(ctx context.Context, claim *karpv1.NodeClaim, deadline time.Time) error {
 	const key = karpv1.NodeClaimTerminationTimestampAnnotationKey
 	stored := claim.DeepCopy()
 	if claim.Annotations == nil {
@@ -194,19 +194,19 @@ func (r *Reconciler) stamp(ctx context.Context, claim *karpv1.NodeClaim, deadlin
 		claim.Annotations[key] = deadline.Format(time.RFC3339)
 	}
 	if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); err != nil {
-		return fmt.Errorf("stamping the end of nodeclaim %s: %w", claim.Name, err)
+		return fmt.Errorf("recording the deadline of nodeclaim %s: %w", claim.Name, err)
 	}
 	return nil
 }
 
-// Register adds the reconciler to a manager. Claims are woken by their nodes, and by
-// the annotations of their pool.
+// Register adds the reconciler to a manager. Claims are queued by their Nodes, and by
+// the annotations of their NodePool.
 func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named(Name).
 		For(&karpv1.NodeClaim{}).
-		Watches(&corev1.Node{}, lookup.WakeClaims(m.GetClient())).
-		Watches(&karpv1.NodePool{}, lookup.WakeClaimsOfPool(m.GetClient()), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		Watches(&corev1.Node{}, lookup.EnqueueClaimsOfNode(m.GetClient())).
+		Watches(&karpv1.NodePool{}, lookup.EnqueueClaimsOfPool(m.GetClient()), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }

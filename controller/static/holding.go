@@ -8,8 +8,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// holding is the NodeClaims of a pool.
-type holding struct {
+// poolClaims is the NodeClaims of a pool.
+type poolClaims struct {
 	// staying are the claims that will be there when all moves under way have ended:
 	// neither on their way out nor to be replaced; replacements are among them.
 	staying []karpv1.NodeClaim
@@ -20,10 +20,10 @@ type holding struct {
 	all int64
 }
 
-// holdingOf sorts a pool's claims. Annotations on the claims record moves, so
+// poolClaimsOf sorts a pool's claims. Annotations on the claims record moves, so
 // this is right for every leader.
-func holdingOf(claims []karpv1.NodeClaim) holding {
-	h := holding{all: int64(len(claims))}
+func poolClaimsOf(claims []karpv1.NodeClaim) poolClaims {
+	h := poolClaims{all: int64(len(claims))}
 	promised, created := map[string]int{}, map[string]int{} // replacements, by move
 	for i := range claims {
 		c := &claims[i]

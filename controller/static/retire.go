@@ -13,30 +13,30 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// rank is the group a node is in when a static pool has too many.
-type rank int
+// deletionOrder is the group a node is in when a static pool has too many.
+type deletionOrder int
 
 const (
-	unlaunched rank = iota // nothing is lost
-	unready                // a replacement, so nothing runs there yet
+	unlaunched deletionOrder = iota // nothing is lost
+	unready                         // a replacement, so nothing runs there yet
 	empty
 	busy
 	protected // a pod or the node asks to be left alone
 )
 
-// retirees returns the first n nodes to delete: those not launched yet, then
+// surplusNodes returns the first n nodes to delete: those not launched yet, then
 // replacements that are not ready, then empty ones, then the rest by their
 // eviction cost times the remaining part of their lifetime; nodes with do-not-disrupt are
 // last. Ties break on the name.
-func retirees(machines []kube.ManagedNode, n int, now time.Time) []kube.ManagedNode {
+func surplusNodes(machines []kube.ManagedNode, n int, now time.Time) []kube.ManagedNode {
 	type judged struct {
 		kube.ManagedNode
-		rank rank
+		rank deletionOrder
 		cost float64
 	}
 	all := make([]judged, 0, len(machines))
 	for _, m := range machines {
-		all = append(all, judged{m, rankOf(m, now), evictionCost(m, now) * remaining(m.Claim, now)})
+		all = append(all, judged{m, deletionOrderOf(m, now), evictionCost(m, now) * remainingLifetime(m.Claim, now)})
 	}
 	slices.SortFunc(all, func(a, b judged) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.cost, b.cost), cmp.Compare(a.Claim.Name, b.Claim.Name))
@@ -48,7 +48,7 @@ func retirees(machines []kube.ManagedNode, n int, now time.Time) []kube.ManagedN
 	return out
 }
 
-func rankOf(m kube.ManagedNode, now time.Time) rank {
+func deletionOrderOf(m kube.ManagedNode, now time.Time) deletionOrder {
 	asks := func(p *corev1.Pod) bool {
 		return p.DeletionTimestamp == nil && !kube.Terminal(p) && kube.DoNotDisrupt(p, now)
 	}
@@ -76,8 +76,8 @@ func evictionCost(m kube.ManagedNode, now time.Time) float64 {
 	return sum
 }
 
-// remaining is the share of its lifetime that a claim has left, from 0 to 1.
-func remaining(c *karpv1.NodeClaim, now time.Time) float64 {
+// remainingLifetime is the share of its lifetime that a claim has left, from 0 to 1.
+func remainingLifetime(c *karpv1.NodeClaim, now time.Time) float64 {
 	life := c.Spec.ExpireAfter.Duration
 	if life == nil || *life <= 0 {
 		return 1

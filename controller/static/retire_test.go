@@ -35,13 +35,13 @@ func TestRetireesByEvictionCostAndLife(t *testing.T) {
 		machine("bad-cost", 0, "many"), machine("empty", 0), unborn,
 	}
 	var got []string
-	for _, m := range retirees(machines, 99, now) {
+	for _, m := range surplusNodes(machines, 99, now) {
 		got = append(got, m.Claim.Name)
 	}
 	if diff := cmp.Diff([]string{"unborn", "empty", "cheap", "old", "bad-cost", "young"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if n := len(retirees(machines, 2, now)); n != 2 {
+	if n := len(surplusNodes(machines, 2, now)); n != 2 {
 		t.Errorf("%d instead of 2", n)
 	}
 }

@@ -34,9 +34,9 @@ import (
 )
 
 const (
-	// again is how often a pool is counted anyway, short how soon when it has too few.
-	again = time.Minute
-	short = 30 * time.Second
+	// retryEvery is how often a pool is counted anyway, short how soon when it has too few.
+	retryEvery = time.Minute
+	short      = 30 * time.Second
 	// unsynced is how soon to look again while the cluster is not known completely.
 	unsynced = time.Second
 	writers  = 50
@@ -75,24 +75,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	surplus := int64(len(held.staying)) - *pool.Spec.Replicas
 	if surplus > 0 {
-		return reconcile.Result{RequeueAfter: again}, r.retire(ctx, pool, held.staying, int(surplus))
+		return reconcile.Result{RequeueAfter: retryEvery}, r.deleteSurplus(ctx, pool, held.staying, int(surplus))
 	}
 	if lacking := -surplus - held.expected; lacking > 0 {
-		return r.grow(ctx, pool, held, lacking)
+		return r.launchMissing(ctx, pool, held, lacking)
 	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return reconcile.Result{RequeueAfter: retryEvery}, nil
 }
 
-func (r *Reconciler) count(ctx context.Context, pool *karpv1.NodePool) (holding, error) {
+func (r *Reconciler) count(ctx context.Context, pool *karpv1.NodePool) (poolClaims, error) {
 	list := &karpv1.NodeClaimList{}
 	if err := r.Live.List(ctx, list, client.MatchingLabels{karpv1.NodePoolLabelKey: pool.Name}); err != nil {
-		return holding{}, fmt.Errorf("counting the nodeclaims of nodepool %s: %w", pool.Name, err)
+		return poolClaims{}, fmt.Errorf("counting the nodeclaims of nodepool %s: %w", pool.Name, err)
 	}
-	return holdingOf(list.Items), nil
+	return poolClaimsOf(list.Items), nil
 }
 
-// grow launches the missing nodes, as far as limits.nodes, quota and stock allow.
-func (r *Reconciler) grow(ctx context.Context, pool *karpv1.NodePool, h holding, lacking int64) (reconcile.Result, error) {
+// launchMissing launches the missing nodes, as far as limits.nodes, quota and stock allow.
+func (r *Reconciler) launchMissing(ctx context.Context, pool *karpv1.NodePool, h poolClaims, lacking int64) (reconcile.Result, error) {
 	n := lacking
 	if limit, ok := pool.Spec.Limits["nodes"]; ok {
 		n = min(n, max(0, limit.Value()-h.all-h.expected))
@@ -107,7 +107,7 @@ func (r *Reconciler) grow(ctx context.Context, pool *karpv1.NodePool, h holding,
 	if len(launches) > 0 {
 		r.Log.Info("provisioning static nodes", "nodepool", pool.Name, "current", len(h.staying), "desired", *pool.Spec.Replicas, "provision-count", len(launches))
 	}
-	if err := r.buy(ctx, pool, launches); err != nil {
+	if err := r.createAll(ctx, pool, launches); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: short}, nil
@@ -127,7 +127,7 @@ func (r *Reconciler) decide(ctx context.Context, pool *karpv1.NodePool, n int) (
 	return launches
 }
 
-func (r *Reconciler) buy(ctx context.Context, pool *karpv1.NodePool, launches []schedule.Launch) error {
+func (r *Reconciler) createAll(ctx context.Context, pool *karpv1.NodePool, launches []schedule.Launch) error {
 	var group panics.Group
 	group.SetLimit(writers)
 	errs := make([]error, len(launches))
@@ -139,7 +139,7 @@ func (r *Reconciler) buy(ctx context.Context, pool *karpv1.NodePool, launches []
 }
 
 func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedule.Launch) error {
-	claim, err := provision.Create(ctx, r.Client, func() *karpv1.NodeClaim { return provision.Draft(r.Catalog, l, pool) })
+	claim, err := provision.CreateClaim(ctx, r.Client, func() *karpv1.NodeClaim { return provision.NewClaim(r.Catalog, l, pool) })
 	if err != nil {
 		return fmt.Errorf("creating a nodeclaim of static nodepool %s: %w", pool.Name, err)
 	}
@@ -149,8 +149,8 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedu
 	return nil
 }
 
-// retire deletes surplus nodes. Budgets do not apply: a user asked for fewer.
-func (r *Reconciler) retire(ctx context.Context, pool *karpv1.NodePool, staying []karpv1.NodeClaim, n int) error {
+// deleteSurplus deletes surplus nodes. Budgets do not apply: a user asked for fewer.
+func (r *Reconciler) deleteSurplus(ctx context.Context, pool *karpv1.NodePool, staying []karpv1.NodeClaim, n int) error {
 	known := map[string]kube.ManagedNode{}
 	for _, m := range r.Mirror.ManagedNodes() {
 		known[m.Claim.Name] = m
@@ -163,7 +163,7 @@ func (r *Reconciler) retire(ctx context.Context, pool *karpv1.NodePool, staying 
 	}
 	r.Log.Info("deprovisioning static nodes", "nodepool", pool.Name, "current", len(staying), "desired", *pool.Spec.Replicas, "deprovision-count", n)
 	var errs []error
-	for _, m := range retirees(machines, n, time.Now()) {
+	for _, m := range surplusNodes(machines, n, time.Now()) {
 		err := r.Client.Delete(ctx, m.Claim.DeepCopy(), client.Preconditions{UID: &m.Claim.UID})
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("deleting nodeclaim %s, one too many: %w", m.Claim.Name, err))
@@ -179,7 +179,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named("nodepool.static").
 		For(&karpv1.NodePool{}).
-		Watches(&karpv1.NodeClaim{}, lookup.WakePool()).
+		Watches(&karpv1.NodeClaim{}, lookup.EnqueuePoolOfClaim()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(r)
 }

@@ -56,7 +56,7 @@ func TestReplicasAreKept(t *testing.T) {
 		scale(t, e, 1)
 		e.Until(60, "one node left", func() bool { return len(e.Claims()) == 1 })
 		scale(t, e, 0)
-		e.Until(60, "none left", func() bool { return len(e.Claims()) == 0 && len(e.Cloud.Machines()) == 0 })
+		e.Until(60, "none left", func() bool { return len(e.Claims()) == 0 && len(e.Cloud.ProviderIDs()) == 0 })
 	})
 }
 

@@ -15,62 +15,64 @@ const (
 	longestRetry  = 10 * time.Second
 )
 
-// backoffs remembers which pods are not to be asked again yet, and why each is still there.
-// Forgetting that is harmless. The zero value remembers no pod.
+// backoffs remembers for which pods a request must not be repeated yet, and why each pod is still
+// there. The zero value remembers no pod.
 type backoffs struct {
-	mu   sync.Mutex
-	of   map[types.UID]backoff
-	full int // how many pods are remembered before deleted ones are looked for
+	mu         sync.Mutex
+	byPod      map[types.UID]backoff
+	sweepAbove int // how many pods are remembered before deleted ones are dropped
 }
 
-// leastHeld is how many pods are remembered at least before any is forgotten.
-const leastHeld = 256
+// minSweep is how many pods are remembered before any is dropped.
+const minSweep = 256
 
 type backoff struct {
-	until time.Time
-	next  time.Duration
-	why   holdup
+	until  time.Time
+	next   time.Duration
+	reason waitReason
 }
 
-// due reports whether the pod may be asked now.
+// due reports whether the request for the pod may be repeated now.
 func (b *backoffs) due(uid types.UID, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !now.Before(b.of[uid].until)
+	return !now.Before(b.byPod[uid].until)
 }
 
-// hold doubles the time until the pod is asked again, and reports whether the reason is new.
-func (b *backoffs) hold(uid types.UID, why holdup) (news bool) {
+// delay doubles the time until the request is repeated, and reports whether the reason is new.
+func (b *backoffs) delay(uid types.UID, why waitReason) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.of == nil {
-		b.of = map[types.UID]backoff{}
+	if b.byPod == nil {
+		b.byPod = map[types.UID]backoff{}
 	}
-	former := b.of[uid]
-	next := max(former.next, shortestRetry)
-	b.of[uid] = backoff{until: time.Now().Add(next), next: min(2*next, longestRetry), why: why}
-	if len(b.of) > max(leastHeld, b.full) {
+	last := b.byPod[uid]
+	next := max(last.next, shortestRetry)
+	b.byPod[uid] = backoff{until: time.Now().Add(next), next: min(2*next, longestRetry), reason: why}
+	if len(b.byPod) > max(minSweep, b.sweepAbove) {
 		b.sweep()
 	}
-	return former.why != why
+	return last.reason != why
 }
 
-// sweep forgets pods whose requests ended long ago: most are deleted. It runs when twice as many
+// sweep drops pods whose requests ended long ago: most are deleted. It runs when twice as many
 // pods are remembered as it kept the last time.
 func (b *backoffs) sweep() {
-	maps.DeleteFunc(b.of, func(_ types.UID, held backoff) bool { return time.Since(held.until) > longestRetry })
-	b.full = 2 * len(b.of)
+	maps.DeleteFunc(b.byPod, func(_ types.UID, old backoff) bool { return time.Since(old.until) > longestRetry })
+	b.sweepAbove = 2 * len(b.byPod)
 }
 
-// why returns why the pod is still there; the zero holdup when it was not held back.
-func (b *backoffs) why(uid types.UID) holdup {
+// reason returns why the pod is still there; the zero waitReason when no request for it was
+// delayed.
+func (b *backoffs) reason(uid types.UID) waitReason {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.of[uid].why
+	return b.byPod[uid].reason
 }
 
-func (b *backoffs) forget(uid types.UID) {
+// reset allows the next request for the pod at once.
+func (b *backoffs) reset(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.of, uid)
+	delete(b.byPod, uid)
 }

@@ -24,11 +24,11 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// poll is the interval between requests to the provider whether an instance is deleted.
-const poll = 2 * time.Second
+// terminationPoll is the interval between requests to the provider whether an instance is deleted.
+const terminationPoll = 2 * time.Second
 
 // Claims finalizes NodeClaims: first it deletes the node, then the instance, then the claim.
-// It runs on the lifecycle's queue (see lifecycle.Reconciler.End): one worker must not abandon a
+// It runs on the lifecycle's queue (see lifecycle.Reconciler.End), so that no worker terminates a
 // claim that another worker still launches.
 type Claims struct {
 	Client   client.Client
@@ -40,7 +40,7 @@ type Claims struct {
 	Class schema.GroupKind
 }
 
-// Reconcile takes one step of ending a claim.
+// Reconcile takes one step of finalizing a claim.
 func (r *Claims) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
@@ -49,11 +49,11 @@ func (r *Claims) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if claim.DeletionTimestamp == nil || !kube.OfKind(claim.Spec.NodeClassRef, r.Class) || !controllerutil.ContainsFinalizer(claim, karpv1.TerminationFinalizer) {
 		return reconcile.Result{}, nil
 	}
-	return write.Settle(r.finalize(ctx, claim))
+	return write.RetryConflict(r.finalize(ctx, claim))
 }
 
 func (r *Claims) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconcile.Result, error) {
-	if err := r.stampDeadline(ctx, claim); err != nil {
+	if err := r.recordDeadline(ctx, claim); err != nil {
 		return reconcile.Result{}, err
 	}
 	waiting, err := r.deleteNodes(ctx, claim)
@@ -61,18 +61,18 @@ func (r *Claims) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconci
 		// The node's deletion queues the claim earlier.
 		return reconcile.Result{RequeueAfter: 5 * time.Second}, err
 	}
-	gone, err := r.returnMachine(ctx, claim)
+	gone, err := r.terminateInstance(ctx, claim)
 	if err != nil {
-		return reconcile.Result{}, errors.Join(err, sayFailing(ctx, r.Client, r.Events, claim, err))
+		return reconcile.Result{}, errors.Join(err, reportFailure(ctx, r.Client, r.Events, claim, err))
 	}
 	if !gone {
-		return reconcile.Result{RequeueAfter: poll}, r.markTerminating(ctx, claim)
+		return reconcile.Result{RequeueAfter: terminationPoll}, r.markTerminating(ctx, claim)
 	}
-	return reconcile.Result{}, r.letGo(ctx, claim)
+	return reconcile.Result{}, r.removeFinalizer(ctx, claim)
 }
 
-// stampDeadline turns the grace period into a moment, once: it counts from the deletion.
-func (r *Claims) stampDeadline(ctx context.Context, claim *karpv1.NodeClaim) error {
+// recordDeadline records when terminationGracePeriod ends, once: it counts from the deletion.
+func (r *Claims) recordDeadline(ctx context.Context, claim *karpv1.NodeClaim) error {
 	grace := claim.Spec.TerminationGracePeriod
 	if grace == nil || claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey] != "" {
 		return nil
@@ -84,7 +84,7 @@ func (r *Claims) stampDeadline(ctx context.Context, claim *karpv1.NodeClaim) err
 	}
 	claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey] = deadline.Format(time.RFC3339)
 	if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); err != nil {
-		return fmt.Errorf("stamping the deadline of nodeclaim %s: %w", claim.Name, err)
+		return fmt.Errorf("recording the deadline of nodeclaim %s: %w", claim.Name, err)
 	}
 	r.Events.Publish(events.Event{About: claim, Warning: true, Reason: "TerminationGracePeriodExpiring",
 		Message: "All pods will be deleted by " + deadline.Format(time.RFC3339)})
@@ -111,8 +111,9 @@ func (r *Claims) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (wait
 	return waiting, nil
 }
 
-// returnMachine terminates the instance, known or not, and reports whether it is deleted.
-func (r *Claims) returnMachine(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
+// terminateInstance terminates the instance, whether its provider ID is recorded or not, and
+// reports whether it is deleted.
+func (r *Claims) terminateInstance(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
 	if claim.Status.ProviderID == "" {
 		err = r.Provider.TerminateUnclaimed(ctx, kube.LaunchClaim(claim, nil))
 	} else {
@@ -136,7 +137,7 @@ func (r *Claims) markTerminating(ctx context.Context, claim *karpv1.NodeClaim) e
 	})
 }
 
-func (r *Claims) letGo(ctx context.Context, claim *karpv1.NodeClaim) error {
+func (r *Claims) removeFinalizer(ctx context.Context, claim *karpv1.NodeClaim) error {
 	stored := claim.DeepCopy()
 	controllerutil.RemoveFinalizer(claim, karpv1.TerminationFinalizer)
 	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})

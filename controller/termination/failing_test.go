@@ -50,6 +50,6 @@ func TestMachineThatIsNotGivenBackSaysWhy(t *testing.T) {
 		}
 		e.Until(300, "an event", told)
 		e.Cloud.SetFault(nil)
-		e.Until(300, "the machine is gone", func() bool { return len(e.Claims()) == 0 && len(e.Cloud.Machines()) == 0 })
+		e.Until(300, "the machine is gone", func() bool { return len(e.Claims()) == 0 && len(e.Cloud.ProviderIDs()) == 0 })
 	})
 }

@@ -30,13 +30,13 @@ import (
 const (
 	// drainPoll is the interval between steps of a drain; evictions have their own back-off.
 	drainPoll = time.Second
-	// settling is how long a node without pods is still watched: the scheduler may
-	// have bound a pod just before it saw the taint.
-	settling = 2 * time.Second
-	// kubeletSlack is how long a kubelet may take to report that a pod has ended.
-	kubeletSlack = 2 * time.Second
-	// excludeFromBalancers is set before the drain, so that no new connection arrives.
-	excludeFromBalancers = corev1.LabelNodeExcludeBalancers
+	// lateBindingWindow is how long a node without pods is still watched: the scheduler may have
+	// bound a pod just before it saw the taint.
+	lateBindingWindow = 2 * time.Second
+	// podStatusDelay is how long a kubelet may take to report that a pod has ended.
+	podStatusDelay = 2 * time.Second
+	// labelExcludeBalancers is set before the drain, so that no new connection arrives.
+	labelExcludeBalancers = corev1.LabelNodeExcludeBalancers
 	// reasonElapsed is the reason when a node does not wait any longer for pods or volumes.
 	reasonElapsed = "TerminationGracePeriodElapsed"
 )
@@ -44,7 +44,7 @@ const (
 // Nodes drains and finalizes Nodes that carry karve's finalizer.
 type Nodes struct {
 	Client client.Client
-	// Live reads past the cache: whether a node is empty must not be decided on stale data.
+	// Live reads past the cache: a stale cache may lack pods of the node.
 	Live     client.Reader
 	Provider provider.Provider
 	Evictor  *Evictor
@@ -66,7 +66,7 @@ func (r *Nodes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return write.Settle(r.finalize(ctx, node, claim))
+	return write.RetryConflict(r.finalize(ctx, node, claim))
 }
 
 // claimOf finds the claim of the node's instance; nil when there is none.
@@ -82,12 +82,12 @@ func (r *Nodes) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.N
 	if err := r.deleteClaim(ctx, claim); err != nil {
 		return reconcile.Result{}, err
 	}
-	if gone, err := r.machineGone(ctx, node); err != nil {
+	if gone, err := r.instanceGone(ctx, node); err != nil {
 		return reconcile.Result{}, err
 	} else if gone {
-		return reconcile.Result{}, r.bury(ctx, node)
+		return reconcile.Result{}, r.removeGoneNode(ctx, node)
 	}
-	if err := r.keepOthersAway(ctx, node); err != nil {
+	if err := r.taintNode(ctx, node); err != nil {
 		return reconcile.Result{}, err
 	}
 	for _, phase := range []func(context.Context, *corev1.Node, *karpv1.NodeClaim) (time.Duration, error){
@@ -98,9 +98,9 @@ func (r *Nodes) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.N
 		}
 	}
 	if claim == nil {
-		return reconcile.Result{}, r.letGo(ctx, node) // whether its instance runs is unknown
+		return reconcile.Result{}, r.removeFinalizer(ctx, node) // whether its instance runs is unknown
 	}
-	return reconcile.Result{}, r.bury(ctx, node)
+	return reconcile.Result{}, r.removeGoneNode(ctx, node)
 }
 
 func (r *Nodes) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error {
@@ -113,13 +113,13 @@ func (r *Nodes) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error 
 	return nil
 }
 
-// machineGone reports whether there is nothing left to drain: the kubelet does not report
-// and the cloud does not know the instance.
-func (r *Nodes) machineGone(ctx context.Context, node *corev1.Node) (bool, error) {
+// instanceGone reports whether there is nothing left to drain: the kubelet does not report, and
+// the cloud does not have the instance.
+func (r *Nodes) instanceGone(ctx context.Context, node *corev1.Node) (bool, error) {
 	if node.Spec.ProviderID == "" {
 		return false, nil
 	}
-	if silent, err := r.silent(ctx, node); err != nil || !silent {
+	if unresponsive, err := r.kubeletUnresponsive(ctx, node); err != nil || !unresponsive {
 		return false, err
 	}
 	_, err := r.Provider.Get(ctx, node.Spec.ProviderID)
@@ -132,9 +132,9 @@ func (r *Nodes) machineGone(ctx context.Context, node *corev1.Node) (bool, error
 	return false, nil
 }
 
-// silent reports whether the kubelet stopped reporting, or left pods running
-// that should have ended by now: its last report may be most of a minute old.
-func (r *Nodes) silent(ctx context.Context, node *corev1.Node) (bool, error) {
+// kubeletUnresponsive reports whether the kubelet stopped reporting, or left pods running
+// that should have ended by now: the Ready condition may be most of a minute old.
+func (r *Nodes) kubeletUnresponsive(ctx context.Context, node *corev1.Node) (bool, error) {
 	if !kube.Ready(node) {
 		return true, nil
 	}
@@ -144,14 +144,14 @@ func (r *Nodes) silent(ctx context.Context, node *corev1.Node) (bool, error) {
 	}
 	now := time.Now()
 	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
-		return p.DeletionTimestamp != nil && now.After(p.DeletionTimestamp.Add(kubeletSlack)) && !kube.Terminal(p)
+		return p.DeletionTimestamp != nil && now.After(p.DeletionTimestamp.Add(podStatusDelay)) && !kube.Terminal(p)
 	}), nil
 }
 
-// bury deletes the pods and the node of an instance that does not exist: the pods run nowhere, and
-// controllers wait for their deletion before they replace them. The node is removed even if the
-// deletion of a pod is refused: keeping the node would not keep the pod running.
-func (r *Nodes) bury(ctx context.Context, node *corev1.Node) error {
+// removeGoneNode deletes the pods and the node of an instance that does not exist: the pods run
+// nowhere, and controllers wait for their deletion before they replace them. The node is removed
+// even if the deletion of a pod is refused: keeping the node would not keep the pod running.
+func (r *Nodes) removeGoneNode(ctx context.Context, node *corev1.Node) error {
 	pods, err := lookup.PodsOn(ctx, r.Client, node.Name)
 	if err != nil {
 		return err
@@ -160,17 +160,17 @@ func (r *Nodes) bury(ctx context.Context, node *corev1.Node) error {
 		err := r.Client.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})
 		switch {
 		case client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err):
-		case code(err) != noCode:
-			r.Evictor.refuse(p, deletion, err)
+		case statusCode(err) != noStatusCode:
+			r.Evictor.recordRefusal(p, deletion, err)
 		default:
 			return fmt.Errorf("deleting pod %s/%s of an instance that is gone: %w", p.Namespace, p.Name, err)
 		}
 	}
-	return r.letGo(ctx, node)
+	return r.removeFinalizer(ctx, node)
 }
 
-// keepOthersAway taints the node and takes it out of load balancers.
-func (r *Nodes) keepOthersAway(ctx context.Context, node *corev1.Node) error {
+// taintNode taints the node and excludes it from load balancers.
+func (r *Nodes) taintNode(ctx context.Context, node *corev1.Node) error {
 	stored := node.DeepCopy()
 	disrupted := karpv1.DisruptedNoScheduleTaint
 	if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&disrupted) }) {
@@ -179,7 +179,7 @@ func (r *Nodes) keepOthersAway(ctx context.Context, node *corev1.Node) error {
 	if node.Labels == nil {
 		node.Labels = map[string]string{}
 	}
-	node.Labels[excludeFromBalancers] = "karpenter"
+	node.Labels[labelExcludeBalancers] = "karpenter"
 	if equality.Semantic.DeepEqual(stored, node) {
 		return nil
 	}
@@ -202,60 +202,60 @@ func (r *Nodes) drain(ctx context.Context, node *corev1.Node, claim *karpv1.Node
 	if err != nil {
 		return 0, err
 	}
-	var without []*corev1.Pod
+	var skipped []*corev1.Pod
 	if len(waiting) == 0 {
-		if waiting, without, err = r.lateArrivals(ctx, node, deadline); err != nil {
+		if waiting, skipped, err = r.uncachedPods(ctx, node, deadline); err != nil {
 			return 0, err
 		}
 	}
 	if len(waiting) > 0 {
 		r.reportDraining(node, waiting)
-		return drainPoll, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+		return drainPoll, r.patchClaimStatus(ctx, claim, func(c *karpv1.NodeClaim) {
 			c.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeDrained, "Draining", fmt.Sprintf("%d pods waiting", len(waiting)))
 		})
 	}
-	if left := settling - time.Since(node.DeletionTimestamp.Time); left > 0 {
+	if left := lateBindingWindow - time.Since(node.DeletionTimestamp.Time); left > 0 {
 		return left, nil
 	}
-	if len(without) > 0 {
-		return 0, r.goWithout(ctx, node, claim, without)
+	if len(skipped) > 0 {
+		return 0, r.reportSkippedPods(ctx, node, claim, skipped)
 	}
 	r.Metrics.NodesDrained.WithLabelValues(node.Labels[karpv1.NodePoolLabelKey]).Inc()
-	return 0, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+	return 0, r.patchClaimStatus(ctx, claim, func(c *karpv1.NodeClaim) {
 		c.StatusConditions().SetTrueWithReason(karpv1.ConditionTypeDrained, "Drained", "")
 	})
 }
 
-// lateArrivals looks past the cache for pods that the cache lacks. It separates the pods that the
-// node waits for from the pods that it does not wait for.
-func (r *Nodes) lateArrivals(ctx context.Context, node *corev1.Node, deadline time.Time) (waiting, without []*corev1.Pod, err error) {
+// uncachedPods reads the node's pods past the cache, which may lack some. It separates the pods
+// that the node waits for from the pods that it does not wait for.
+func (r *Nodes) uncachedPods(ctx context.Context, node *corev1.Node, deadline time.Time) (waiting, skipped []*corev1.Pod, err error) {
 	pods, err := lookup.PodsOn(ctx, r.Live, node.Name)
 	if err != nil {
 		return nil, nil, err
 	}
-	_, all := sort(pods, time.Now())
-	waiting, without = r.Evictor.split(all, deadline)
-	return waiting, without, nil
+	_, all := groupByOrder(pods, time.Now())
+	waiting, skipped = r.Evictor.splitUndeletable(all, deadline)
+	return waiting, skipped, nil
 }
 
-// goWithout reports which pods the node does not wait for any more.
-func (r *Nodes) goWithout(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, pods []*corev1.Pod) error {
-	who, _ := r.Evictor.Waiting(pods)
-	text := fmt.Sprintf("The node is terminated before %d pods have ended: %s", len(pods), who)
+// reportSkippedPods reports which pods the node does not wait for any more.
+func (r *Nodes) reportSkippedPods(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, pods []*corev1.Pod) error {
+	names, _ := r.Evictor.DescribeWaiting(pods)
+	text := fmt.Sprintf("The node is terminated before %d pods have ended: %s", len(pods), names)
 	r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonElapsed, Key: "drain", Message: text})
-	return r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+	return r.patchClaimStatus(ctx, claim, func(c *karpv1.NodeClaim) {
 		c.StatusConditions().SetFalse(karpv1.ConditionTypeDrained, reasonElapsed, text)
 	})
 }
 
 func (r *Nodes) reportDraining(node *corev1.Node, waiting []*corev1.Pod) {
-	who, key := r.Evictor.Waiting(waiting)
+	names, key := r.Evictor.DescribeWaiting(waiting)
 	r.Events.Publish(events.Event{About: node, Warning: true, Reason: "FailedDraining", Key: key,
-		Message: fmt.Sprintf("Failed to drain node, %d pods are waiting to be evicted: %s", len(waiting), who)})
+		Message: fmt.Sprintf("Failed to drain node, %d pods are waiting to be evicted: %s", len(waiting), names)})
 }
 
-// condition changes the claim's status; a node without a claim has none.
-func (r *Nodes) condition(ctx context.Context, claim *karpv1.NodeClaim, change func(*karpv1.NodeClaim)) error {
+// patchClaimStatus changes the claim's status; a node without a claim has none.
+func (r *Nodes) patchClaimStatus(ctx context.Context, claim *karpv1.NodeClaim, change func(*karpv1.NodeClaim)) error {
 	if claim == nil {
 		return nil
 	}
@@ -287,18 +287,18 @@ func (r *Nodes) awaitVolumes(ctx context.Context, node *corev1.Node, claim *karp
 		return 0, err
 	}
 	if len(attached) == 0 {
-		return 0, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+		return 0, r.patchClaimStatus(ctx, claim, func(c *karpv1.NodeClaim) {
 			c.StatusConditions().SetTrue(karpv1.ConditionTypeVolumesDetached)
 		})
 	}
 	if deadline := deadlineOf(claim); !deadline.IsZero() && !time.Now().Before(deadline) {
-		return 0, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+		return 0, r.patchClaimStatus(ctx, claim, func(c *karpv1.NodeClaim) {
 			c.StatusConditions().SetFalse(karpv1.ConditionTypeVolumesDetached, reasonElapsed, "")
 		})
 	}
 	r.Events.Publish(events.Event{About: node, Reason: "AwaitingVolumeDetachment", Key: "volumes",
 		Message: fmt.Sprintf("Awaiting detachment of volumes: %v", attached)})
-	return drainPoll, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+	return drainPoll, r.patchClaimStatus(ctx, claim, func(c *karpv1.NodeClaim) {
 		c.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeVolumesDetached, "AwaitingVolumeDetachment",
 			fmt.Sprintf("%d volumes attached", len(attached)))
 	})
@@ -364,14 +364,14 @@ func (r *Nodes) terminate(ctx context.Context, node *corev1.Node, claim *karpv1.
 	}
 	if err != nil {
 		err = fmt.Errorf("terminating the instance of node %s: %w", node.Name, err)
-		return 0, errors.Join(err, sayFailing(ctx, r.Client, r.Events, claim, err))
+		return 0, errors.Join(err, reportFailure(ctx, r.Client, r.Events, claim, err))
 	}
-	return poll, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+	return terminationPoll, r.patchClaimStatus(ctx, claim, func(c *karpv1.NodeClaim) {
 		c.StatusConditions().SetTrue(karpv1.ConditionTypeInstanceTerminating)
 	})
 }
 
-func (r *Nodes) letGo(ctx context.Context, node *corev1.Node) error {
+func (r *Nodes) removeFinalizer(ctx context.Context, node *corev1.Node) error {
 	stored := node.DeepCopy()
 	controllerutil.RemoveFinalizer(node, karpv1.TerminationFinalizer)
 	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})

@@ -18,8 +18,8 @@ import (
 func largestFirst(pods []*corev1.Pod, node *corev1.Node) []*corev1.Pod {
 	has, size := kube.Amounts(node.Status.Allocatable), map[*corev1.Pod]float64{}
 	for _, p := range pods {
-		asks := kube.Requests(p)
-		size[p] = share(asks, has, corev1.ResourceCPU) + share(asks, has, corev1.ResourceMemory)
+		requests := kube.Requests(p)
+		size[p] = share(requests, has, corev1.ResourceCPU) + share(requests, has, corev1.ResourceMemory)
 	}
 	out := slices.Clone(pods)
 	slices.SortStableFunc(out, func(a, b *corev1.Pod) int { return cmp.Compare(size[b], size[a]) })
@@ -27,9 +27,9 @@ func largestFirst(pods []*corev1.Pod, node *corev1.Node) []*corev1.Pod {
 }
 
 // share returns the part of a resource that is requested; 0 if the node has none of it.
-func share(asks, has quantity.Amounts, of corev1.ResourceName) float64 {
+func share(requests, has quantity.Amounts, of corev1.ResourceName) float64 {
 	if has[string(of)] <= 0 {
 		return 0
 	}
-	return float64(asks[string(of)]) / float64(has[string(of)])
+	return float64(requests[string(of)]) / float64(has[string(of)])
 }

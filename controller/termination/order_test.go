@@ -92,7 +92,7 @@ func TestDisplacedPodsAreToldBefore(t *testing.T) {
 					},
 				})
 				evictor := termination.NewEvictor(api, e.Events, e.Metrics, e.Termination.Log)
-				evictor.Displaces = func(p *corev1.Pod) { told[p.Name] = true }
+				evictor.BeforeRemoval = func(p *corev1.Pod) { told[p.Name] = true }
 				var deadline time.Time
 				if left > 0 {
 					deadline = time.Now().Add(left)

@@ -23,36 +23,36 @@ var (
 	deletion = removal{"deletion", "DeletionRefused"}
 )
 
-// refuse records that the API server does not let the pod leave, for another reason than a
-// disruption budget: a webhook, a policy or a missing permission. The drain of the node does not
-// fail for it: other pods leave meanwhile, and the request is repeated.
-func (e *Evictor) refuse(p *corev1.Pod, what removal, err error) {
-	asked, why := &e.held, holdup{"refused", "its " + what.noun + " is refused: " + refusal(err)}
+// recordRefusal records that the API server refused to remove the pod for another reason than a
+// PodDisruptionBudget: a webhook, a policy or a missing permission. The drain of the node does not
+// fail for it: other pods are removed meanwhile, and the request is repeated.
+func (e *Evictor) recordRefusal(p *corev1.Pod, what removal, err error) {
+	requests, why := &e.evictionBackoffs, waitReason{"refused", "its " + what.noun + " is refused: " + refusalMessage(err)}
 	if what == deletion {
-		asked = &e.undeletable
-		e.metrics.DeletionsRefused.WithLabelValues(code(err)).Inc()
+		requests = &e.deletionBackoffs
+		e.metrics.DeletionsRefused.WithLabelValues(statusCode(err)).Inc()
 	}
-	if asked.hold(p.UID, why) {
+	if requests.delay(p.UID, why) {
 		e.log.Info("the API server refuses to let a pod leave", "pod", p.Namespace+"/"+p.Name, "node", p.Spec.NodeName, "request", what.noun, "reason", err.Error())
 	}
 	e.events.Publish(events.Event{About: p, Warning: true, Reason: what.reason, Key: what.noun, Every: repeatRefusal,
 		Message: fmt.Sprintf("The API server refuses the %s of the pod, whose node %s is being removed: %s. "+
 			"Have the webhook or policy that denies it allow it, apply what `karve rbac` prints if a permission is missing, or delete the pod yourself. It is tried again",
-			what.noun, p.Spec.NodeName, refusal(err))})
+			what.noun, p.Spec.NodeName, refusalMessage(err))})
 }
 
-// split separates the pods that the node waits for from the pods that it does not wait for: past
-// its deadline, pods whose deletion the API server refuses. A zero deadline means that there is
-// none.
-func (e *Evictor) split(pods []*corev1.Pod, deadline time.Time) (counted, without []*corev1.Pod) {
+// splitUndeletable separates the pods that the node waits for from the pods that it does not wait
+// for: past its deadline, pods whose deletion the API server refuses. A zero deadline means that
+// there is none.
+func (e *Evictor) splitUndeletable(pods []*corev1.Pod, deadline time.Time) (waiting, skipped []*corev1.Pod) {
 	if deadline.IsZero() || time.Now().Before(deadline) {
 		return pods, nil
 	}
-	refused := func(p *corev1.Pod) bool { return e.undeletable.why(p.UID) != holdup{} }
+	refused := func(p *corev1.Pod) bool { return e.deletionBackoffs.reason(p.UID) != waitReason{} }
 	for _, p := range pods {
 		if refused(p) {
-			without = append(without, p)
+			skipped = append(skipped, p)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(pods), refused), without
+	return slices.DeleteFunc(slices.Clone(pods), refused), skipped
 }

@@ -151,7 +151,7 @@ func TestRefusedDeletionDoesNotOutliveTheDeadline(t *testing.T) {
 
 // running reports whether an instance exists.
 func running(e *controllertest.Env, id string) bool {
-	return slices.ContainsFunc(e.Cloud.Machines(), func(m string) bool { return strings.EqualFold(m, id) })
+	return slices.ContainsFunc(e.Cloud.ProviderIDs(), func(m string) bool { return strings.EqualFold(m, id) })
 }
 
 // The Node of a deleted instance is removed, even if the deletion of its pods is refused.

@@ -21,12 +21,12 @@ const (
 	surgedForAnnotation = "karve.dev/surged-for"
 )
 
-// revision is the annotation in which the Deployment's controller numbers ReplicaSets; the
+// annotationRevision is the annotation in which the Deployment's controller numbers ReplicaSets; a
 // Deployment has the number of its newest one.
-const revision = "deployment.kubernetes.io/revision"
+const annotationRevision = "deployment.kubernetes.io/revision"
 
-// stamp restarts the Deployment for a pod.
-func stamp(d *appsv1.Deployment, p *corev1.Pod, now time.Time) {
+// recordRestart changes the Deployment's pod template so that it restarts for a pod.
+func recordRestart(d *appsv1.Deployment, p *corev1.Pod, now time.Time) {
 	t := &d.Spec.Template
 	if t.Annotations == nil {
 		t.Annotations = map[string]string{}
@@ -35,8 +35,8 @@ func stamp(d *appsv1.Deployment, p *corev1.Pod, now time.Time) {
 	t.Annotations[surgedForAnnotation] = string(p.UID)
 }
 
-// stampedFor reports whether the newest restart was for the pod, and when it began.
-func stampedFor(d *appsv1.Deployment, pod types.UID) (time.Time, bool) {
+// restartedFor reports whether the newest restart was for the pod, and when it began.
+func restartedFor(d *appsv1.Deployment, pod types.UID) (time.Time, bool) {
 	if d.Spec.Template.Annotations[surgedForAnnotation] != string(pod) {
 		return time.Time{}, false
 	}
@@ -44,15 +44,15 @@ func stampedFor(d *appsv1.Deployment, pod types.UID) (time.Time, bool) {
 	return at, err == nil
 }
 
-// newest reports whether the ReplicaSet has the Deployment's current pod template.
-// It does not before the Deployment's controller has observed the latest change.
-func newest(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
-	return d.Status.ObservedGeneration >= d.Generation && rs.Annotations[revision] == d.Annotations[revision]
+// isNewest reports whether the ReplicaSet has the Deployment's current pod template: false until
+// the Deployment's controller has observed the latest change.
+func isNewest(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
+	return d.Status.ObservedGeneration >= d.Generation && rs.Annotations[annotationRevision] == d.Annotations[annotationRevision]
 }
 
-// unfit returns why a restart of the Deployment would not start a replacement before
+// whyUnfit returns why a restart of the Deployment would not start a replacement before
 // the old pod ends; empty when it would.
-func unfit(d *appsv1.Deployment) string {
+func whyUnfit(d *appsv1.Deployment) string {
 	s := d.Spec.Strategy
 	if s.Type != "" && s.Type != appsv1.RollingUpdateDeploymentStrategyType {
 		return fmt.Sprintf("its strategy is %s, not RollingUpdate", s.Type)
@@ -60,7 +60,7 @@ func unfit(d *appsv1.Deployment) string {
 	if d.Spec.Paused {
 		return "its rollouts are paused"
 	}
-	surge, unavailable, err := bounds(s.RollingUpdate)
+	surge, unavailable, err := rolloutBounds(s.RollingUpdate)
 	switch {
 	case err != nil:
 		return err.Error()
@@ -72,9 +72,9 @@ func unfit(d *appsv1.Deployment) string {
 	return ""
 }
 
-// bounds returns maxSurge and maxUnavailable for a single replica: percentages of the
+// rolloutBounds returns maxSurge and maxUnavailable for a single replica: percentages of the
 // former round up, of the latter down, and the default of both is 25 %.
-func bounds(r *appsv1.RollingUpdateDeployment) (surge, unavailable int, err error) {
+func rolloutBounds(r *appsv1.RollingUpdateDeployment) (surge, unavailable int, err error) {
 	quarter := intstr.FromString("25%")
 	most, fewest := &quarter, &quarter
 	if r != nil && r.MaxSurge != nil {
@@ -92,8 +92,8 @@ func bounds(r *appsv1.RollingUpdateDeployment) (surge, unavailable int, err erro
 	return surge, unavailable, nil
 }
 
-// failed returns why a rollout under way will not end; empty while it may.
-func failed(d *appsv1.Deployment) string {
+// rolloutFailure returns why a rollout under way will not end; empty while it may.
+func rolloutFailure(d *appsv1.Deployment) string {
 	for _, c := range d.Status.Conditions {
 		switch {
 		case d.Status.ObservedGeneration < d.Generation: // an earlier generation

@@ -16,19 +16,19 @@ import (
 // reasonFailed is the reason when an instance that should be terminated still exists.
 const reasonFailed = "TerminationFailed"
 
-// unsaid is how long the termination of an instance may fail before an event reports it: short
-// failures of the cloud need no attention.
-const unsaid = time.Minute
+// reportAfter is how long the termination of an instance may fail before an event reports it:
+// short failures of the cloud need no attention.
+const reportAfter = time.Minute
 
-// sayFailing records in the claim's status why its instance cannot be terminated; the instance
+// reportFailure records in the claim's status why its instance cannot be terminated; the instance
 // costs money until it is. If the cloud accepted the termination before, the condition is kept and
 // an event reports the failure.
-func sayFailing(ctx context.Context, c client.Client, recorder *events.Recorder, claim *karpv1.NodeClaim, failure error) error {
-	said := claim.StatusConditions().Get(karpv1.ConditionTypeInstanceTerminating)
-	if said != nil && (said.IsTrue() || said.Reason == reasonFailed) && time.Since(said.LastTransitionTime.Time) >= unsaid {
+func reportFailure(ctx context.Context, c client.Client, recorder *events.Recorder, claim *karpv1.NodeClaim, failure error) error {
+	condition := claim.StatusConditions().Get(karpv1.ConditionTypeInstanceTerminating)
+	if condition != nil && (condition.IsTrue() || condition.Reason == reasonFailed) && time.Since(condition.LastTransitionTime.Time) >= reportAfter {
 		recorder.Publish(events.Event{About: claim, Warning: true, Reason: reasonFailed, Message: failure.Error(), Key: reasonFailed})
 	}
-	if said.IsTrue() {
+	if condition.IsTrue() {
 		return nil
 	}
 	return patchStatus(ctx, c, claim, func() {

@@ -22,21 +22,20 @@ import (
 )
 
 const (
-	// surgeFor is how long a replacement may take to become ready before the old pod is
-	// evicted all the same: time for a node, an image and a start-up.
-	surgeFor = 5 * time.Minute
-	// worthwhile is the least time in which a replacement can be expected: with less
-	// left, the pod is evicted at once.
-	worthwhile = time.Minute
-	// surgesKept bounds how many surges are remembered; others are recorded in
+	// surgeTimeout is how long a replacement may take to become ready before the old pod is
+	// evicted all the same: time for a node to launch, an image to be pulled and the pod to start.
+	surgeTimeout = 5 * time.Minute
+	// minSurgeTime is the least time in which a replacement can become ready: with less left, the
+	// pod is evicted at once.
+	minSurgeTime = time.Minute
+	// maxSurges bounds how many surges are remembered; others are recorded in
 	// their Deployments alone.
-	surgesKept = 1 << 12
+	maxSurges = 1 << 12
 )
 
-// Surges lets the only pod of a Deployment that asks for it move without a gap:
-// not by an eviction but by a rolling restart, which ends the old pod once the new
-// one is ready. The Deployment records that a restart began; Surges remembers the rest
-// only to end waiting.
+// Surges drains the only pod of a Deployment that asks for it without downtime: not by an eviction
+// but by a rolling restart, which deletes the old pod once the new one is ready. The Deployment
+// records that a restart began; Surges remembers the rest only to give up in time.
 //
 // All exported fields are required.
 type Surges struct {
@@ -49,32 +48,32 @@ type Surges struct {
 	// capacity need not be found for both.
 	Supersede func(*corev1.Pod)
 
-	mu    sync.Mutex
-	known map[types.UID]*surge // by old pod
+	mu     sync.Mutex
+	states map[types.UID]*surge // by old pod
 }
 
-// surge is the state of moving one pod. If it is lost, the Deployment is read
-// again, which at worst causes one more restart.
+// surge is the state of one pod's surge. If it is lost, the Deployment is read again, which at
+// worst causes one more restart.
 type surge struct {
-	since time.Time
-	asked bool // by this process
-	over  bool // it was given up
+	since     time.Time
+	restarted bool // by this process
+	givenUp   bool // it was given up
 }
 
-// Holds takes a step of moving the pod and returns what the pod waits for; while that
-// is not empty the pod must not be evicted. A zero deadline means that there is none.
-func (s *Surges) Holds(ctx context.Context, p *corev1.Pod, deadline time.Time) (waitsFor string, err error) {
+// Advance takes one step of the pod's surge and returns what the pod waits for; while that is not
+// empty the pod must not be evicted. A zero deadline means that there is none.
+func (s *Surges) Advance(ctx context.Context, p *corev1.Pod, deadline time.Time) (waitsFor string, err error) {
 	if s == nil || s.givenUp(p) || !ready(p) {
 		return "", nil // a pod that is not ready serves no traffic
 	}
 	d, rs, err := s.ownersOf(ctx, p)
-	if err != nil || d == nil || !s.wanted(d, p) {
+	if err != nil || d == nil || !s.requested(d, p) {
 		return "", err
 	}
-	known := s.recall(d, p)
-	why := s.hopeless(d, rs, known)
-	if why == "" && newest(d, rs) {
-		why, err = s.begin(ctx, d, p, deadline)
+	state := s.stateOf(d, p)
+	why := s.whyGiveUp(d, rs, state)
+	if why == "" && isNewest(d, rs) {
+		why, err = s.restart(ctx, d, p, deadline)
 	}
 	if err != nil {
 		return "", err
@@ -87,17 +86,17 @@ func (s *Surges) Holds(ctx context.Context, p *corev1.Pod, deadline time.Time) (
 	return "its successor, which Deployment " + d.Name + " rolls out", nil
 }
 
-// Serves reports whether the pod would leave by a surge if its node were drained now, as
-// far as that is known beforehand.
-func (s *Surges) Serves(ctx context.Context, p *corev1.Pod) (bool, error) {
+// CanSurge reports whether a drain of the pod's node would restart its Deployment, as far as that
+// is known beforehand.
+func (s *Surges) CanSurge(ctx context.Context, p *corev1.Pod) (bool, error) {
 	if s == nil || s.givenUp(p) || !ready(p) {
 		return false, nil
 	}
 	d, rs, err := s.ownersOf(ctx, p)
-	if err != nil || d == nil || !s.wanted(d, p) || unfit(d) != "" || !newest(d, rs) && failed(d) != "" {
+	if err != nil || d == nil || !s.requested(d, p) || whyUnfit(d) != "" || !isNewest(d, rs) && rolloutFailure(d) != "" {
 		return false, err
 	}
-	why, err := s.tied(ctx, p)
+	why, err := s.singleNodeVolume(ctx, p)
 	return why == "" && err == nil, err
 }
 
@@ -139,9 +138,9 @@ func (s *Surges) owner(ctx context.Context, of client.Object, kind string, into 
 	return into.GetUID() == ref.UID && into.GetDeletionTimestamp() == nil, nil
 }
 
-// wanted reports whether the Deployment asks for a surge and has only this pod. A Deployment
+// requested reports whether the Deployment asks for a surge and has only this pod. A Deployment
 // that was scaled up since its restart counts, too.
-func (s *Surges) wanted(d *appsv1.Deployment, p *corev1.Pod) bool {
+func (s *Surges) requested(d *appsv1.Deployment, p *corev1.Pod) bool {
 	switch value, ok := d.Annotations[surgeAnnotation]; {
 	case !ok, value == "false":
 		return false
@@ -150,38 +149,39 @@ func (s *Surges) wanted(d *appsv1.Deployment, p *corev1.Pod) bool {
 			Message: fmt.Sprintf("The annotation %s is %q; it may be true or false. Pods are evicted as if it were false", surgeAnnotation, value)})
 		return false
 	}
-	_, ours := stampedFor(d, p.UID)
-	return ours || d.Spec.Replicas == nil || *d.Spec.Replicas == 1
+	_, forThisPod := restartedFor(d, p.UID)
+	return forThisPod || d.Spec.Replicas == nil || *d.Spec.Replicas == 1
 }
 
-// hopeless returns why the replacement of the pod need not be waited for; empty while it must be.
-func (s *Surges) hopeless(d *appsv1.Deployment, rs *appsv1.ReplicaSet, known surge) string {
+// whyGiveUp returns why the pod is evicted without waiting for its replacement; empty while it
+// waits.
+func (s *Surges) whyGiveUp(d *appsv1.Deployment, rs *appsv1.ReplicaSet, state surge) string {
 	switch {
-	case unfit(d) != "":
-		return unfit(d)
-	case known.since.IsZero():
+	case whyUnfit(d) != "":
+		return whyUnfit(d)
+	case state.since.IsZero():
 		return "too many other surges are under way"
-	case time.Since(known.since) >= surgeFor:
-		return fmt.Sprintf("no new pod was ready within %s", surgeFor)
-	case !newest(d, rs):
-		return failed(d)
-	case known.asked:
+	case time.Since(state.since) >= surgeTimeout:
+		return fmt.Sprintf("no new pod was ready within %s", surgeTimeout)
+	case !isNewest(d, rs):
+		return rolloutFailure(d)
+	case state.restarted:
 		return "its rollout was undone"
 	}
 	return ""
 }
 
-// begin restarts the Deployment, or returns why it must not.
-func (s *Surges) begin(ctx context.Context, d *appsv1.Deployment, p *corev1.Pod, deadline time.Time) (why string, err error) {
-	if left := time.Until(deadline); !deadline.IsZero() && left < worthwhile+time.Duration(graceSeconds(p))*time.Second {
+// restart restarts the Deployment, or returns why it must not.
+func (s *Surges) restart(ctx context.Context, d *appsv1.Deployment, p *corev1.Pod, deadline time.Time) (why string, err error) {
+	if left := time.Until(deadline); !deadline.IsZero() && left < minSurgeTime+time.Duration(graceSeconds(p))*time.Second {
 		return fmt.Sprintf("the node must be gone in %s", left.Round(time.Second)), nil
 	}
-	if why, err := s.tied(ctx, p); why != "" || err != nil {
+	if why, err := s.singleNodeVolume(ctx, p); why != "" || err != nil {
 		return why, err
 	}
 	s.Supersede(p) // before the new pod exists: capacity for one of them is enough
 	stored := d.DeepCopy()
-	stamp(d, p, time.Now())
+	recordRestart(d, p, time.Now())
 	err = s.Client.Patch(ctx, d, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // the Deployment changed
@@ -191,16 +191,16 @@ func (s *Surges) begin(ctx context.Context, d *appsv1.Deployment, p *corev1.Pod,
 	case err != nil:
 		return "", fmt.Errorf("restarting Deployment %s/%s: %w", d.Namespace, d.Name, err)
 	}
-	s.remember(p.UID, func(known *surge) { known.asked = true })
+	s.update(p.UID, func(state *surge) { state.restarted = true })
 	s.Events.Publish(events.Event{About: d, Reason: "Surged",
 		Message: fmt.Sprintf("Began a rolling restart: node %s is being drained, and the only pod, %s, leaves it once a new one is ready elsewhere", p.Spec.NodeName, p.Name)})
 	s.Log.Info("restarted deployment", "deployment", d.Namespace+"/"+d.Name, "pod", p.Name, "node", p.Spec.NodeName)
 	return "", nil
 }
 
-// tied names a volume that keeps the pod's replacement from starting on another node
-// while the pod runs.
-func (s *Surges) tied(ctx context.Context, p *corev1.Pod) (string, error) {
+// singleNodeVolume describes a volume that keeps the pod's replacement from starting on another
+// node while the pod runs.
+func (s *Surges) singleNodeVolume(ctx context.Context, p *corev1.Pod) (string, error) {
 	for _, v := range p.Spec.Volumes {
 		if v.PersistentVolumeClaim == nil {
 			continue
@@ -217,9 +217,9 @@ func (s *Surges) tied(ctx context.Context, p *corev1.Pod) (string, error) {
 	return "", nil
 }
 
-// giveUp leaves the pod to eviction, and publishes one event about it.
+// giveUp records that the pod is evicted instead, and publishes one event about it.
 func (s *Surges) giveUp(d *appsv1.Deployment, p *corev1.Pod, why string) {
-	s.remember(p.UID, func(known *surge) { known.over = true })
+	s.update(p.UID, func(state *surge) { state.givenUp = true })
 	s.Events.Publish(events.Event{About: d, Warning: true, Reason: "SurgeFailed",
 		Message: fmt.Sprintf("Pod %s is evicted from node %s without waiting for a successor: %s", p.Name, p.Spec.NodeName, why)})
 	s.Log.Info("evicting without a surge", "deployment", d.Namespace+"/"+d.Name, "pod", p.Name, "reason", why)
@@ -228,38 +228,39 @@ func (s *Surges) giveUp(d *appsv1.Deployment, p *corev1.Pod, why string) {
 func (s *Surges) givenUp(p *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.known[p.UID]
-	return known != nil && known.over
+	state := s.states[p.UID]
+	return state != nil && state.givenUp
 }
 
-// recall returns the state of the pod's surge, which begins now if there is none. The
+// stateOf returns the state of the pod's surge, which begins now if there is none. The
 // zero surge means that no more surges can be remembered.
-func (s *Surges) recall(d *appsv1.Deployment, p *corev1.Pod) surge {
+func (s *Surges) stateOf(d *appsv1.Deployment, p *corev1.Pod) surge {
 	var copied surge
-	s.remember(p.UID, func(known *surge) {
-		if at, ours := stampedFor(d, p.UID); ours {
-			known.since = at // perhaps written before a restart of karve
+	s.update(p.UID, func(state *surge) {
+		if at, forThisPod := restartedFor(d, p.UID); forThisPod {
+			state.since = at // perhaps written before a restart of karve
 		}
-		copied = *known
+		copied = *state
 	})
 	return copied
 }
 
-func (s *Surges) remember(pod types.UID, change func(*surge)) {
+// update changes the state of the pod's surge, which begins now if there is none.
+func (s *Surges) update(pod types.UID, change func(*surge)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known == nil {
-		s.known = map[types.UID]*surge{}
+	if s.states == nil {
+		s.states = map[types.UID]*surge{}
 	}
-	if len(s.known) >= surgesKept {
-		maps.DeleteFunc(s.known, func(_ types.UID, k *surge) bool { return time.Since(k.since) > 2*surgeFor })
+	if len(s.states) >= maxSurges {
+		maps.DeleteFunc(s.states, func(_ types.UID, k *surge) bool { return time.Since(k.since) > 2*surgeTimeout })
 	}
-	known := s.known[pod]
-	if known == nil && len(s.known) < surgesKept {
-		known = &surge{since: time.Now()}
-		s.known[pod] = known
+	state := s.states[pod]
+	if state == nil && len(s.states) < maxSurges {
+		state = &surge{since: time.Now()}
+		s.states[pod] = state
 	}
-	if known != nil {
-		change(known)
+	if state != nil {
+		change(state)
 	}
 }

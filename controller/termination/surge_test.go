@@ -176,7 +176,7 @@ func (a *app) restart() string {
 
 func (a *app) has(pod string) bool { return slices.Contains(names(a.e), pod) }
 
-func (a *app) said(what string) bool {
+func (a *app) published(what string) bool {
 	return slices.ContainsFunc(a.e.EventTexts("web"), func(s string) bool { return strings.Contains(s, what) })
 }
 
@@ -197,10 +197,10 @@ func TestSurgeLeavesNoGap(t *testing.T) {
 		if a.gap {
 			t.Error("no pod was ready for a moment")
 		}
-		if a.rolled != 1 || !a.said("Surged: Began a rolling restart") {
+		if a.rolled != 1 || !a.published("Surged: Began a rolling restart") {
 			t.Errorf("restarted %d times, said %q", a.rolled, a.e.EventTexts("web"))
 		}
-		if n := len(a.e.Cloud.Machines()); n != 1 {
+		if n := len(a.e.Cloud.ProviderIDs()); n != 1 {
 			t.Errorf("%d machines for one pod", n)
 		}
 		if a.e.Counter("karpenter_pods_eviction_requests_total") != 0 {
@@ -248,8 +248,8 @@ func TestSurgeAgainOnTheNextNode(t *testing.T) {
 func TestNoSurge(t *testing.T) {
 	zero, one := intstr.FromInt32(0), intstr.FromInt32(1)
 	for _, test := range []struct {
-		name, said string
-		change     func(*appsv1.Deployment, *corev1.Pod)
+		name, event string
+		change      func(*appsv1.Deployment, *corev1.Pod)
 	}{
 		{"without the annotation", "", func(d *appsv1.Deployment, _ *corev1.Pod) { d.Annotations["karve.dev/surge"] = "false" }},
 		{"misspelt", `is "yes"; it may be true or false`, func(d *appsv1.Deployment, _ *corev1.Pod) { d.Annotations["karve.dev/surge"] = "yes" }},
@@ -282,8 +282,8 @@ func TestNoSurge(t *testing.T) {
 				if a.rolled != 0 || a.e.Counter("karpenter_pods_eviction_requests_total") == 0 {
 					t.Errorf("restarted %d times and not evicted", a.rolled)
 				}
-				if texts := a.e.EventTexts("web"); test.said == "" && len(texts) > 0 || !a.said(test.said) && test.said != "" {
-					t.Errorf("said %q, want %q", texts, test.said)
+				if texts := a.e.EventTexts("web"); test.event == "" && len(texts) > 0 || !a.published(test.event) && test.event != "" {
+					t.Errorf("published %q, want %q", texts, test.event)
 				}
 			})
 		})
@@ -310,7 +310,7 @@ func TestSurgeEnds(t *testing.T) {
 			if took := time.Since(start); took < 5*time.Minute || took > 6*time.Minute {
 				t.Errorf("evicted after %s, want 5 minutes", took)
 			}
-			if a.rolled != 1 || !a.said("no new pod was ready within 5m0s") {
+			if a.rolled != 1 || !a.published("no new pod was ready within 5m0s") {
 				t.Errorf("restarted %d times, said %q", a.rolled, a.e.EventTexts("web"))
 			}
 		})
@@ -346,7 +346,7 @@ func TestFailedRolloutEndsSurge(t *testing.T) {
 		d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
 		a.update(d)
 		a.until(30, "the old pod is evicted", func() bool { return !a.has("web-0-pod") })
-		if !a.said("its rollout fails: ProgressDeadlineExceeded") {
+		if !a.published("its rollout fails: ProgressDeadlineExceeded") {
 			t.Errorf("said %q", a.e.EventTexts("web"))
 		}
 	})
@@ -382,7 +382,7 @@ func TestUndoneRestart(t *testing.T) {
 		d.Annotations[rev] = "1"
 		a.update(d)
 		a.until(30, "the old pod is evicted", func() bool { return !a.has("web-0-pod") })
-		if a.rolled != 1 || !a.said("its rollout was undone") {
+		if a.rolled != 1 || !a.published("its rollout was undone") {
 			t.Errorf("restarted %d times, said %q", a.rolled, a.e.EventTexts("web"))
 		}
 	})

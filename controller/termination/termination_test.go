@@ -96,8 +96,8 @@ func TestDrainOrder(t *testing.T) {
 			t.Errorf("pods left in the order %v, want %v", gone, want)
 		}
 		// The drained pods got a replacement node.
-		if len(e.Nodes()) != 0 || len(e.Cloud.Machines()) != 1 {
-			t.Errorf("%d nodes and %d machines are left, want only the replacement", len(e.Nodes()), len(e.Cloud.Machines()))
+		if len(e.Nodes()) != 0 || len(e.Cloud.ProviderIDs()) != 1 {
+			t.Errorf("%d nodes and %d machines are left, want only the replacement", len(e.Nodes()), len(e.Cloud.ProviderIDs()))
 		}
 	})
 }
@@ -189,7 +189,7 @@ func TestVolumesDetachFirst(t *testing.T) {
 		claim := e.Claims()[0]
 		e.Delete(&claim)
 		e.Steps(20)
-		if len(e.Cloud.Machines()) != 1 {
+		if len(e.Cloud.ProviderIDs()) != 1 {
 			t.Fatal("the machine went with a volume attached")
 		}
 		e.Delete(attachment)
@@ -206,10 +206,10 @@ func TestClaimDeletedDuringLaunch(t *testing.T) {
 		e.Create(controllertest.Pool("web", "Never"))
 		pod := controllertest.Pod("a", "1", "1Gi")
 		e.Create(pod)
-		e.Until(10, "a machine is on its way", func() bool { return len(e.Cloud.Machines()) == 1 })
+		e.Until(10, "a machine is on its way", func() bool { return len(e.Cloud.ProviderIDs()) == 1 })
 		e.Delete(pod)
 		claim := e.Claims()[0]
 		e.Delete(&claim)
-		e.Until(30, "nothing is left", func() bool { return len(e.Claims()) == 0 && len(e.Cloud.Machines()) == 0 })
+		e.Until(30, "nothing is left", func() bool { return len(e.Claims()) == 0 && len(e.Cloud.ProviderIDs()) == 0 })
 	})
 }

@@ -19,36 +19,36 @@ import (
 )
 
 const (
-	named  = 5   // pods named in the event about a drain
-	phrase = 150 // characters of the reason of each
+	maxNamedPods    = 5   // pods named in the event about a drain
+	maxReasonLength = 150 // characters of the reason of each
 )
 
-// holdup is why a pod is still on its node: a word that does not change while
-// the reason is the same, and a phrase.
-type holdup struct{ word, phrase string }
+// waitReason is why a pod is still on its node: a code that does not change while the reason is
+// the same, and a text for events.
+type waitReason struct{ code, text string }
 
-// Waiting names the pods that delay a drain, with the reason of each; key changes when
-// the reasons do.
-func (e *Evictor) Waiting(pods []*corev1.Pod) (text, key string) {
+// DescribeWaiting names the pods that delay a drain, with the reason of each; key changes when the
+// reasons do.
+func (e *Evictor) DescribeWaiting(pods []*corev1.Pod) (text, key string) {
 	now := time.Now()
-	first, words := firstGroup(pods, now), map[string]bool{}
+	first, codes := firstGroup(pods, now), map[string]bool{}
 	var parts []string
 	for _, p := range pods {
-		h := e.holdup(p, first[p], now)
-		words[h.word] = true
-		if len(parts) < named {
-			parts = append(parts, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, shorten(h.phrase)))
+		h := e.reasonFor(p, first[p], now)
+		codes[h.code] = true
+		if len(parts) < maxNamedPods {
+			parts = append(parts, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, shorten(h.text)))
 		}
 	}
-	if len(pods) > named {
+	if len(pods) > maxNamedPods {
 		parts = append(parts, "…")
 	}
-	return strings.Join(parts, ", "), strings.Join(slices.Sorted(maps.Keys(words)), " ")
+	return strings.Join(parts, ", "), strings.Join(slices.Sorted(maps.Keys(codes)), " ")
 }
 
 // firstGroup returns the pods of the first group that is not empty.
 func firstGroup(pods []*corev1.Pod, now time.Time) map[*corev1.Pod]bool {
-	groups, _ := sort(pods, now)
+	groups, _ := groupByOrder(pods, now)
 	first := map[*corev1.Pod]bool{}
 	for _, group := range groups {
 		for _, p := range group {
@@ -61,37 +61,39 @@ func firstGroup(pods []*corev1.Pod, now time.Time) map[*corev1.Pod]bool {
 	return first
 }
 
-func (e *Evictor) holdup(p *corev1.Pod, itsTurn bool, now time.Time) holdup {
+// reasonFor returns why a pod is still on its node.
+func (e *Evictor) reasonFor(p *corev1.Pod, inFirstGroup bool, now time.Time) waitReason {
 	switch {
 	case p.DeletionTimestamp != nil:
-		return ending(p, now)
-	case e.undeletable.why(p.UID) != holdup{}:
-		return e.undeletable.why(p.UID)
-	case !itsTurn:
-		return holdup{"later", "leaves after other pods"}
+		return endingReason(p, now)
+	case e.deletionBackoffs.reason(p.UID) != waitReason{}:
+		return e.deletionBackoffs.reason(p.UID)
+	case !inFirstGroup:
+		return waitReason{"later", "leaves after other pods"}
 	case kube.DoNotDisrupt(p, now):
-		return holdup{"protected", "is marked " + karpv1.DoNotDisruptAnnotationKey}
+		return waitReason{"protected", "is marked " + karpv1.DoNotDisruptAnnotationKey}
 	}
-	if why := e.held.why(p.UID); why != (holdup{}) {
+	if why := e.evictionBackoffs.reason(p.UID); why != (waitReason{}) {
 		return why
 	}
-	return holdup{"asked", "was asked to leave"}
+	return waitReason{"asked", "was asked to leave"}
 }
 
-// ending returns why a terminating pod has not ended.
-func ending(p *corev1.Pod, now time.Time) holdup {
+// endingReason returns why a terminating pod has not ended.
+func endingReason(p *corev1.Pod, now time.Time) waitReason {
 	left := p.DeletionTimestamp.Sub(now) // the deletion timestamp includes the pod's grace period
 	switch {
 	case left > 0:
-		return holdup{"ending", fmt.Sprintf("is ending, %s of its grace are left", left.Round(time.Second))}
+		return waitReason{"ending", fmt.Sprintf("is ending, %s of its grace are left", left.Round(time.Second))}
 	case len(p.Finalizers) > 0:
-		return holdup{"finalizers", "has ended and is kept by finalizers " + strings.Join(p.Finalizers, " ")}
+		return waitReason{"finalizers", "has ended and is kept by finalizers " + strings.Join(p.Finalizers, " ")}
 	}
-	return holdup{"overdue", fmt.Sprintf("should have ended %s ago", (-left).Round(time.Second))}
+	return waitReason{"overdue", fmt.Sprintf("should have ended %s ago", (-left).Round(time.Second))}
 }
 
-// refusal returns why an eviction was refused: the API server names the budget.
-func refusal(err error) string {
+// refusalMessage returns why an eviction was refused: the API server names the
+// PodDisruptionBudget.
+func refusalMessage(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {
@@ -103,10 +105,11 @@ func refusal(err error) string {
 	return err.Error()
 }
 
+// shorten cuts a text to maxReasonLength.
 func shorten(s string) string {
 	runes := []rune(s)
-	if len(runes) <= phrase {
+	if len(runes) <= maxReasonLength {
 		return s
 	}
-	return string(runes[:phrase-1]) + "…"
+	return string(runes[:maxReasonLength-1]) + "…"
 }

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// again is when to look again after a lost race: the newer version is on its way.
-const again = 100 * time.Millisecond
+// conflictRetry is when to look again after a lost race: the newer version is on its way.
+const conflictRetry = 100 * time.Millisecond
 
 // Status writes the status of object, which differs from stored in nothing else.
 // A deleted object needs none. A conflict is an error for which apierrors.IsConflict
@@ -38,10 +38,10 @@ func Status(ctx context.Context, c client.Client, object, stored client.Object) 
 	return fmt.Errorf("writing the status of %s %s: %w", strings.ToLower(kind.Kind), strings.TrimPrefix(name.String(), "/"), err)
 }
 
-// Settle turns a conflict into another try: the newer version may change the decision.
-func Settle(result reconcile.Result, err error) (reconcile.Result, error) {
+// RetryConflict turns a conflict into another try: the newer version may change the decision.
+func RetryConflict(result reconcile.Result, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: again}, nil
+		return reconcile.Result{RequeueAfter: conflictRetry}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -49,8 +49,8 @@ func Settle(result reconcile.Result, err error) (reconcile.Result, error) {
 	return result, nil
 }
 
-// Calm returns nil for a conflict, where the object is reconciled again anyway.
-func Calm(err error) error {
+// IgnoreConflict returns nil for a conflict, where the object is reconciled again anyway.
+func IgnoreConflict(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil
 	}

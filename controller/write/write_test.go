@@ -37,10 +37,10 @@ func TestStatus(t *testing.T) {
 		if !apierrors.IsConflict(err) || !strings.HasPrefix(err.Error(), "writing the status of nodepool web: ") {
 			t.Errorf("over a version not seen: %v", err)
 		}
-		if write.Calm(err) != nil {
+		if write.IgnoreConflict(err) != nil {
 			t.Error("a lost race is no news")
 		}
-		if result, err := write.Settle(reconcile.Result{RequeueAfter: time.Hour}, err); err != nil || result.RequeueAfter != 100*time.Millisecond {
+		if result, err := write.RetryConflict(reconcile.Result{RequeueAfter: time.Hour}, err); err != nil || result.RequeueAfter != 100*time.Millisecond {
 			t.Errorf("after a lost race: %v, %v", result, err)
 		}
 		e.Delete(&stored)

@@ -13,7 +13,7 @@ import (
 // AntiAffinityTerm is a required anti-affinity term of some pods: a pod that Pods selects must
 // not run in the same domain of Key as they do.
 type AntiAffinityTerm struct {
-	Key  *constraint.Key
+	Key      *constraint.Key
 	Selector *PodSelector
 
 	key    string

@@ -56,7 +56,7 @@ type podCount struct{ pods, terminating int32 }
 // TopologySpread is a TopologySpreadConstraint, compiled.
 type TopologySpread struct {
 	Key                         *constraint.Key
-	Selector                        *PodSelector
+	Selector                    *PodSelector
 	MaxSkew, MinDomains         int
 	Soft                        bool
 	IgnoreAffinity, HonorTaints bool
@@ -64,9 +64,9 @@ type TopologySpread struct {
 
 // AffinityTerm is a PodAffinityTerm, compiled.
 type AffinityTerm struct {
-	Key    *constraint.Key
-	Selector   *PodSelector
-	Weight int32 // 0: required
+	Key      *constraint.Key
+	Selector *PodSelector
+	Weight   int32 // 0: required
 }
 
 // String names the class by its first pod, for people.

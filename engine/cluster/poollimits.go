@@ -10,9 +10,9 @@ import (
 // UncountedLimit is a limit on a resource without a position, and the offerings that it rules
 // out: those with any of the resource, or all when the limit is exceeded already.
 type UncountedLimit struct {
-	Limit string
-	Left  int64
-	Offerings  bitset.Set
+	Limit     string
+	Left      int64
+	Offerings bitset.Set
 }
 
 // setLimits computes what is left of the pool's limits.

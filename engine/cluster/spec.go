@@ -126,7 +126,7 @@ type TopologySpreadConstraint struct {
 	// MinDomains is how many domains there must be: while there are fewer, the smallest
 	// count is taken as zero. 0 means 1.
 	MinDomains int32
-	Selector     Selector // in the pod's own namespace; matchLabelKeys are merged in
+	Selector   Selector // in the pod's own namespace; matchLabelKeys are merged in
 	// Soft is ScheduleAnyway: a preference.
 	Soft bool
 	// IgnoreAffinity counts nodes that the pod's own nodeSelector and node affinity exclude
@@ -137,7 +137,7 @@ type TopologySpreadConstraint struct {
 
 // PodAffinityTerm is one term of pod affinity or anti-affinity.
 type PodAffinityTerm struct {
-	Key    string // topologyKey: the node label whose value must be shared, or must differ
+	Key      string // topologyKey: the node label whose value must be shared, or must differ
 	Selector Selector
 	// Weight is 0 for a required term and 1 to 100 for a preferred one.
 	Weight int32

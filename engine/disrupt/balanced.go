@@ -15,7 +15,7 @@ const Threshold = 0.5
 // Totals are what the nodes of a pool cost together, and the disruption cost of removing them
 // all.
 type Totals struct {
-	Price    offering.Price // per hour
+	Price          offering.Price // per hour
 	DisruptionCost float64
 }
 

@@ -19,8 +19,8 @@ type Cluster struct {
 	// removed, and their pods as running on the nodes that the moves planned for them.
 	Underway []Move
 	// Resting are nodes with a failed move, by key, and until when each is left alone.
-	BackOffUntil  map[string]time.Time
-	Settings Settings
+	BackOffUntil map[string]time.Time
+	Settings     Settings
 }
 
 // Cause is why a node is disrupted. Values are spelled like Karpenter's reasons in budgets,
@@ -118,8 +118,8 @@ type Pool struct {
 	Policy Policy
 	// ConsolidateAfter is how long a node must be quiet. Never, which overrides it, is set for
 	// consolidateAfter: Never.
-	ConsolidateAfter time.Duration
-	ConsolidationDisabled            bool
+	ConsolidateAfter      time.Duration
+	ConsolidationDisabled bool
 	// Static pools keep a fixed number of nodes: these are replaced when due, but never
 	// consolidated.
 	Static  bool

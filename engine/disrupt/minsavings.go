@@ -35,9 +35,9 @@ type Part struct {
 	Pool *Pool
 	// Nodes counts the pool's nodes that the move removes, Price is what they cost per hour,
 	// and Cost is what it costs to evict their pods (the sum of Node.Cost).
-	Nodes int
-	Price offering.Price
-	EvictionCost  float64
+	Nodes        int
+	Price        offering.Price
+	EvictionCost float64
 }
 
 // DisruptionCost is the part's disruption cost as Karpenter counts it: one for each node and one
@@ -46,7 +46,9 @@ func (p Part) DisruptionCost() float64 { return float64(p.Nodes) + p.EvictionCos
 
 // Worth is the node's price divided by its disruption cost. Nodes with the highest worth are
 // removed first.
-func PricePerDisruption(price offering.Price, n *Node) float64 { return float64(price) / (1 + n.EvictionCost) }
+func PricePerDisruption(price offering.Price, n *Node) float64 {
+	return float64(price) / (1 + n.EvictionCost)
+}
 
 // RequiredSavings is what replacing those nodes must save at least, per hour: the sum of what
 // every pool asks for its own nodes. It is never less than the smallest positive price, as a move

@@ -53,13 +53,19 @@ func TestEligible(t *testing.T) {
 		{"chosen before", func(_ *Node, _ *Pool, c *Cluster) { c.Underway = []Move{{Nodes: []string{"a", "claim-1"}}} }, nil,
 			Drifted, MoveInProgress, "A move of the node is under way", time.Time{}},
 		{"nominated", func(n *Node, _ *Pool, _ *Cluster) { n.Nominated = true }, nil, Drifted, Nominated, "Node is nominated for a pending pod", time.Time{}},
-		{"annotated", func(n *Node, _ *Pool, _ *Cluster) { n.HasTerminationGracePeriod, n.Blocks = true, []Block{protectedPod, protectedOne} }, nil, Drifted, DoNotDisrupt, "node", time.Time{}},
+		{"annotated", func(n *Node, _ *Pool, _ *Cluster) {
+			n.HasTerminationGracePeriod, n.Blocks = true, []Block{protectedPod, protectedOne}
+		}, nil, Drifted, DoNotDisrupt, "node", time.Time{}},
 		{"of no pool", func(n *Node, _ *Pool, _ *Cluster) { n.Pool = "" }, nil, Drifted, NoNodePool,
 			"Node doesn't have required label (label=karpenter.sh/nodepool)", time.Time{}},
 		{"a pod protects it", func(n *Node, _ *Pool, _ *Cluster) { n.Blocks = []Block{protectedPod} }, nil, Drifted, DoNotDisrupt, "pod", noon.Add(time.Hour)},
-		{"a pod protects it for a while", func(n *Node, _ *Pool, _ *Cluster) { n.HasTerminationGracePeriod, n.Blocks = true, []Block{protectedPod} }, []Cause{Drifted, Expired},
+		{"a pod protects it for a while", func(n *Node, _ *Pool, _ *Cluster) {
+			n.HasTerminationGracePeriod, n.Blocks = true, []Block{protectedPod}
+		}, []Cause{Drifted, Expired},
 			Underutilized, DoNotDisrupt, "pod", noon.Add(time.Hour)},
-		{"a move failed", func(_ *Node, _ *Pool, c *Cluster) { c.BackOffUntil = map[string]time.Time{"claim-1": noon.Add(time.Minute)} }, nil,
+		{"a move failed", func(_ *Node, _ *Pool, c *Cluster) {
+			c.BackOffUntil = map[string]time.Time{"claim-1": noon.Add(time.Minute)}
+		}, nil,
 			Drifted, BackingOff, "A move of the node failed, it is tried again later", noon.Add(time.Minute)},
 		{"a move failed once", func(_ *Node, _ *Pool, c *Cluster) { c.BackOffUntil = map[string]time.Time{"claim-1": noon} }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
 		{"moves failed", func(_ *Node, p *Pool, _ *Cluster) { p.BackOffUntil = noon.Add(time.Minute) }, nil,
@@ -83,7 +89,9 @@ func TestEligible(t *testing.T) {
 		{"consolidated in vain", func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidationPausedUntil = noon.Add(time.Minute) }, []Cause{Drifted, Expired}, Underutilized, ConsolidationUndone,
 			`The last consolidation in NodePool "general" did not come true, it is tried again later`, noon.Add(time.Minute)},
 		{"consolidated in vain once", func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidationPausedUntil = noon }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
-		{"consolidated in vain, empty", func(n *Node, p *Pool, _ *Cluster) { p.ConsolidationPausedUntil, n.Pods, n.EvictionCost = noon.Add(time.Minute), 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
+		{"consolidated in vain, empty", func(n *Node, p *Pool, _ *Cluster) {
+			p.ConsolidationPausedUntil, n.Pods, n.EvictionCost = noon.Add(time.Minute), 0, 0
+		}, vacant, Underutilized, NotOccupied, "", time.Time{}},
 		{"young", func(_ *Node, p *Pool, _ *Cluster) { p.MinAge = 3 * time.Hour }, []Cause{Drifted, Expired}, Underutilized, RecentlyLaunched,
 			`Node is 2h0m0s old, NodePool "general" asks for 3h0m0s`, noon.Add(time.Hour)},
 		{"young and empty", func(n *Node, p *Pool, _ *Cluster) { p.MinAge, n.Pods, n.EvictionCost = 3*time.Hour, 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},

@@ -18,11 +18,11 @@ type nodes struct {
 	preferred   nodePreferences
 	counters    *counters
 	placements  *placements
-	freeLeft    map[int]*quantity.Vector                  // free capacity left, by node index
+	freeLeft    map[int]*quantity.Vector                     // free capacity left, by node index
 	freeByIndex map[*cluster.NodeIndex]*cluster.FreeCapacity // the same, by slot; see freeSpaces
-	manyPods    bool                                      // see fewPods
-	mounts      map[int]map[cluster.Mount]bool            // volumes that planned pods attach
-	nominations map[int][]cluster.PodRef                  // planned pods, by node index
+	manyPods    bool                                         // see fewPods
+	mounts      map[int]map[cluster.Mount]bool               // volumes that planned pods attach
+	nominations map[int][]cluster.PodRef                     // planned pods, by node index
 }
 
 func newNodes(snapshot *cluster.Snapshot, preferred nodePreferences, c *counters, p *placements) nodes {

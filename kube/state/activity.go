@@ -5,10 +5,6 @@ package state
 import (
 	"maps"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/karve-dev/karve/kube"
 )
 
 // activity is when a pod was last bound to a node or left it, by node name. Pods may outlive
@@ -17,37 +13,37 @@ type activity map[string]time.Time
 
 // record records the time for the node when a pod other than a DaemonSet's is bound to it,
 // finishes, begins to terminate or is deleted. Either pod may be nil.
-func (a activity) record(old, now *corev1.Pod) {
+func (a activity) record(old, now *knownPod) {
 	either := now
 	if either == nil {
 		either = old
 	}
-	if either.Spec.NodeName == "" || kube.OwnedByDaemonSet(either) || kube.OwnedByNode(either) {
+	if either.Spec.NodeName == "" || phaseOnNode(old) == phaseOnNode(now) {
 		return
 	}
-	if phaseOfStay(old) != phaseOfStay(now) {
+	if either.facts.DaemonSet == "" && !either.facts.OwnedByNode {
 		a[either.Spec.NodeName] = time.Now()
 	}
 }
 
-// phaseOfStay orders the phases of a pod on its node: not bound, bound, terminating, finished
+// phaseOnNode orders the phases of a pod on its node: not bound, bound, terminating, finished
 // or deleted.
-func phaseOfStay(p *corev1.Pod) int {
+func phaseOnNode(p *knownPod) int {
 	switch {
 	case p == nil:
 		return 3
 	case p.Spec.NodeName == "":
 		return 0
-	case kube.Terminal(p):
+	case p.facts.Terminal:
 		return 3
-	case p.DeletionTimestamp != nil:
+	case p.facts.Terminating:
 		return 2
 	}
 	return 1
 }
 
-// recall copies the times of an old store.
-func (a activity) recall(old activity) { maps.Copy(a, old) }
+// copyFrom copies the times of an old store.
+func (a activity) copyFrom(old activity) { maps.Copy(a, old) }
 
 // keep forgets the nodes that do not exist.
 func (a activity) keep(exists func(node string) bool) {

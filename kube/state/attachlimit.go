@@ -18,69 +18,69 @@ import (
 // for a type are forgotten with its last node: they depend on the cluster's objects alone, so
 // two processes that watch them agree.
 type attachLimits struct {
-	nodes map[string]*storagev1.CSINode
-	kind  map[string]string // node → instance type, where both are known
-	of    map[string]map[string]bool
-	// learnt is the smallest limit reported for each type, by driver.
-	learnt map[string]map[string]int64
+	nodes   map[string]*storagev1.CSINode
+	typeOf  map[string]string // node → instance type, where both are known
+	nodesOf map[string]map[string]bool
+	// lowest is the smallest limit reported for each type, by driver.
+	lowest map[string]map[string]int64
 }
 
 func newAttachLimits() *attachLimits {
 	return &attachLimits{
-		nodes: map[string]*storagev1.CSINode{}, kind: map[string]string{},
-		of: map[string]map[string]bool{}, learnt: map[string]map[string]int64{},
+		nodes: map[string]*storagev1.CSINode{}, typeOf: map[string]string{},
+		nodesOf: map[string]map[string]bool{}, lowest: map[string]map[string]int64{},
 	}
 }
 
-// place records the instance type of a node; empty when the node is not known. It reports whether
-// the limits of any type changed.
-func (l *attachLimits) place(node, kind string) bool {
-	old := l.kind[node]
+// setInstanceType records the instance type of a node; empty when the node is not known. It reports
+// whether the limits of any type changed.
+func (l *attachLimits) setInstanceType(node, kind string) bool {
+	old := l.typeOf[node]
 	if old == kind {
 		return false
 	}
-	delete(l.kind, node)
-	unset(l.of, old, node)
-	changed := old != "" && l.relearn(old)
+	delete(l.typeOf, node)
+	unset(l.nodesOf, old, node)
+	changed := old != "" && l.updateLowest(old)
 	if kind == "" {
 		return changed
 	}
-	l.kind[node] = kind
-	set(l.of, kind, node)
-	return l.relearn(kind) || changed
+	l.typeOf[node] = kind
+	set(l.nodesOf, kind, node)
+	return l.updateLowest(kind) || changed
 }
 
-// report records the CSINode in which a node's drivers report their limits; nil when it was
+// setCSINode records the CSINode in which a node's drivers report their limits; nil when it was
 // deleted. It reports whether the limits of the node's type changed.
-func (l *attachLimits) report(node string, n *storagev1.CSINode) bool {
+func (l *attachLimits) setCSINode(node string, n *storagev1.CSINode) bool {
 	before := reported(l.nodes[node])
 	if l.nodes[node] = n; n == nil {
 		delete(l.nodes, node)
 	}
-	kind, ok := l.kind[node]
-	return ok && !maps.Equal(before, reported(n)) && l.relearn(kind)
+	kind, ok := l.typeOf[node]
+	return ok && !maps.Equal(before, reported(n)) && l.updateLowest(kind)
 }
 
-// reports says whether a storage driver has registered on the node.
-func (l *attachLimits) reports(node string) bool {
+// hasDrivers reports whether a storage driver has registered on the node.
+func (l *attachLimits) hasDrivers(node string) bool {
 	n := l.nodes[node]
 	return n != nil && len(n.Spec.Drivers) > 0
 }
 
-func (l *attachLimits) relearn(kind string) bool {
+func (l *attachLimits) updateLowest(kind string) bool {
 	smallest := map[string]int64{}
-	for node := range l.of[kind] {
+	for node := range l.nodesOf[kind] {
 		for driver, n := range reported(l.nodes[node]) {
 			if least, ok := smallest[driver]; !ok || n < least {
 				smallest[driver] = n
 			}
 		}
 	}
-	if maps.Equal(smallest, l.learnt[kind]) {
+	if maps.Equal(smallest, l.lowest[kind]) {
 		return false
 	}
-	if l.learnt[kind] = smallest; len(smallest) == 0 {
-		delete(l.learnt, kind)
+	if l.lowest[kind] = smallest; len(smallest) == 0 {
+		delete(l.lowest, kind)
 	}
 	return true
 }
@@ -108,7 +108,7 @@ func reported(n *storagev1.CSINode) map[string]int64 {
 func (l *attachLimits) lower(types []offering.InstanceType) []offering.InstanceType {
 	var out []offering.InstanceType
 	for i := range types {
-		capacity := lowered(types[i].Capacity, l.learnt[types[i].Name])
+		capacity := lowered(types[i].Capacity, l.lowest[types[i].Name])
 		if capacity == nil {
 			continue
 		}

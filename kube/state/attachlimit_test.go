@@ -52,7 +52,7 @@ func TestAttachLimitOfNodes(t *testing.T) {
 	m := NewMirror(nil)
 	m.SetCatalog("default", diskTypes(), nil)
 	limit := func(key string) string {
-		if n, ok := m.parts.snapshot.nodes[key].Allocatable[attachDisks]; ok {
+		if n, ok := m.parts.builder.nodes[key].Allocatable[attachDisks]; ok {
 			return fmt.Sprint(n)
 		}
 		return "none"
@@ -178,7 +178,7 @@ func TestNodesCarryWhatTheirDriversWillSay(t *testing.T) {
 		{"a driver has started without a word about zones", func() { m.SetNode(node); m.SetCSINode(reporting(node.Name, nil)) }, ""},
 	} {
 		step.change()
-		labels := m.parts.snapshot.nodes["web-1"].Labels
+		labels := m.parts.builder.nodes["web-1"].Labels
 		if got := labels[key]; got != step.want {
 			t.Errorf("%s: zone %q, want %q", step.name, got, step.want)
 		}

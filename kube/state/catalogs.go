@@ -58,7 +58,7 @@ func (s *catalogs) node(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
 	catalog := s.of(c)
 	w := kube.Node(n, c, catalog, s.offeringsOf(c, catalog))
 	s.limits.apply(&w, catalog.Find(w.Labels[cluster.LabelInstanceType]))
-	if !s.limits.reports(w.Name) {
+	if !s.limits.hasDrivers(w.Name) {
 		// Storage drivers label a node, with keys of their own, when they start there. Until then
 		// a pod whose disk is in the node's zone would not match the node.
 		w.Labels = catalog.Complete(w.Labels)
@@ -98,8 +98,8 @@ func (s *catalogs) accept(c *karpv1.NodeClaim, offerings []offering.Ref) {
 	s.accepted[c.Name] = accepted{of: s.of(c), offerings: offering.RotateZones(offerings, string(c.UID))}
 }
 
-// recall copies from old catalogs the offerings that a claim accepts.
-func (s *catalogs) recall(claim string, old *catalogs) { s.accepted[claim] = old.accepted[claim] }
+// copyAccepted copies from old catalogs the offerings that a claim accepts.
+func (s *catalogs) copyAccepted(claim string, old *catalogs) { s.accepted[claim] = old.accepted[claim] }
 
 // forgetClaim forgets the offerings that a claim accepts.
 func (s *catalogs) forgetClaim(name string) { delete(s.accepted, name) }
@@ -152,17 +152,17 @@ func sameLimits(a, b []offering.InstanceType) bool {
 	return slices.EqualFunc(a, b, func(a, b offering.InstanceType) bool { return maps.Equal(a.Capacity, b.Capacity) })
 }
 
-// report records the CSINode in which a node's storage drivers report their limits; nil when it
+// setCSINode records the CSINode in which a node's storage drivers report their limits; nil when it
 // was deleted.
-func (s *catalogs) report(node string, n *storagev1.CSINode) {
-	s.limitsChanged = s.limits.report(node, n) || s.limitsChanged
+func (s *catalogs) setCSINode(node string, n *storagev1.CSINode) {
+	s.limitsChanged = s.limits.setCSINode(node, n) || s.limitsChanged
 }
 
-// placeNode records the instance type of a node; n is nil when the node was deleted.
-func (s *catalogs) placeNode(name string, n *corev1.Node) {
+// setInstanceType records the instance type of a node; n is nil when the node was deleted.
+func (s *catalogs) setInstanceType(name string, n *corev1.Node) {
 	instanceType := ""
 	if n != nil {
 		instanceType = n.Labels[cluster.LabelInstanceType]
 	}
-	s.limitsChanged = s.limits.place(name, instanceType) || s.limitsChanged
+	s.limitsChanged = s.limits.setInstanceType(name, instanceType) || s.limitsChanged
 }

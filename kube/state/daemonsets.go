@@ -20,9 +20,9 @@ const (
 
 // daemonSets writes each DaemonSet to the snapshot as its newest pod shows it.
 type daemonSets struct {
-	byUID    map[string]*daemonSet
-	ownerOf  map[string]string // pod UID → UID of the DaemonSet that it is recorded with
-	snapshot *snapshot
+	byUID   map[string]*daemonSet
+	ownerOf map[string]string // pod UID → UID of the DaemonSet that it is recorded with
+	builder *builder
 }
 
 // daemonSet is a DaemonSet with its pods. Either may be known before the other.
@@ -32,15 +32,15 @@ type daemonSet struct {
 	newest *corev1.Pod // of the current template; nil when there is none
 }
 
-func newDaemonSets(s *snapshot) *daemonSets {
-	return &daemonSets{byUID: map[string]*daemonSet{}, ownerOf: map[string]string{}, snapshot: s}
+func newDaemonSets(s *builder) *daemonSets {
+	return &daemonSets{byUID: map[string]*daemonSet{}, ownerOf: map[string]string{}, builder: s}
 }
 
 // set adds or replaces a DaemonSet.
 func (s *daemonSets) set(d *appsv1.DaemonSet) {
 	x := s.get(string(d.UID))
 	x.set = d
-	x.choose()
+	x.chooseNewest()
 	s.write(x)
 }
 
@@ -51,7 +51,7 @@ func (s *daemonSets) remove(d *appsv1.DaemonSet) {
 		x.set = nil
 		s.tidy(uid, x)
 	}
-	s.snapshot.removeDaemon(uid)
+	s.builder.removeDaemon(uid)
 }
 
 func (s *daemonSets) get(uid string) *daemonSet {
@@ -70,9 +70,9 @@ func (s *daemonSets) tidy(uid string, x *daemonSet) {
 }
 
 // setPod records a pod that may belong to a DaemonSet.
-func (s *daemonSets) setPod(p *corev1.Pod) {
-	uid, owner := string(p.UID), kube.DaemonSetOf(p)
-	gone := owner == "" || kube.Terminal(p) || p.DeletionTimestamp != nil
+func (s *daemonSets) setPod(p *knownPod) {
+	uid, owner := string(p.UID), p.facts.DaemonSet
+	gone := owner == "" || p.facts.Terminal || p.facts.Terminating
 	if gone || s.ownerOf[uid] != owner {
 		s.removePod(uid)
 	}
@@ -80,9 +80,9 @@ func (s *daemonSets) setPod(p *corev1.Pod) {
 		return
 	}
 	x := s.get(owner)
-	x.pods[uid], s.ownerOf[uid] = p, owner
-	if x.current(p) && (x.newest == nil || x.newest.UID == p.UID || newer(p, x.newest)) {
-		x.newest = p
+	x.pods[uid], s.ownerOf[uid] = p.Pod, owner
+	if x.current(p.Pod) && (x.newest == nil || x.newest.UID == p.UID || newer(p.Pod, x.newest)) {
+		x.newest = p.Pod
 		s.write(x)
 	}
 }
@@ -98,7 +98,7 @@ func (s *daemonSets) removePod(uid string) {
 	x := s.byUID[owner]
 	delete(x.pods, uid)
 	if x.newest != nil && string(x.newest.UID) == uid {
-		x.choose()
+		x.chooseNewest()
 		s.write(x)
 	}
 	s.tidy(owner, x)
@@ -111,14 +111,14 @@ func (s *daemonSets) write(x *daemonSet) {
 	switch {
 	case x.set == nil:
 	case len(x.set.Spec.Template.Spec.ResourceClaims) > 0:
-		s.snapshot.removeDaemon(string(x.set.UID))
+		s.builder.removeDaemon(string(x.set.UID))
 	default:
-		s.snapshot.setDaemon(kube.DaemonLike(x.set, x.newest))
+		s.builder.setDaemon(kube.DaemonLike(x.set, x.newest))
 	}
 }
 
 // choose sets newest to the newest pod created from the current template.
-func (x *daemonSet) choose() {
+func (x *daemonSet) chooseNewest() {
 	x.newest = nil
 	for _, p := range x.pods {
 		if x.current(p) && (x.newest == nil || newer(p, x.newest)) {

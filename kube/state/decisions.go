@@ -18,33 +18,33 @@ import (
 // Launched records a claim that was just created, before any watch shows it, with the offerings
 // it accepts and the pods it was launched for.
 func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offering.Ref, pods []cluster.PodRef) {
-	m.change(func() news {
+	m.change(func() callbacks {
 		m.parts.nodeEvents.expectClaim(c, choices, time.Now())
-		m.parts.reservations.promise(c.Name, pods)
-		return news{}
+		m.parts.nominator.nominate(c.Name, pods)
+		return callbacks{}
 	})
 }
 
-// Nominate promises pods capacity on a node that exists or is in flight.
+// Nominate nominates pods to a node that exists or is in flight: they count as bound to it.
 func (m *Mirror) Nominate(key string, pods []cluster.PodRef) {
-	m.change(func() news { m.parts.reservations.promise(key, pods); return news{} })
+	m.change(func() callbacks { m.parts.nominator.nominate(key, pods); return callbacks{} })
 }
 
-// BeginMove counts nodes as leaving although they are not deleted yet, and promises their pods
-// capacity. Both happen in one step, so that no decision sees the pods without a node and
+// BeginMove counts nodes as leaving although they are not deleted yet, and nominates their pods to
+// other nodes. Both happen in one step, so that no decision sees the pods without a node and
 // launches nodes for them. The record holds until the nodes are deleted or CancelMove is
 // called; a node that is already leaving keeps leaving.
 //
 // The claims may not exist yet (see Launched): if they were recorded afterwards, a decision in
 // between could give their capacity to other pods.
 func (m *Mirror) BeginMove(r BeginMoveRequest) {
-	m.change(func() news { return news{waiting: m.parts.moves.begin(r)} })
+	m.change(func() callbacks { return callbacks{waiting: m.parts.moves.begin(r)} })
 }
 
 // CancelMove reverts BeginMove: the nodes accept pods again, their pods count as bound where they
 // are, and claims that no watch has shown are forgotten.
 func (m *Mirror) CancelMove(nodes, claims []string) {
-	m.change(func() news { return news{waiting: m.parts.moves.cancel(nodes, claims)} })
+	m.change(func() callbacks { return callbacks{waiting: m.parts.moves.cancel(nodes, claims)} })
 }
 
 // BeginEviction records that the pod is about to be evicted, so that its owner will create a
@@ -52,27 +52,27 @@ func (m *Mirror) CancelMove(nodes, claims []string) {
 // replacement at once, or does not create one at all. The record holds until the pod is
 // deleted.
 func (m *Mirror) BeginEviction(p *corev1.Pod) {
-	m.change(func() news { m.parts.reservations.beginEviction(p); return news{} })
+	m.change(func() callbacks { m.parts.evictions.begin(p); return callbacks{} })
 }
 
 // Supersede records that another pod takes the place of one that still runs: a rolling restart
-// is under way. The old pod then needs no new node, and capacity promised to it is for its
-// replacement. It holds until the pod is deleted.
+// is under way. The old pod then needs no new node, and its replacement is nominated in its
+// place. It holds until the pod is deleted.
 func (m *Mirror) Supersede(p *corev1.Pod) {
-	m.change(func() news { m.parts.reservations.supersede(string(p.UID)); return news{} })
+	m.change(func() callbacks { m.parts.evictions.supersede(string(p.UID)); return callbacks{} })
 }
 
 // SetSurging sets which pods leave their drained node by a rolling restart and not by an eviction;
 // pods is the complete set. No PodDisruptionBudget keeps these pods on their nodes, and
 // capacity for them is sought in time. It reports whether the set changed.
 func (m *Mirror) SetSurging(pods map[types.UID]bool) bool {
-	others := m.pdbs.surge(pods)
+	others := m.pdbs.setSurging(pods)
 	if len(others) == 0 {
 		return false
 	}
-	m.change(func() news {
+	m.change(func() callbacks {
 		m.revision.increment()
-		return m.parts.again(others)
+		return m.parts.writePods(others)
 	})
 	return true
 }

@@ -173,7 +173,7 @@ func TestDisruptionNode(t *testing.T) {
 		"busy before": {func(m *kube.ManagedNode) {
 			m.Claim.Status.LastPodEventTime = metav1.NewTime(noon.Add(-2 * time.Minute))
 		}, func(n *disrupt.Node) { n.LastPodEvent = noon.Add(-2 * time.Minute) }},
-		"promised": {func(m *kube.ManagedNode) { m.Nominated = 1 }, func(n *disrupt.Node) { n.Nominated = true }},
+		"nominated by a plan": {func(m *kube.ManagedNode) { m.Nominated = 1 }, func(n *disrupt.Node) { n.Nominated = true }},
 		"nominated": {func(m *kube.ManagedNode) { m.InSnapshot.NominatedUntil = noon.Add(time.Second) }, func(n *disrupt.Node) {
 			n.Nominated, n.NominatedUntil = true, noon.Add(time.Second)
 		}},
@@ -187,7 +187,9 @@ func TestDisruptionNode(t *testing.T) {
 			n.Due = []disrupt.Due{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: noon.Add(-30 * time.Minute)}, {Cause: disrupt.Drifted, Detail: "ImageDrift", Since: noon.Add(-time.Minute)}}
 		}},
 		"within its life": {func(m *kube.ManagedNode) { m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("121m") }, func(n *disrupt.Node) { n.ExpireAfter = 121 * time.Minute }},
-		"no labels":       {func(m *kube.ManagedNode) { m.InSnapshot.Price = 0 }, func(n *disrupt.Node) { n.PriceUnknownDetail = `Node does not have label "node.kubernetes.io/instance-type"` }},
+		"no labels": {func(m *kube.ManagedNode) { m.InSnapshot.Price = 0 }, func(n *disrupt.Node) {
+			n.PriceUnknownDetail = `Node does not have label "node.kubernetes.io/instance-type"`
+		}},
 		"an unknown type": {func(m *kube.ManagedNode) { m.InSnapshot.Price, m.InSnapshot.Labels = 0, placed() }, func(n *disrupt.Node) { n.PriceUnknownDetail = `Instance Type "d4" not found` }},
 		"a type not on sale": {func(m *kube.ManagedNode) { m.InSnapshot.Price, m.InSnapshot.Labels, m.KnownType = 0, placed(), true },
 			func(n *disrupt.Node) { n.PriceUnknownDetail = `Instance Type "d4" has no price in zone "1" as spot` }},

@@ -2,7 +2,7 @@
 
 // Package state keeps a cluster.Snapshot current from watch events. Mirror is the lock and the
 // methods that controllers call. Behind it, stores hold the objects that were shown (pods,
-// nodes and NodeClaims, catalogs, volumes), the promises of capacity, the replacements of
+// nodes and NodeClaims, catalogs, volumes), the nominations of pods to nodes, the replacements of
 // evicted pods and the protections of pods against eviction; writers derive the Snapshot from
 // them.
 //

@@ -22,16 +22,16 @@ func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
 	p := &m.parts // restore replaces the contents of parts, never parts itself
 	for _, f := range []*feed{
 		feedOf(m, &corev1.Pod{}, p.setPod, p.removePod),
-		feedOf(m, &corev1.Node{}, unlisted(p.setNode), p.removeNode),
-		feedOf(m, &karpv1.NodeClaim{}, unlisted(p.setClaim), p.removeClaim),
-		feedOf(m, &karpv1.NodePool{}, unlisted(m.setPool), p.removePool),
-		feedOf(m, &corev1.Namespace{}, unlisted(p.setNamespace), p.removeNamespace),
-		feedOf(m, &corev1.PersistentVolumeClaim{}, unlisted(p.setVolumeClaim), p.removeVolumeClaim),
-		feedOf(m, &corev1.PersistentVolume{}, unlisted(p.setVolume), p.removeVolume),
-		feedOf(m, &storagev1.StorageClass{}, unlisted(p.setStorageClass), p.removeStorageClass),
-		feedOf(m, &storagev1.CSINode{}, unlisted(p.setCSINode), p.removeCSINode),
-		feedOf(m, &policyv1.PodDisruptionBudget{}, unlisted(p.setPDB), p.removePDB),
-		feedOf(m, &appsv1.DaemonSet{}, unlisted(p.setDaemon), p.removeDaemon),
+		feedOf(m, &corev1.Node{}, ignoreListed(p.setNode), p.removeNode),
+		feedOf(m, &karpv1.NodeClaim{}, ignoreListed(p.setClaim), p.removeClaim),
+		feedOf(m, &karpv1.NodePool{}, ignoreListed(m.setPool), p.removePool),
+		feedOf(m, &corev1.Namespace{}, ignoreListed(p.setNamespace), p.removeNamespace),
+		feedOf(m, &corev1.PersistentVolumeClaim{}, ignoreListed(p.setVolumeClaim), p.removeVolumeClaim),
+		feedOf(m, &corev1.PersistentVolume{}, ignoreListed(p.setVolume), p.removeVolume),
+		feedOf(m, &storagev1.StorageClass{}, ignoreListed(p.setStorageClass), p.removeStorageClass),
+		feedOf(m, &storagev1.CSINode{}, ignoreListed(p.setCSINode), p.removeCSINode),
+		feedOf(m, &policyv1.PodDisruptionBudget{}, ignoreListed(p.setPDB), p.removePDB),
+		feedOf(m, &appsv1.DaemonSet{}, ignoreListed(p.setDaemon), p.removeDaemon),
 	} {
 		informer, err := informers.GetInformer(ctx, f.of, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -69,26 +69,26 @@ type feed struct {
 	// store is the informer's store; nil when the informer does not expose it.
 	store toolscache.Store
 	// set adds or replaces an object, remove forgets it. Callers hold the Mirror's lock.
-	set    func(o any, listed bool) news
-	remove func(o any) news
+	set    func(o any, listed bool) callbacks
+	remove func(o any) callbacks
 }
 
 // feedOf returns the feed of objects of of's type.
-func feedOf[T client.Object](m *Mirror, of T, set func(T, bool) news, remove func(T) news) *feed {
+func feedOf[T client.Object](m *Mirror, of T, set func(T, bool) callbacks, remove func(T) callbacks) *feed {
 	return &feed{mirror: m, of: of,
-		set:    func(o any, listed bool) news { return set(o.(T), listed) },
-		remove: func(o any) news { return remove(o.(T)) },
+		set:    func(o any, listed bool) callbacks { return set(o.(T), listed) },
+		remove: func(o any) callbacks { return remove(o.(T)) },
 	}
 }
 
-func unlisted[T any](set func(T) news) func(T, bool) news {
-	return func(x T, _ bool) news { return set(x) }
+func ignoreListed[T any](set func(T) callbacks) func(T, bool) callbacks {
+	return func(x T, _ bool) callbacks { return set(x) }
 }
 
 func (f *feed) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, listed bool) {
-			f.setWith(o.(client.Object), func() news { return f.set(o, listed) })
+			f.setWith(o.(client.Object), func() callbacks { return f.set(o, listed) })
 		},
 		UpdateFunc: func(old, now any) {
 			f.update(old.(client.Object), now.(client.Object))
@@ -104,8 +104,8 @@ func (f *feed) handler() toolscache.ResourceEventHandler {
 
 // AssumeSynced declares that the owner calls the Set and Remove methods instead of Attach: Synced
 // reports true from then on.
-func (m *Mirror) AssumeSynced() { m.feeds = append(m.feeds, &feed{registration: fed{}}) }
+func (m *Mirror) AssumeSynced() { m.feeds = append(m.feeds, &feed{registration: alwaysSynced{}}) }
 
-type fed struct{}
+type alwaysSynced struct{}
 
-func (fed) HasSynced() bool { return true }
+func (alwaysSynced) HasSynced() bool { return true }

@@ -70,7 +70,7 @@ func TestDaemonSetMadeAnewInAGap(t *testing.T) {
 	})
 }
 
-// Capacity that was promised on a NodeClaim is not promised on another one of its name, and pod
+// A pod that was nominated to a NodeClaim is not nominated to another one of its name, and pod
 // events on a Node are not recorded for another Node.
 //
 // Rule MEMORY-1.
@@ -101,7 +101,7 @@ func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
 			c.put(claim)
 		})
 		if m.CountWaiting() != 1 {
-			t.Error("the promise holds on a NodeClaim that it was not made for")
+			t.Error("the pod is nominated to a NodeClaim that it was not nominated to")
 		}
 	})
 }
@@ -268,12 +268,12 @@ func known(m *Mirror) map[string]any {
 	var plan schedule.Plan
 	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
 	return map[string]any{
-		"pods": keysOf(m.parts.pods.byUID), "nodes": keysOf(m.parts.nodes.byName), "claims": keysOf(m.parts.nodes.claims), "pools": keysOf(m.parts.pools), "daemonSets": keysOf(m.parts.daemonSets.byUID), "daemons": m.parts.snapshot.daemons, "daemonOf": m.parts.daemonSets.ownerOf,
-		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "worldPods": m.parts.snapshot.pods, "worldNodes": m.parts.snapshot.nodes,
+		"pods": keysOf(m.parts.pods.byUID), "nodes": keysOf(m.parts.nodes.byName), "claims": keysOf(m.parts.nodes.claims), "pools": keysOf(m.parts.pools), "daemonSets": keysOf(m.parts.daemonSets.byUID), "daemons": m.parts.builder.daemons, "daemonOf": m.parts.daemonSets.ownerOf,
+		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "worldPods": m.parts.builder.pods, "worldNodes": m.parts.builder.nodes,
 		"replacements": len(m.parts.replacements.by) + len(m.parts.replacements.unmatched) + len(m.parts.replacements.owners), "superseded": m.parts.replacements.superseded,
-		"podsIn": m.parts.pods.inNamespace, "held": m.parts.protections.held, "lapses": m.parts.protections.ends, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.claimsOn,
+		"podsIn": m.parts.pods.inNamespace, "held": m.parts.protections.blocked, "lapses": m.parts.protections.annotationEnds, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.claimsOn,
 		"volumes": keysOf(m.parts.volumes.storage.Volumes), "volumeClaims": len(m.parts.volumes.storage.Claims), "classes": keysOf(m.parts.volumes.storage.Classes),
-		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "kinds": m.parts.catalogs.limits.kind, "learnt": m.parts.catalogs.limits.learnt, "plan": plan,
+		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "kinds": m.parts.catalogs.limits.typeOf, "learnt": m.parts.catalogs.limits.lowest, "plan": plan,
 	}
 }
 

@@ -75,7 +75,7 @@ func TestWhoComesForALostPodIsUrgent(t *testing.T) {
 				time.Sleep(test.later)
 				var hurried []string
 				m.OnUrgent = func(uid string) { hurried = append(hurried, uid) }
-				known := m.parts.pods.byUID["uid-next"] != nil && kube.Provisionable(m.parts.pods.byUID["uid-next"])
+				known := m.parts.pods.byUID["uid-next"] != nil && m.parts.pods.byUID["uid-next"].facts.Provisionable
 				m.SetPod(test.next, false)
 				if got := m.AnyInterrupted([]cluster.PodRef{kube.Ref(test.next)}); got != test.want {
 					t.Errorf("urgent: %t, want %t", got, test.want)

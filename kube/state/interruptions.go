@@ -6,17 +6,14 @@ import (
 	"maps"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/karve-dev/karve/kube"
 )
 
 // interruptions finds the pods that need capacity urgently because the cloud interrupts a node.
 type interruptions struct {
 	pods         *podStore
 	nodes        *nodeStore
-	promises     *promises
+	nominations  *nominations
 	replacements *replacements
 	// owners has the owners that lost a pod together with its node before capacity for a
 	// replacement was found, and when. Pods with little or no grace period are deleted before
@@ -31,9 +28,9 @@ const ownerUrgentFor = time.Minute
 
 // recordLost records the owner of a pod that was deleted with its interrupted node, unless
 // there is capacity for the replacement. Call it while the pod is still known.
-func (s *interruptions) recordLost(p *corev1.Pod) {
-	owner := kube.OwnerOf(p)
-	if owner == "" || kube.OwnedByDaemonSet(p) || kube.Terminal(p) && p.DeletionTimestamp == nil || !s.nodes.interrupted(p) || s.hasCapacity(string(p.UID)) {
+func (s *interruptions) recordLost(p *knownPod) {
+	owner, finished := p.facts.Owner, p.facts.Terminal && !p.facts.Terminating
+	if owner == "" || p.facts.DaemonSet != "" || finished || !s.nodes.interrupted(p.Spec.NodeName) || s.hasCapacity(string(p.UID)) {
 		return
 	}
 	now := time.Now()
@@ -46,26 +43,26 @@ func (s *interruptions) forgetOld(now time.Time) {
 	maps.DeleteFunc(s.owners, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= ownerUrgentFor })
 }
 
-// hasCapacity reports whether there is capacity for the pod or its replacement: promised, or
-// because the replacement is bound.
+// hasCapacity reports whether there is capacity for the pod or its replacement: it is
+// nominated to a node, or the replacement is bound.
 func (s *interruptions) hasCapacity(uid string) bool {
-	counting := s.replacements.counting(uid)
-	if _, promised := s.promises.of(counting); promised {
+	effective := s.replacements.effectivePod(uid)
+	if _, nominated := s.nominations.of(effective); nominated {
 		return true
 	}
-	replacement := s.pods.get(counting)
-	return counting != uid && replacement != nil && replacement.Spec.NodeName != ""
+	replacement := s.pods.get(effective)
+	return effective != uid && replacement != nil && replacement.Spec.NodeName != ""
 }
 
 // urgent reports whether the pod runs on an interrupted node, or replaces a pod that does or did.
-func (s *interruptions) urgent(p *corev1.Pod) bool {
+func (s *interruptions) urgent(p *knownPod) bool {
 	old := p
 	if evicted, ok := s.replacements.evictedBy(string(p.UID)); ok {
 		old = s.pods.get(evicted)
 	}
-	if old != nil && s.nodes.interrupted(old) {
+	if old != nil && s.nodes.interrupted(old.Spec.NodeName) {
 		return true
 	}
-	since, lost := s.owners[kube.OwnerOf(p)]
+	since, lost := s.owners[p.facts.Owner]
 	return lost && p.Spec.NodeName == "" && time.Since(since) < ownerUrgentFor
 }

@@ -93,12 +93,12 @@ func (f *feed) describe(o client.Object) string {
 }
 
 // setWith makes the change that an object's event asks for, unless the object is left out.
-func (f *feed) setWith(o client.Object, change func() news) {
+func (f *feed) setWith(o client.Object, change func() callbacks) {
 	m := f.mirror
 	p := m.Panics.Try(handling, f.describe(o), func() {
-		m.change(func() news {
+		m.change(func() callbacks {
 			if m.leftOut.has(f, o, time.Now()) {
-				return news{}
+				return callbacks{}
 			}
 			n := change()
 			m.leftOut.forget(f, o)
@@ -113,14 +113,14 @@ func (f *feed) setWith(o client.Object, change func() news) {
 // update records a new version of an object, or another object of the same name.
 func (f *feed) update(old, now client.Object) {
 	if old.GetUID() == now.GetUID() {
-		f.setWith(now, func() news { return f.set(now, false) })
+		f.setWith(now, func() callbacks { return f.set(now, false) })
 		return
 	}
 	m := f.mirror
 	// If this panics, either object may be the cause. Restoring the Mirror, which lists the new
 	// object, shows which.
 	_ = m.Panics.Try(handling, f.describe(now), func() {
-		m.change(func() news {
+		m.change(func() callbacks {
 			m.leftOut.forget(f, old)
 			return f.replace(old, now)
 		})
@@ -130,9 +130,9 @@ func (f *feed) update(old, now client.Object) {
 // replace records an object in place of another one of the same name. An object that was
 // deleted and recreated while the watch was interrupted arrives as an update but is another
 // object: no record about the old one, also by its name, holds for it.
-func (f *feed) replace(old, now client.Object) news {
+func (f *feed) replace(old, now client.Object) callbacks {
 	gone := f.remove(old)
-	return gone.and(f.set(now, false))
+	return gone.join(f.set(now, false))
 }
 
 // end forgets an object that was deleted. If that panics, the Mirror is restored from lists
@@ -140,7 +140,7 @@ func (f *feed) replace(old, now client.Object) news {
 func (f *feed) end(o client.Object) {
 	m := f.mirror
 	_ = m.Panics.Try(handling, f.describe(o), func() {
-		m.change(func() news {
+		m.change(func() callbacks {
 			m.leftOut.forget(f, o)
 			return f.remove(o)
 		})
@@ -151,7 +151,7 @@ func (f *feed) end(o client.Object) {
 func (m *Mirror) leaveOut(f *feed, o client.Object, because *panics.Panic) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.spoilt = true
+	m.halfChanged = true
 	m.reportLeftOut(f, o, because)
 }
 
@@ -169,6 +169,6 @@ func (m *Mirror) retryLeftOut(now time.Time) {
 	changed := m.leftOut.changed(now)
 	m.mu.Unlock()
 	for _, o := range changed {
-		o.feed.setWith(o.Object, func() news { return o.feed.set(o.Object, true) })
+		o.feed.setWith(o.Object, func() callbacks { return o.feed.set(o.Object, true) })
 	}
 }

@@ -36,8 +36,8 @@ func poisoned(m *Mirror) (said *[]string) {
 	m.LeftOut = func(o client.Object, _ *panics.Panic) { say("left out: " + o.GetName()) }
 	for _, f := range m.feeds {
 		set, remove := f.set, f.remove
-		f.set = func(o any, listed bool) news { n := set(o, listed); explode(o); return n }
-		f.remove = func(o any) news { n := remove(o); explode(o); return n }
+		f.set = func(o any, listed bool) callbacks { n := set(o, listed); explode(o); return n }
+		f.remove = func(o any) callbacks { n := remove(o); explode(o); return n }
 	}
 	return said
 }
@@ -70,7 +70,7 @@ func TestPoisonObjectIsLeftOut(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			m.View(func(*cluster.Snapshot) {})
-			if got := keysOf(m.parts.snapshot.pods); !slices.Equal(got, pods) || m.CountWaiting() != waiting {
+			if got := keysOf(m.parts.builder.pods); !slices.Equal(got, pods) || m.CountWaiting() != waiting {
 				t.Errorf("%s: the World has pods %v, %d of which wait; want %v, %d", when, got, m.CountWaiting(), pods, waiting)
 			}
 		}
@@ -125,7 +125,7 @@ func TestPoisonObjectIsTriedRarely(t *testing.T) {
 	})
 }
 
-// A decision that panics leaves the Mirror as it was: unlocked, with its promises, with claims
+// A decision that panics leaves the Mirror as it was: unlocked, with its nominations, with claims
 // that no watch has shown yet, and with nodes that are to be deleted.
 //
 // Rule PANIC-1, Rule PANIC-2.
@@ -145,19 +145,19 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 		c.put(boundTo(pendingPod("c"), node.Name))
 		synctest.Wait()
 		type facts struct {
-			Pods, Nodes, Promises, Departing, Activity, Unseen any
-			Virtual                                            int
+			Pods, Nodes, Nominations, Departing, Activity, Unseen any
+			Virtual                                               int
 		}
 		read := func() (out facts) {
 			m.View(func(w *cluster.Snapshot) {
-				out = facts{m.parts.snapshot.pods, m.parts.snapshot.nodes, m.parts.promises.nodeOf, m.parts.nodes.moving, m.parts.activity, keysOf(m.parts.nodes.unseen), virtual(w)}
+				out = facts{m.parts.builder.pods, m.parts.builder.nodes, m.parts.nominations.nodeOf, m.parts.nodes.moving, m.parts.activity, keysOf(m.parts.nodes.unseen), virtual(w)}
 			})
 			return out
 		}
 		before := read()
 		m.Panics.Try("decision", "", func() {
 			m.View(func(*cluster.Snapshot) {
-				m.parts.pods.byUID, m.parts.snapshot.nodes = nil, nil // destroy the state
+				m.parts.pods.byUID, m.parts.builder.nodes = nil, nil // destroy the state
 				panic("boom")
 			})
 		})

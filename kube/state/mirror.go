@@ -14,8 +14,8 @@ import (
 )
 
 // Mirror keeps a cluster.Snapshot current from watch events. It keeps the API objects it was
-// shown, which must not be changed, and for each node the pods that were promised capacity
-// there. Those pods count as bound until the scheduler binds them or the promise lapses, so
+// shown, which must not be changed, and for each node the pods that are nominated to it.
+// Those pods count as bound until the scheduler binds them or the nomination lapses, so
 // that no two batches launch a node for the same pod.
 type Mirror struct {
 	// Class is the kind of node class that this installation serves. Pools with another kind of
@@ -41,9 +41,9 @@ type Mirror struct {
 	mu sync.Mutex // guards everything below
 	// spoilt is set while the parts are being changed. If it is already set when the lock is
 	// taken, the last change ended with a panic and the parts cannot be relied on.
-	spoilt  bool
-	leftOut leftOutObjects
-	parts   parts
+	halfChanged bool
+	leftOut     leftOutObjects
+	parts       parts
 }
 
 // NewMirror returns a Mirror of an empty cluster. wake is called with the UID of each pod that
@@ -60,11 +60,11 @@ func NewMirror(wake func(pod string)) *Mirror {
 
 // View calls f with the current Snapshot, which is valid until f returns.
 func (m *Mirror) View(f func(*cluster.Snapshot)) {
-	m.change(func() news {
+	m.change(func() callbacks {
 		m.parts.nodeEvents.applyLimits()
-		waiting := m.parts.catchUp(time.Now())
-		f(m.parts.snapshot.builder.Snapshot())
-		return news{waiting: waiting}
+		waiting := m.parts.writeDue(time.Now())
+		f(m.parts.builder.inner.Snapshot())
+		return callbacks{waiting: waiting}
 	})
 }
 
@@ -74,35 +74,35 @@ func (m *Mirror) View(f func(*cluster.Snapshot)) {
 func (m *Mirror) Revision() uint64 { return m.revision.n.Load() }
 
 // Expire ends records that have lapsed. Nodes that do not initialize stop counting as capacity.
-// Promises on them, and promises on ready nodes where the scheduler did not bind the pod, end.
+// Nominations to them end, and nominations to ready nodes where the scheduler did not bind the pod.
 // Claims that no watch has shown are forgotten. Objects that were left out and have changed are
 // tried again.
 func (m *Mirror) Expire() {
 	now := time.Now()
 	m.retryLeftOut(now)
-	m.change(func() news {
-		waiting := m.parts.catchUp(now)
+	m.change(func() callbacks {
+		waiting := m.parts.writeDue(now)
 		waiting = append(waiting, m.parts.nodeWriter.writeStuck(now)...)
-		waiting = append(waiting, m.parts.reservations.releaseLapsed(now)...)
+		waiting = append(waiting, m.parts.nominator.endLapsed(now)...)
 		waiting = append(waiting, m.parts.nodeEvents.removeOverdue(now)...)
 		m.parts.tidy()
-		return news{waiting: waiting}
+		return callbacks{waiting: waiting}
 	})
 }
 
 // Tidy frees memory that is not needed any more. Expire does so too: Tidy is for a process that
 // follows the cluster and makes no decisions.
 func (m *Mirror) Tidy() {
-	m.change(func() news {
-		waiting := m.parts.catchUp(time.Now())
+	m.change(func() callbacks {
+		waiting := m.parts.writeDue(time.Now())
 		m.parts.tidy()
-		return news{waiting: waiting}
+		return callbacks{waiting: waiting}
 	})
 }
 
 // change runs f under the lock and calls the callbacks after the lock is released: code that
 // they trigger may use the Mirror.
-func (m *Mirror) change(f func() news) {
+func (m *Mirror) change(f func() callbacks) {
 	n := m.locked(f)
 	if m.OnUrgent != nil {
 		for _, uid := range n.urgent {
@@ -114,19 +114,19 @@ func (m *Mirror) change(f func() news) {
 	}
 }
 
-func (m *Mirror) locked(f func() news) news {
+func (m *Mirror) locked(f func() callbacks) callbacks {
 	m.lock()
 	defer m.mu.Unlock()
-	m.spoilt = true
+	m.halfChanged = true
 	n := f()
-	m.spoilt = false
+	m.halfChanged = false
 	return n
 }
 
 // lock locks the Mirror, and restores the parts if a panic left them half changed.
 func (m *Mirror) lock() {
 	m.mu.Lock()
-	if m.spoilt {
+	if m.halfChanged {
 		m.restore()
 	}
 }

@@ -42,7 +42,7 @@ func agentPod(uid, generation string, made int64, cpu string) *corev1.Pod {
 func TestDaemonOverheadIsThatOfRealPods(t *testing.T) {
 	m := NewMirror(nil)
 	cpu := func() int64 {
-		return m.parts.snapshot.daemons["owner"].Requests["cpu"]
+		return m.parts.builder.daemons["owner"].Requests["cpu"]
 	}
 	devices := agent("2")
 	devices.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
@@ -124,7 +124,7 @@ func TestDaemonPodLosesItsOwner(t *testing.T) {
 			} else {
 				m.RemovePod(orphan)
 			}
-			if got := m.parts.snapshot.daemons[string(d.UID)].Requests["cpu"]; got != 100 {
+			if got := m.parts.builder.daemons[string(d.UID)].Requests["cpu"]; got != 100 {
 				t.Errorf("a new node keeps cpu %dm for the DaemonSet, want the template's 100m", got)
 			}
 			m.RemovePod(orphan)

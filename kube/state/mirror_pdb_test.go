@@ -31,7 +31,7 @@ func leavingNode(m *Mirror, pods ...*corev1.Pod) *corev1.Node {
 
 func movables(m *Mirror) (uids []string) {
 	m.View(func(*cluster.Snapshot) {})
-	for uid, p := range m.parts.snapshot.pods {
+	for uid, p := range m.parts.builder.pods {
 		if p.Reschedulable {
 			uids = append(uids, uid)
 		}
@@ -84,7 +84,7 @@ func TestPodsThatAreHeldForGoodAreNoDemand(t *testing.T) {
 	want("one budget", "uid-db", "uid-web")
 	m.RemovePDB(&open)
 	want("no budget", "uid-db", "uid-web")
-	if len(m.parts.protections.held)+len(m.parts.protections.unchecked) != 0 {
+	if len(m.parts.protections.blocked)+len(m.parts.protections.unchecked) != 0 {
 		t.Error("something of the budgets is left")
 	}
 }
@@ -105,6 +105,27 @@ func TestProtectionLapses(t *testing.T) {
 		m.Expire()
 		if got := movables(m); !slices.Equal(got, []string{"uid-p"}) || !slices.Contains(woken, "uid-p") || m.Revision() == before {
 			t.Errorf("%v need room, %q were woken, the revision went from %d to %d", got, woken, before, m.Revision())
+		}
+	})
+}
+
+// A do-not-disrupt duration ends once: writes of the pod afterwards change nothing.
+//
+// Rule BLOCK-4.
+func TestProtectionLapsesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMirror(nil)
+		now := metav1.Now()
+		p := runningPod("p", annotate("10m"), func(p *corev1.Pod) { p.Status.StartTime = &now })
+		leavingNode(m, p)
+		time.Sleep(10 * time.Minute)
+		m.Expire()
+		before := m.Revision()
+		m.SetPod(p.DeepCopy(), false)
+		m.Expire()
+		m.View(func(*cluster.Snapshot) {})
+		if got := m.Revision(); got != before || len(m.parts.protections.annotationEnds) != 0 {
+			t.Errorf("the revision went from %d to %d, though nothing changed since the annotation lapsed", before, got)
 		}
 	})
 }
@@ -200,7 +221,7 @@ func TestRevision(t *testing.T) {
 	expect("what is on sale", true, func() { m.SetCatalog("default", nil, map[string]int64{"cores": 4}) })
 	expect("the same on sale", false, func() { m.SetCatalog("default", nil, map[string]int64{"cores": 4}) })
 	expect("less quota", true, func() { m.SetCatalog("default", nil, map[string]int64{"cores": 2}) })
-	expect("a promise", true, func() { m.Nominate(claim.Name, nil) })
+	expect("a nomination", true, func() { m.Nominate(claim.Name, nil) })
 	expect("nothing", false, func() { m.Expire() })
 	expect("no budget", true, func() { m.RemovePDB(&budget) })
 	expect("no pod", true, func() { m.RemovePod(pod) })

@@ -70,16 +70,16 @@ func TestMirrorEqualsRebuild(t *testing.T) {
 		for _, x := range []*Mirror{m, fresh} {
 			x.View(func(*cluster.Snapshot) {}) // View judges the budgets
 		}
-		if diff := cmp.Diff(fresh.parts.protections.held, m.parts.protections.held); diff != "" {
+		if diff := cmp.Diff(fresh.parts.protections.blocked, m.parts.protections.blocked); diff != "" {
 			t.Fatalf("seed %d: held pods differ: %s", seed, diff)
 		}
-		if diff := cmp.Diff(fresh.parts.snapshot.pods, m.parts.snapshot.pods); diff != "" {
+		if diff := cmp.Diff(fresh.parts.builder.pods, m.parts.builder.pods); diff != "" {
 			t.Fatalf("seed %d: pods differ: %s", seed, diff)
 		}
-		if diff := cmp.Diff(fresh.parts.snapshot.nodes, m.parts.snapshot.nodes); diff != "" {
+		if diff := cmp.Diff(fresh.parts.builder.nodes, m.parts.builder.nodes); diff != "" {
 			t.Fatalf("seed %d: nodes differ: %s", seed, diff)
 		}
-		if diff := cmp.Diff(fresh.parts.catalogs.limits.learnt, m.parts.catalogs.limits.learnt); diff != "" {
+		if diff := cmp.Diff(fresh.parts.catalogs.limits.lowest, m.parts.catalogs.limits.lowest); diff != "" {
 			t.Fatalf("seed %d: learnt limits differ: %s", seed, diff)
 		}
 	}
@@ -173,7 +173,7 @@ func hide(m *Mirror, x any) {
 // up.
 //
 // Rule LAUNCH-2.
-func TestPromiseHoldsUntilClaimGoes(t *testing.T) {
+func TestNominationHoldsUntilClaimGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var woken []string
 		m := NewMirror(func(pod string) { woken = append(woken, pod) })
@@ -197,7 +197,7 @@ func TestPromiseHoldsUntilClaimGoes(t *testing.T) {
 }
 
 // Rule LAUNCH-2.
-func TestPromiseLapsesOnReadyNode(t *testing.T) {
+func TestNominationLapsesOnReadyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
 		pod := pendingPod("a")
@@ -207,26 +207,26 @@ func TestPromiseLapsesOnReadyNode(t *testing.T) {
 		claim, node := joined(early)
 		m.SetClaim(claim)
 		m.SetNode(node)
-		if w := m.parts.snapshot.pods[string(pod.UID)]; w.Node != node.Name {
-			t.Errorf("the promise did not follow the node's name: %q", w.Node)
+		if w := m.parts.builder.pods[string(pod.UID)]; w.Node != node.Name {
+			t.Errorf("the nomination did not follow the node's name: %q", w.Node)
 		}
 		time.Sleep(NominatedFor)
 		m.Expire()
 		if m.CountWaiting() != 0 {
-			t.Error("the promise lapsed too soon")
+			t.Error("the nomination lapsed too soon")
 		}
 		time.Sleep(time.Second)
 		m.Expire()
 		if m.CountWaiting() != 1 {
-			t.Error("the scheduler did not take the promise up, yet the pod is thought to be placed")
+			t.Error("the scheduler did not bind the pod, yet it is thought to be placed")
 		}
 	})
 }
 
-// Other pods that take the capacity end the promises at once.
+// Other pods that take the capacity end the nominations at once.
 //
 // Rule LAUNCH-2.
-func TestPromiseYieldsToStrangers(t *testing.T) {
+func TestNominationYieldsToOtherPods(t *testing.T) {
 	m := NewMirror(nil)
 	pod, stranger := pendingPod("a"), pendingPod("b")
 	stranger.Spec.Containers = []corev1.Container{container("cpu", "1500m")}
@@ -237,11 +237,11 @@ func TestPromiseYieldsToStrangers(t *testing.T) {
 	m.Nominate("web-1", []cluster.PodRef{kube.Ref(pod)})
 	m.SetPod(boundTo(pendingPod("small"), node.Name), false)
 	if m.CountWaiting() != 0 {
-		t.Fatal("a stranger that leaves room ended the promise")
+		t.Fatal("a pod that leaves room ended the nomination")
 	}
 	m.SetPod(boundTo(stranger, node.Name), false)
 	if m.CountWaiting() != 1 {
-		t.Error("the promise cannot be kept and still stands")
+		t.Error("the nominated pod does not fit any more and is still nominated")
 	}
 }
 
@@ -265,7 +265,7 @@ func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
 	})
 }
 
-// A claim that no watch ever showed does not keep promises to pods for ever.
+// A claim that no watch ever showed does not keep pods nominated for ever.
 func TestUnseenClaimIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)

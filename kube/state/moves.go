@@ -30,17 +30,17 @@ type LaunchedClaim struct {
 
 // moves marks nodes that will be deleted, and keeps capacity for their pods meanwhile.
 type moves struct {
-	nodes        *nodeStore
-	pods         *podStore
-	promises     *promises
-	snapshot     *snapshot
-	podWriter    *podWriter
-	nodeWriter   *nodeWriter
-	nodeEvents   *nodeEvents
-	reservations *reservations
+	nodes       *nodeStore
+	pods        *podStore
+	nominations *nominations
+	builder     *builder
+	podWriter   *podWriter
+	nodeWriter  *nodeWriter
+	nodeEvents  *nodeEvents
+	nominator   *nominator
 }
 
-// begin counts nodes as leaving and promises their pods capacity; see Mirror.BeginMove. Like
+// begin counts nodes as leaving and nominates their pods to others; see Mirror.BeginMove. Like
 // cancel it returns the pods that start to need capacity.
 func (m *moves) begin(r BeginMoveRequest) (waiting []string) {
 	for _, l := range r.Launched {
@@ -52,19 +52,19 @@ func (m *moves) begin(r BeginMoveRequest) (waiting []string) {
 		}
 	}
 	for _, n := range r.Existing {
-		m.reservations.promise(n.Node, n.Pods)
+		m.nominator.nominate(n.Node, n.Pods)
 	}
 	for _, l := range r.Launched {
-		m.reservations.promise(l.Claim.Name, l.Pods)
+		m.nominator.nominate(l.Claim.Name, l.Pods)
 	}
-	return m.promises.without(waiting)
+	return m.nominations.notNominated(waiting)
 }
 
 // cancel reverts begin for those nodes, and forgets those of the claims that no watch has shown.
 func (m *moves) cancel(nodes, claims []string) (waiting []string) {
 	for _, key := range nodes {
 		if m.nodes.cancelMove(key) {
-			waiting = append(waiting, m.keep(key)...)
+			waiting = append(waiting, m.keepNode(key)...)
 		}
 	}
 	for _, name := range claims {
@@ -77,12 +77,12 @@ func (m *moves) cancel(nodes, claims []string) (waiting []string) {
 
 // keep makes the pods of a node that is not removed after all count as bound there. It returns
 // the pods that need capacity all the same because the node was deleted meanwhile.
-func (m *moves) keep(key string) (waiting []string) {
+func (m *moves) keepNode(key string) (waiting []string) {
 	waiting = m.nodeWriter.writeClaim(key)
-	n, _ := m.snapshot.node(key)
+	n, _ := m.builder.node(key)
 	for uid := range m.pods.on(n.Name) {
 		if !n.MarkedForDeletion {
-			m.promises.end(uid)
+			m.nominations.remove(uid)
 		}
 		waiting = append(waiting, m.podWriter.write(uid)...)
 	}

@@ -16,14 +16,14 @@ import (
 // nodeEvents passes events of Nodes, NodeClaims, CSINodes and catalogs to every part that they
 // concern. Its methods return the pods that start to need capacity.
 type nodeEvents struct {
-	revision *revision
-	nodes    *nodeStore
-	catalogs *catalogs
-	promises *promises
-	activity activity
-	snapshot *snapshot
-	pods     *podWriter
-	writer   *nodeWriter
+	revision    *revision
+	nodes       *nodeStore
+	catalogs    *catalogs
+	nominations *nominations
+	activity    activity
+	builder     *builder
+	pods        *podWriter
+	writer      *nodeWriter
 }
 
 // setNode adds or replaces a Node.
@@ -36,7 +36,7 @@ func (e *nodeEvents) setNode(n *corev1.Node) (waiting []string) {
 		waiting = e.writer.writeClaim(claim)
 	}
 	e.nodes.setNode(n)
-	e.catalogs.placeNode(n.Name, n)
+	e.catalogs.setInstanceType(n.Name, n)
 	return append(waiting, e.writer.writeNode(n)...)
 }
 
@@ -44,10 +44,10 @@ func (e *nodeEvents) setNode(n *corev1.Node) (waiting []string) {
 func (e *nodeEvents) removeNode(n *corev1.Node) (waiting []string) {
 	e.revision.increment()
 	id := e.nodes.removeNode(n)
-	e.promises.forgetEnd(n.Name)
+	e.nominations.forgetNode(n.Name)
 	delete(e.activity, n.Name)
-	e.catalogs.placeNode(n.Name, nil)
-	e.snapshot.removeNode(n.Name)
+	e.catalogs.setInstanceType(n.Name, nil)
+	e.builder.removeNode(n.Name)
 	claim, _ := e.nodes.claimWith(id)
 	return e.writer.writeClaim(claim)
 }
@@ -58,17 +58,17 @@ func (e *nodeEvents) setClaim(c *karpv1.NodeClaim) (waiting []string) {
 	e.revision.incrementIf(claimChanged(old, c))
 	e.nodes.setClaim(c)
 	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
-		e.disown(old) // another claim of the same name
+		e.unlink(old) // another claim of the same name
 	}
 	if n := e.nodes.nodeWith(c.Status.ProviderID); n != nil {
-		e.snapshot.removeNode(n.Name) // it counted as one without a claim
+		e.builder.removeNode(n.Name) // it counted as one without a claim
 	}
 	return e.writer.writeClaim(c.Name)
 }
 
-// seeClaim is setClaim for a claim that a watch shows.
-func (e *nodeEvents) seeClaim(c *karpv1.NodeClaim) (waiting []string) {
-	e.nodes.saw(c.Name)
+// setWatchedClaim is setClaim for a claim that a watch shows.
+func (e *nodeEvents) setWatchedClaim(c *karpv1.NodeClaim) (waiting []string) {
+	e.nodes.markSeen(c.Name)
 	return e.setClaim(c)
 }
 
@@ -81,14 +81,14 @@ func (e *nodeEvents) expectClaim(c *karpv1.NodeClaim, offerings []offering.Ref, 
 	}
 }
 
-// removeClaim forgets a NodeClaim; pods that were promised capacity on it need other capacity.
+// removeClaim forgets a NodeClaim; pods that are nominated to it need other capacity.
 func (e *nodeEvents) removeClaim(c *karpv1.NodeClaim) (waiting []string) {
 	e.revision.increment()
 	c = e.nodes.removeClaim(c)
 	e.catalogs.forgetClaim(c.Name)
-	waiting = e.pods.release(c.Name)
-	e.snapshot.removeNode(c.Name)
-	return append(waiting, e.disown(c)...)
+	waiting = e.pods.removeNominations(c.Name)
+	e.builder.removeNode(c.Name)
+	return append(waiting, e.unlink(c)...)
 }
 
 // removeOverdue forgets the claims that no watch has shown for too long.
@@ -99,10 +99,10 @@ func (e *nodeEvents) removeOverdue(now time.Time) (waiting []string) {
 	return waiting
 }
 
-// disown ends the link between the claim and its Node: the Node, if there is one, counts as
+// unlink ends the link between the claim and its Node: the Node, if there is one, counts as
 // unmanaged.
-func (e *nodeEvents) disown(c *karpv1.NodeClaim) (waiting []string) {
-	if n := e.nodes.disown(c); n != nil {
+func (e *nodeEvents) unlink(c *karpv1.NodeClaim) (waiting []string) {
+	if n := e.nodes.unlink(c); n != nil {
 		return e.writer.writeNode(n)
 	}
 	return nil
@@ -112,7 +112,7 @@ func (e *nodeEvents) disown(c *karpv1.NodeClaim) (waiting []string) {
 func (e *nodeEvents) setCatalog(class string, types []offering.InstanceType, quota map[string]int64) {
 	c, newQuota, newTypes := e.catalogs.set(class, types, quota)
 	e.revision.incrementIf(newQuota || newTypes)
-	e.snapshot.setCatalog(class, c)
+	e.builder.setCatalog(class, c)
 	if newTypes {
 		e.writeClaimsOf(class)
 	}
@@ -122,7 +122,7 @@ func (e *nodeEvents) setCatalog(class string, types []offering.InstanceType, quo
 func (e *nodeEvents) applyLimits() {
 	for class, c := range e.catalogs.applyLimits() {
 		e.revision.increment()
-		e.snapshot.setCatalog(class, c)
+		e.builder.setCatalog(class, c)
 		e.writeClaimsOf(class)
 	}
 }
@@ -138,13 +138,13 @@ func (e *nodeEvents) writeClaimsOf(class string) {
 // removeCatalog forgets the instance types of a node class.
 func (e *nodeEvents) removeCatalog(class string) {
 	e.catalogs.remove(class)
-	e.snapshot.removeCatalog(class)
+	e.builder.removeCatalog(class)
 }
 
-// report records the CSINode in which a node's storage drivers report their limits; nil when it
+// setCSINode records the CSINode in which a node's storage drivers report their limits; nil when it
 // was deleted.
-func (e *nodeEvents) report(node string, n *storagev1.CSINode) (waiting []string) {
-	e.catalogs.report(node, n)
+func (e *nodeEvents) setCSINode(node string, n *storagev1.CSINode) (waiting []string) {
+	e.catalogs.setCSINode(node, n)
 	if n := e.nodes.node(node); n != nil {
 		return e.writer.writeNode(n)
 	}

@@ -17,7 +17,7 @@ import (
 
 // unseenFor is how long a NodeClaim that karve created counts although no watch has shown it:
 // longer than any watch lags, and short enough that a NodeClaim deleted before any watch showed
-// it does not keep promises to pods for ever.
+// it does not keep pods nominated for ever.
 const unseenFor = time.Minute
 
 // nodeStore holds the Nodes and NodeClaims of the cluster, and pairs them by provider ID. The
@@ -69,9 +69,9 @@ func (s *nodeStore) key(node string) string {
 	return node
 }
 
-// interrupted reports whether the cloud interrupts the pod's node.
-func (s *nodeStore) interrupted(p *corev1.Pod) bool {
-	return p.Spec.NodeName != "" && kube.Interrupted(s.claims[s.key(p.Spec.NodeName)])
+// interrupted reports whether the cloud interrupts the node of that name; false for no name.
+func (s *nodeStore) interrupted(node string) bool {
+	return node != "" && kube.Interrupted(s.claims[s.key(node)])
 }
 
 // byClaim lists all NodeClaims by name.
@@ -84,7 +84,7 @@ func (s *nodeStore) setNode(n *corev1.Node) {
 	s.byName[n.Name] = n
 	if id := n.Spec.ProviderID; id != "" {
 		set(s.namesOf, id, n.Name)
-		s.choose(id)
+		s.chooseNode(id)
 	}
 }
 
@@ -103,13 +103,13 @@ func (s *nodeStore) removeNode(n *corev1.Node) (id string) {
 func (s *nodeStore) forgetID(name, id string) {
 	if id != "" {
 		unset(s.namesOf, id, name)
-		s.choose(id)
+		s.chooseNode(id)
 	}
 }
 
-// choose records the Node for a provider ID: the youngest of those that have it, since a Node of
-// another name may be left over. Among Nodes of the same age it is the first by name.
-func (s *nodeStore) choose(id string) {
+// chooseNode records the Node for a provider ID: the youngest of those that have it, since a Node
+// of another name may be left over. Among Nodes of the same age it is the first by name.
+func (s *nodeStore) chooseNode(id string) {
 	var best *corev1.Node
 	for name := range s.namesOf[id] {
 		if n := s.byName[name]; best == nil || younger(n, best) {
@@ -127,7 +127,7 @@ func younger(a, b *corev1.Node) bool {
 	return cmp.Or(b.CreationTimestamp.Time.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 }
 
-// setClaim adds or replaces a NodeClaim. If its provider ID changed, call disown first.
+// setClaim adds or replaces a NodeClaim. If its provider ID changed, call unlink first.
 func (s *nodeStore) setClaim(c *karpv1.NodeClaim) {
 	s.claims[c.Name] = c
 	if c.Status.ProviderID != "" {
@@ -135,7 +135,7 @@ func (s *nodeStore) setClaim(c *karpv1.NodeClaim) {
 	}
 }
 
-// removeClaim forgets a NodeClaim, except for its provider ID (see disown). It returns the last
+// removeClaim forgets a NodeClaim, except for its provider ID (see unlink). It returns the last
 // known version, whatever the delete event carries.
 func (s *nodeStore) removeClaim(c *karpv1.NodeClaim) *karpv1.NodeClaim {
 	if known := s.claims[c.Name]; known != nil {
@@ -147,9 +147,9 @@ func (s *nodeStore) removeClaim(c *karpv1.NodeClaim) *karpv1.NodeClaim {
 	return c
 }
 
-// disown ends the link between the claim and its Node. It returns the Node, which then counts as
+// unlink ends the link between the claim and its Node. It returns the Node, which then counts as
 // one without a claim; nil when there is none.
-func (s *nodeStore) disown(c *karpv1.NodeClaim) *corev1.Node {
+func (s *nodeStore) unlink(c *karpv1.NodeClaim) *corev1.Node {
 	if s.claimOf[c.Status.ProviderID] != c.Name {
 		return nil
 	}
@@ -168,8 +168,8 @@ func (s *nodeStore) expect(claim string, now time.Time) bool {
 	return true
 }
 
-// saw records that a watch has shown the claim.
-func (s *nodeStore) saw(claim string) { delete(s.unseen, claim) }
+// markSeen records that a watch has shown the claim.
+func (s *nodeStore) markSeen(claim string) { delete(s.unseen, claim) }
 
 // isUnseen reports whether the claim counts although no watch has shown it.
 func (s *nodeStore) isUnseen(claim string) bool {
@@ -210,8 +210,8 @@ func (s *nodeStore) isMoving(key string) bool { return s.moving[key] }
 
 func (s *nodeStore) anyMoving() bool { return len(s.moving) > 0 }
 
-// recallMoving takes the marks of beginMove from an old store.
-func (s *nodeStore) recallMoving(old *nodeStore) { maps.Copy(s.moving, old.moving) }
+// copyMoving takes the marks of beginMove from an old store.
+func (s *nodeStore) copyMoving(old *nodeStore) { maps.Copy(s.moving, old.moving) }
 
 // keepMoving drops the marks of claims that do not exist.
 func (s *nodeStore) keepMoving() {

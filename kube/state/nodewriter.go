@@ -13,23 +13,23 @@ import (
 )
 
 // StuckAfter is the age from which a node that is not initialized is expected never to be: no
-// pod is promised capacity there any more.
+// pod is nominated to it any more.
 const StuckAfter = 15 * time.Minute
 
 // nodeWriter writes nodes to the snapshot, and the pods that a change of a node concerns.
 type nodeWriter struct {
-	nodes    *nodeStore
-	catalogs *catalogs
-	promises *promises
-	snapshot *snapshot
-	pods     *podWriter
+	nodes       *nodeStore
+	catalogs    *catalogs
+	nominations *nominations
+	builder     *builder
+	pods        *podWriter
 }
 
 // writeNode updates a Node in the snapshot, with its NodeClaim if it has one. Like all writers
 // it returns the pods that start to need capacity.
 func (w *nodeWriter) writeNode(n *corev1.Node) (waiting []string) {
 	if claim, ok := w.nodes.claimWith(n.Spec.ProviderID); ok {
-		w.snapshot.removeNode(n.Name) // it counted as unmanaged while it had no provider ID
+		w.builder.removeNode(n.Name) // it counted as unmanaged while it had no provider ID
 		return w.writeClaim(claim)
 	}
 	unmanaged := kube.Node(n, nil, nil, nil)
@@ -47,37 +47,37 @@ func (w *nodeWriter) writeClaim(name string) (waiting []string) {
 	return w.write(w.catalogs.node(w.nodes.nodeWith(c.Status.ProviderID), c))
 }
 
-// write updates one node in the snapshot, and the pods promised to it when the node name they
-// are recorded under changes.
+// write updates one node in the snapshot, and the pods nominated to it when the name that they
+// count under changes.
 func (w *nodeWriter) write(n cluster.Node) (waiting []string) {
-	old, had := w.snapshot.node(n.Key)
-	if n.Initialized && had && !old.Initialized && len(w.promises.on(n.Key)) > 0 {
-		w.promises.extend(n.Key, time.Now().Add(NominatedFor)) // the scheduler can bind only from now on
+	old, had := w.builder.node(n.Key)
+	if n.Initialized && had && !old.Initialized && len(w.nominations.to(n.Key)) > 0 {
+		w.nominations.extend(n.Key, time.Now().Add(NominatedFor)) // the scheduler can bind only from now on
 	}
-	n.NominatedUntil = w.promises.endsOn(n.Key)
+	n.NominatedUntil = w.nominations.until(n.Key)
 	n.MarkedForDeletion = n.MarkedForDeletion || w.nodes.isMoving(n.Key)
 	n.TakesNoPods = stuck(n, time.Now())
 	if had && reflect.DeepEqual(old, n) {
 		return nil
 	}
-	w.snapshot.setNode(n)
+	w.builder.setNode(n)
 	if old.Name != n.Name {
-		for uid := range w.promises.on(n.Key) {
-			w.pods.write(uid)
+		for uid := range w.nominations.to(n.Key) {
+			w.pods.write(uid) // none of them waits: they are nominated
 		}
 	}
 	if !n.MarkedForDeletion || old.MarkedForDeletion {
 		return nil
 	}
 	if kube.Interrupted(w.nodes.claim(n.Key)) {
-		w.pods.writeOn(n.Name)
+		w.pods.writeBoundTo(n.Name)
 	}
-	return append(w.pods.release(n.Key), w.pods.movable(n.Name)...)
+	return append(w.pods.removeNominations(n.Key), w.pods.movablePods(n.Name)...)
 }
 
 // writeStuck updates the nodes in the snapshot that have become stuck.
 func (w *nodeWriter) writeStuck(now time.Time) (waiting []string) {
-	for _, n := range w.snapshot.nodes {
+	for _, n := range w.builder.nodes {
 		if !n.TakesNoPods && stuck(n, now) {
 			waiting = append(waiting, w.write(n)...)
 		}

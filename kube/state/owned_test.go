@@ -43,14 +43,14 @@ func TestNominatedTo(t *testing.T) {
 	p := made("a", "web")
 	m.SetPod(p, false)
 	if got := m.NominatedTo("x"); len(got) != 0 {
-		t.Errorf("%d pods are promised room before anybody promised any", len(got))
+		t.Errorf("%d pods are nominated before any was", len(got))
 	}
 	m.Nominate("x", []cluster.PodRef{kube.Ref(p)})
 	if got := m.NominatedTo("x"); len(got) != 1 || got[0] != p {
-		t.Errorf("promised to %v", got)
+		t.Errorf("nominated: %v", got)
 	}
 	m.RemovePod(p)
 	if got := m.NominatedTo("x"); len(got) != 0 {
-		t.Errorf("room is promised to %d pods that are gone", len(got))
+		t.Errorf("%d pods that are gone are nominated", len(got))
 	}
 }

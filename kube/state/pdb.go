@@ -58,9 +58,9 @@ type pdb struct {
 	indexLabel label             // one of them, by which the budget is found; zero when there is none
 	exact      bool              // every pod with the indexLabel label is selected
 	status     policyv1.PodDisruptionBudgetStatus
-	// lagging is set until the status reflects the newest spec; unhealthy when pods that are not
-	// ready may always be evicted.
-	lagging, unhealthy bool
+	// statusOutdated is set until the status reflects the newest spec; alwaysAllowsUnready when
+	// pods that are not ready may always be evicted.
+	statusOutdated, alwaysAllowsUnready bool
 	// forGood is set when no pod can be evicted until the spec or the number of pods changes.
 	forGood bool
 }
@@ -113,8 +113,8 @@ func (b *pdb) changeSince(old *pdb) pdbChange {
 	if old.selector.String() != b.selector.String() {
 		return pdbChange{any: true, about: []label{old.indexLabel, b.indexLabel}}
 	}
-	open := func(b *pdb) bool { return !b.lagging && b.status.DisruptionsAllowed > 0 }
-	unreadyPods := old.unhealthy != b.unhealthy || old.healthy() != b.healthy()
+	open := func(b *pdb) bool { return !b.statusOutdated && b.status.DisruptionsAllowed > 0 }
+	unreadyPods := old.alwaysAllowsUnready != b.alwaysAllowsUnready || old.healthy() != b.healthy()
 	if old.forGood != b.forGood || b.forGood && (unreadyPods || open(old) != open(b)) {
 		return pdbChange{any: true, about: []label{b.indexLabel}}
 	}
@@ -128,17 +128,17 @@ func newPDB(p *policyv1.PodDisruptionBudget) *pdb {
 	}
 	policy := p.Spec.UnhealthyPodEvictionPolicy
 	b := &pdb{
-		name:      client.ObjectKeyFromObject(p),
-		selector:  selector,
-		status:    p.Status,
-		lagging:   p.Status.ObservedGeneration < p.Generation,
-		unhealthy: policy != nil && *policy == policyv1.AlwaysAllow,
+		name:                client.ObjectKeyFromObject(p),
+		selector:            selector,
+		status:              p.Status,
+		statusOutdated:      p.Status.ObservedGeneration < p.Generation,
+		alwaysAllowsUnready: policy != nil && *policy == policyv1.AlwaysAllow,
 	}
 	if s := p.Spec.Selector; s != nil {
 		b.labels = s.MatchLabels
 		b.exact = err == nil && len(s.MatchLabels) == 1 && len(s.MatchExpressions) == 0
 	}
-	b.forGood = neverAllows(&p.Spec) || !b.lagging && p.Status.ExpectedPods > 0 && p.Status.DesiredHealthy >= p.Status.ExpectedPods
+	b.forGood = neverAllows(&p.Spec) || !b.statusOutdated && p.Status.ExpectedPods > 0 && p.Status.DesiredHealthy >= p.Status.ExpectedPods
 	return b
 }
 
@@ -258,15 +258,15 @@ func appendMatches(out, from []*pdb, set labels.Set) []*pdb {
 
 // Refused answers as the eviction API does, unless no eviction is needed.
 func (b *PDBs) Refused(p *corev1.Pod) kube.EvictionRefusal {
-	r := b.judge(p)
-	if len(r.Budgets) > 0 && b.surgesOut(p) {
+	r := b.evaluate(p)
+	if len(r.Budgets) > 0 && b.isSurging(p) {
 		return kube.EvictionRefusal{}
 	}
 	return r
 }
 
-func (b *PDBs) judge(p *corev1.Pod) kube.EvictionRefusal {
-	if b == nil || unbudgeted(p) {
+func (b *PDBs) evaluate(p *corev1.Pod) kube.EvictionRefusal {
+	if b == nil || exemptFromPDBs(p) {
 		return kube.EvictionRefusal{}
 	}
 	b.mu.RLock()
@@ -282,23 +282,23 @@ func (b *PDBs) judge(p *corev1.Pod) kube.EvictionRefusal {
 		return r
 	case len(found) == 0:
 		return kube.EvictionRefusal{}
-	case found[0].admits(p):
+	case found[0].allows(p):
 		return kube.EvictionRefusal{Guard: found[0].name, Allowed: int(found[0].status.DisruptionsAllowed)}
 	}
 	return kube.EvictionRefusal{Budgets: []types.NamespacedName{found[0].name}, ForGood: found[0].forGood, Status: found[0].status}
 }
 
-// unbudgeted reports whether the pod can be evicted whatever any budget says: the API does not
+// exemptFromPDBs reports whether the pod can be evicted whatever any budget says: the API does not
 // check budgets for pods that have not started, are finished or are terminating.
-func unbudgeted(p *corev1.Pod) bool {
+func exemptFromPDBs(p *corev1.Pod) bool {
 	return kube.Terminal(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodPending
 }
 
-func (b *pdb) admits(p *corev1.Pod) bool {
-	if !kube.PodReady(p) && (b.unhealthy || b.healthy()) {
+func (b *pdb) allows(p *corev1.Pod) bool {
+	if !kube.PodReady(p) && (b.alwaysAllowsUnready || b.healthy()) {
 		return true
 	}
-	return !b.lagging && b.status.DisruptionsAllowed > 0
+	return !b.statusOutdated && b.status.DisruptionsAllowed > 0
 }
 
 // healthy reports whether enough pods are ready, so that one that is not ready may be evicted.
@@ -314,20 +314,20 @@ func (b *PDBs) MaySurge(p *corev1.Pod) bool {
 	if owner == nil || owner.Kind != "ReplicaSet" || !kube.PodReady(p) {
 		return false
 	}
-	r := b.judge(p)
+	r := b.evaluate(p)
 	return len(r.Budgets) > 1 || len(r.Budgets) == 1 && r.Status.ExpectedPods == 1
 }
 
-// surgesOut reports whether the pod leaves by a rolling restart.
-func (b *PDBs) surgesOut(p *corev1.Pod) bool {
+// isSurging reports whether the pod leaves by a rolling restart.
+func (b *PDBs) isSurging(p *corev1.Pod) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.surging[p.UID]
 }
 
-// surge replaces the set of pods that leave by rolling restarts, and returns the pods that were
-// added or removed.
-func (b *PDBs) surge(pods map[types.UID]bool) (changed []string) {
+// setSurging replaces the set of pods that leave by rolling restarts, and returns the pods that
+// were added or removed.
+func (b *PDBs) setSurging(pods map[types.UID]bool) (changed []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for uid := range pods {

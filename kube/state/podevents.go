@@ -16,50 +16,51 @@ type podEvents struct {
 	activity      activity
 	protections   *protections
 	volumes       *volumes
-	promises      *promises
+	nominations   *nominations
 	replacements  *replacements
 	daemonSets    *daemonSets
 	interruptions *interruptions
-	reservations  *reservations
+	evictions     *evictions
+	nominator     *nominator
 	podWriter     *podWriter
 }
 
 // set adds or replaces a pod; see Mirror.SetPod.
-func (e *podEvents) set(p *corev1.Pod, listed bool) news {
+func (e *podEvents) set(p *corev1.Pod, listed bool) callbacks {
 	uid := string(p.UID)
-	old := e.pods.set(p)
+	old, now := e.pods.set(p)
 	if !listed {
-		e.activity.record(old, p)
+		e.activity.record(old, now)
 	}
-	e.revision.incrementIf(podChanged(old, p))
-	e.protections.readAnnotation(uid, p)
+	e.revision.incrementIf(podChanged(old, now))
+	e.protections.readAnnotation(uid, now)
 	if old == nil {
 		e.volumes.addPod(p)
 	}
 	if p.Spec.NodeName != "" && (old == nil || old.Spec.NodeName == "") {
-		e.promises.end(uid) // it has a node now, whichever node it was promised
+		e.nominations.remove(uid) // it has a node now, whichever it was nominated to
 	}
-	e.daemonSets.setPod(p)
+	e.daemonSets.setPod(now)
 	if old == nil && !listed {
-		e.reservations.match(p)
+		e.evictions.match(now)
 	}
-	e.reservations.update(p)
-	n := news{waiting: e.podWriter.write(uid)}
-	n.waiting = append(n.waiting, e.reservations.releaseOvercommitted(p.Spec.NodeName)...)
-	if slices.Contains(n.waiting, uid) && e.interruptions.urgent(p) {
+	e.evictions.update(now)
+	n := callbacks{waiting: e.podWriter.write(uid)}
+	n.waiting = append(n.waiting, e.nominator.endOvercommitted(p.Spec.NodeName)...)
+	if slices.Contains(n.waiting, uid) && e.interruptions.urgent(now) {
 		n.urgent = []string{uid}
 	}
 	return n
 }
 
 // remove forgets a pod.
-func (e *podEvents) remove(p *corev1.Pod) news {
+func (e *podEvents) remove(p *corev1.Pod) callbacks {
 	uid := string(p.UID)
 	old := e.pods.get(uid)
 	if old != nil {
 		e.interruptions.recordLost(old)
 		e.activity.record(old, nil)
-		e.volumes.removePod(old)
+		e.volumes.removePod(old.Pod)
 	}
 	e.pods.remove(p)
 	if old != nil {
@@ -67,10 +68,10 @@ func (e *podEvents) remove(p *corev1.Pod) news {
 	}
 	e.replacements.forget(uid)
 	e.protections.forget(uid)
-	e.promises.end(uid)
+	e.nominations.remove(uid)
 	e.daemonSets.removePod(uid)
 	e.podWriter.write(uid)
-	return news{}
+	return callbacks{}
 }
 
 // forgetActivity drops the record of a node that was deleted, once the last of its pods is

@@ -2,35 +2,52 @@
 
 package state
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/kube"
+)
+
+// knownPod is a pod as it was shown last, with the facts that were read from it.
+type knownPod struct {
+	*corev1.Pod
+	facts kube.PodFacts
+}
+
+// untried reports whether the scheduler may yet bind the unbound pod without any preemption.
+func (p *knownPod) untried() bool {
+	return !p.facts.Terminating && p.Status.NominatedNodeName == ""
+}
 
 // podStore holds the pods of the cluster by UID, and finds them by node and by namespace.
 type podStore struct {
-	byUID       map[string]*corev1.Pod
+	byUID       map[string]*knownPod
 	onNode      map[string]map[string]bool // node name → UIDs
 	inNamespace map[string]map[string]bool // namespace → UIDs
 }
 
 func newPodStore() *podStore {
-	return &podStore{byUID: map[string]*corev1.Pod{}, onNode: map[string]map[string]bool{}, inNamespace: map[string]map[string]bool{}}
+	return &podStore{byUID: map[string]*knownPod{}, onNode: map[string]map[string]bool{}, inNamespace: map[string]map[string]bool{}}
 }
 
 // get is the pod with that UID, or nil.
-func (s *podStore) get(uid string) *corev1.Pod { return s.byUID[uid] }
+func (s *podStore) get(uid string) *knownPod { return s.byUID[uid] }
 
-// set adds or replaces a pod. It returns the pod as it was before, nil for a new one.
-func (s *podStore) set(p *corev1.Pod) (old *corev1.Pod) {
+// set adds or replaces a pod. It returns the pod as it was before, nil for a new one, and as it is
+// now.
+func (s *podStore) set(p *corev1.Pod) (old, now *knownPod) {
 	uid := string(p.UID)
 	old = s.byUID[uid]
 	if old != nil && old.Spec.NodeName != p.Spec.NodeName {
 		unset(s.onNode, old.Spec.NodeName, uid)
 	}
-	s.byUID[uid] = p
+	now = &knownPod{p, kube.PodFactsOf(p)}
+	s.byUID[uid] = now
 	set(s.inNamespace, p.Namespace, uid)
 	if p.Spec.NodeName != "" {
 		set(s.onNode, p.Spec.NodeName, uid)
 	}
-	return old
+	return old, now
 }
 
 // remove forgets a pod.
@@ -53,7 +70,7 @@ func (s *podStore) in(namespace string) map[string]bool { return s.inNamespace[n
 func (s *podStore) list(uids map[string]bool) []*corev1.Pod {
 	out := make([]*corev1.Pod, 0, len(uids))
 	for uid := range uids {
-		out = append(out, s.byUID[uid])
+		out = append(out, s.byUID[uid].Pod)
 	}
 	return out
 }

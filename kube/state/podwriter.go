@@ -6,39 +6,37 @@ import (
 	"reflect"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/kube"
 )
 
-// podWriter writes pods to the snapshot: each by its object, the promises made to it, its
+// podWriter writes pods to the snapshot: each by its object, its nomination, its
 // replacement, its volumes and its node.
 type podWriter struct {
 	pods         *podStore
 	nodes        *nodeStore
-	promises     *promises
+	nominations  *nominations
 	replacements *replacements
 	protections  *protections
 	volumes      *volumes
-	snapshot     *snapshot
+	builder      *builder
 	convert      kube.Converter
 }
 
 // write updates one pod in the snapshot and returns its UID when it starts to need capacity.
 func (w *podWriter) write(uid string) []string {
 	now, ok := w.convertPod(uid)
-	old, had := w.snapshot.pod(uid)
+	old, had := w.builder.pod(uid)
 	switch {
 	case !ok && had:
-		w.snapshot.removePod(uid)
-		w.protections.release(uid)
+		w.builder.removePod(uid)
+		w.protections.forgetBlocked(uid)
 		return nil
 	case !ok || had && reflect.DeepEqual(old, now):
 		return nil
 	}
-	w.snapshot.setPod(now)
-	if now.Reschedulable && had && !old.Reschedulable && w.snapshot.leaving(w.nodes.key(now.Node)) {
+	w.builder.setPod(now)
+	if now.Reschedulable && had && !old.Reschedulable && w.builder.leaving(w.nodes.key(now.Node)) {
 		return []string{uid} // no PodDisruptionBudget or annotation protects it any more
 	}
 	if now.Node == "" && (!had || old.Node != "" || old.Refused != "" && now.Refused == "") {
@@ -55,8 +53,9 @@ func (w *podWriter) writeAll(uids []string) (waiting []string) {
 	return waiting
 }
 
-// writeOn does the same for the pods bound to a node, by its name.
-func (w *podWriter) writeOn(node string) {
+// writeBoundTo updates the pods bound to a node, by its name. It does not say which start to need
+// capacity: all of them, if any, are among movablePods.
+func (w *podWriter) writeBoundTo(node string) {
 	for uid := range w.pods.on(node) {
 		w.write(uid)
 	}
@@ -65,49 +64,44 @@ func (w *podWriter) writeOn(node string) {
 // convertPod is the pod as the snapshot should show it; false when it should not be there.
 func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	p := w.pods.get(uid)
-	if p == nil || kube.Terminal(p) {
+	if p == nil || p.facts.Terminal {
 		return cluster.Pod{}, false
 	}
-	if p.Spec.NodeName == "" && !kube.Provisionable(p) && !w.expected(p) {
+	role := w.replacements.roleOf(uid)
+	key, nominated := w.nominations.of(uid)
+	if p.Spec.NodeName == "" && !p.facts.Provisionable && !(role == replacing && nominated && p.untried()) {
 		return cluster.Pod{}, false
 	}
-	out := w.convert.Pod(p, time.Now())
-	w.volumes.mount(&out, p)
-	held := w.protections.record(uid, p)
-	out.Reschedulable = (out.Reschedulable && !held || w.losesNode(p)) && !w.replacements.isSuperseded(uid)
-	if w.replacements.counts(p) {
+	now := time.Now()
+	out := w.convert.Pod(p.Pod, now)
+	w.volumes.mount(&out, p.Pod)
+	blocked := w.protections.record(uid, p, now)
+	out.Reschedulable = role != superseded && (out.Reschedulable && !blocked || w.losesNode(p))
+	if role == evicted && p.facts.Terminating {
 		out.Reschedulable, out.Terminating = true, false
 	}
-	if key, ok := w.promises.of(uid); ok {
-		node, _ := w.snapshot.node(key)
+	if nominated {
+		node, _ := w.builder.node(key)
 		out.Node, out.Reschedulable = node.Name, true
 	}
 	return out, true
 }
 
-// expected reports whether capacity is promised to a replacement pod that the scheduler has not
-// tried yet.
-func (w *podWriter) expected(p *corev1.Pod) bool {
-	_, replaces := w.replacements.evictedBy(string(p.UID))
-	_, promised := w.promises.of(string(p.UID))
-	return replaces && promised && p.DeletionTimestamp == nil && p.Status.NominatedNodeName == ""
-}
-
 // losesNode reports whether a bound pod needs a new node because the cloud interrupts its node:
 // no annotation or PodDisruptionBudget prevents that.
-func (w *podWriter) losesNode(p *corev1.Pod) bool {
-	return kube.NeedsNode(p) && w.nodes.interrupted(p) && w.snapshot.leaving(w.nodes.key(p.Spec.NodeName))
+func (w *podWriter) losesNode(p *knownPod) bool {
+	return p.facts.NeedsNode && w.nodes.interrupted(p.Spec.NodeName) && w.builder.leaving(w.nodes.key(p.Spec.NodeName))
 }
 
-// release ends every promise on a node and returns the pods that need capacity again.
-func (w *podWriter) release(key string) (waiting []string) {
-	return w.writeAll(w.promises.endAll(key))
+// removeNominations ends every nomination to a node and returns the pods that need capacity again.
+func (w *podWriter) removeNominations(key string) (waiting []string) {
+	return w.writeAll(w.nominations.removeAll(key))
 }
 
-// movable lists the pods on a node, by its name, that need another one when it is removed.
-func (w *podWriter) movable(node string) (uids []string) {
+// movablePods lists the pods on a node, by its name, that need another one when it is removed.
+func (w *podWriter) movablePods(node string) (uids []string) {
 	for uid := range w.pods.on(node) {
-		if p, _ := w.snapshot.pod(uid); p.Reschedulable {
+		if p, _ := w.builder.pod(uid); p.Reschedulable {
 			uids = append(uids, uid)
 		}
 	}
@@ -117,7 +111,7 @@ func (w *podWriter) movable(node string) (uids []string) {
 // tidy drops the values that the converter shares between pods once most pods that had them are
 // deleted.
 func (w *podWriter) tidy() {
-	if w.convert.Shared() > 4*len(w.snapshot.pods)+spareNumbers {
+	if w.convert.Shared() > 4*len(w.builder.pods)+spareNumbers {
 		w.convert = kube.Converter{}
 	}
 }

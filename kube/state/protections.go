@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-
-	"github.com/karve-dev/karve/kube"
 )
 
 // protections records which pods must not be evicted for now, because of PodDisruptionBudgets
@@ -19,17 +17,17 @@ type protections struct {
 	revision *revision
 	pods     *podStore
 	pdbs     *PDBs
-	held     map[string]bool // UIDs of pods that will not be evicted, as the Snapshot shows
+	blocked  map[string]bool // UIDs of pods that will not be evicted, as the Snapshot shows
 	// unchecked has, by namespace, the labels of pods whose PodDisruptionBudgets changed.
-	unchecked map[string]map[label]bool
-	ends      map[string]time.Time // UIDs of pods → end of their do-not-disrupt
-	invalid   map[string]bool      // UIDs of pods with a do-not-disrupt that cannot be read
+	unchecked      map[string]map[label]bool
+	annotationEnds map[string]time.Time // UIDs of pods → end of their do-not-disrupt
+	invalid        map[string]bool      // UIDs of pods with a do-not-disrupt that cannot be read
 }
 
 func newProtections(r *revision, pods *podStore, pdbs *PDBs) *protections {
 	return &protections{
-		revision: r, pods: pods, pdbs: pdbs, held: map[string]bool{}, unchecked: map[string]map[label]bool{},
-		ends: map[string]time.Time{}, invalid: map[string]bool{},
+		revision: r, pods: pods, pdbs: pdbs, blocked: map[string]bool{}, unchecked: map[string]map[label]bool{},
+		annotationEnds: map[string]time.Time{}, invalid: map[string]bool{},
 	}
 }
 
@@ -62,15 +60,15 @@ func (s *protections) takeDue(now time.Time) (uids []string) {
 	for namespace, about := range s.unchecked {
 		for uid := range s.pods.in(namespace) {
 			p := s.pods.get(uid)
-			if hasAny(p, about) && s.held[uid] != s.holds(p) {
+			if hasAny(p.Pod, about) && s.blocked[uid] != s.blocks(p) {
 				uids = append(uids, uid)
 			}
 		}
 	}
 	clear(s.unchecked)
-	for uid, until := range s.ends {
+	for uid, until := range s.annotationEnds {
 		if !now.Before(until) {
-			delete(s.ends, uid)
+			delete(s.annotationEnds, uid)
 			s.revision.increment()
 			uids = append(uids, uid)
 		}
@@ -87,34 +85,34 @@ func hasAny(p *corev1.Pod, labels map[label]bool) bool {
 	return false
 }
 
-// holds reports whether a PodDisruptionBudget forbids the eviction of a bound pod however long
+// blocks reports whether a PodDisruptionBudget forbids the eviction of a bound pod however long
 // karve waits. No capacity is sought for it elsewhere: that capacity would not be used.
-func (s *protections) holds(p *corev1.Pod) bool {
-	return p.Spec.NodeName != "" && kube.Evictable(p) && s.pdbs.Refused(p).ForGood
+func (s *protections) blocks(p *knownPod) bool {
+	return p.Spec.NodeName != "" && p.facts.Evictable && s.pdbs.Refused(p.Pod).ForGood
 }
 
 // record records what protects a pod that is written to the snapshot, and returns whether a
 // PodDisruptionBudget forbids its eviction for good.
-func (s *protections) record(uid string, p *corev1.Pod) (held bool) {
-	if until := kube.ProtectedUntil(p); until.IsZero() {
-		delete(s.ends, uid)
+func (s *protections) record(uid string, p *knownPod, now time.Time) (blocked bool) {
+	if until := p.facts.ProtectedUntil; until.After(now) {
+		s.annotationEnds[uid] = until
 	} else {
-		s.ends[uid] = until
+		delete(s.annotationEnds, uid)
 	}
-	if held = s.holds(p); held {
-		s.held[uid] = true
+	if blocked = s.blocks(p); blocked {
+		s.blocked[uid] = true
 	} else {
-		delete(s.held, uid)
+		delete(s.blocked, uid)
 	}
-	return held
+	return blocked
 }
 
-// release records that the snapshot does not have the pod any more.
-func (s *protections) release(uid string) { delete(s.held, uid) }
+// forgetBlocked records that the snapshot does not have the pod any more.
+func (s *protections) forgetBlocked(uid string) { delete(s.blocked, uid) }
 
 // readAnnotation records a bound, unfinished pod whose annotation cannot be read.
-func (s *protections) readAnnotation(uid string, p *corev1.Pod) {
-	if p.Spec.NodeName != "" && !kube.Terminal(p) && kube.InvalidDoNotDisrupt(p) != nil {
+func (s *protections) readAnnotation(uid string, p *knownPod) {
+	if p.Spec.NodeName != "" && !p.facts.Terminal && p.facts.InvalidDoNotDisrupt {
 		s.invalid[uid] = true
 	} else {
 		delete(s.invalid, uid)
@@ -132,6 +130,6 @@ func (s *protections) listInvalid() []*corev1.Pod {
 
 // forget forgets a pod that was deleted.
 func (s *protections) forget(uid string) {
-	delete(s.ends, uid)
+	delete(s.annotationEnds, uid)
 	delete(s.invalid, uid)
 }

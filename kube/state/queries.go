@@ -23,7 +23,11 @@ func (m *Mirror) PDBs() *PDBs { return m.pdbs }
 func (m *Mirror) Pod(uid string) *corev1.Pod {
 	m.lock()
 	defer m.mu.Unlock()
-	return m.parts.pods.get(uid)
+	p := m.parts.pods.get(uid)
+	if p == nil {
+		return nil
+	}
+	return p.Pod
 }
 
 // NominatedTo lists the pods that are nominated to a node, by its key, in no particular
@@ -31,7 +35,7 @@ func (m *Mirror) Pod(uid string) *corev1.Pod {
 func (m *Mirror) NominatedTo(key string) []*corev1.Pod {
 	m.lock()
 	defer m.mu.Unlock()
-	return m.parts.pods.list(m.parts.promises.on(key))
+	return m.parts.pods.list(m.parts.nominations.to(key))
 }
 
 // InvalidDoNotDisrupt lists pods whose do-not-disrupt annotation cannot be read, by namespace
@@ -46,7 +50,7 @@ func (m *Mirror) InvalidDoNotDisrupt() []*corev1.Pod {
 func (m *Mirror) CountWaiting() int {
 	m.lock()
 	defer m.mu.Unlock()
-	return m.parts.snapshot.waiting()
+	return m.parts.builder.waiting()
 }
 
 // CountPods counts the pods of each owner. Terminating and finished pods, and pods whose
@@ -58,15 +62,15 @@ func (m *Mirror) CountPods(owners map[types.UID]bool) map[types.UID]int {
 	defer m.mu.Unlock()
 	count := map[types.UID]int{}
 	for uid, p := range m.parts.pods.byUID {
-		if owner := kube.OwnerOf(p); owners[owner] && p.DeletionTimestamp == nil && !kube.Terminal(p) && !m.parts.replacements.isSuperseded(uid) {
+		if owner := p.facts.Owner; owners[owner] && !p.facts.Terminating && !p.facts.Terminal && !m.parts.replacements.isSuperseded(uid) {
 			count[owner]++
 		}
 	}
 	return count
 }
 
-// AnyInterrupted reports whether any of the pods runs on an interrupted node, or replaces a pod that
-// does or did.
+// AnyInterrupted reports whether any of the pods runs on an interrupted node, or replaces a pod
+// that does or did.
 func (m *Mirror) AnyInterrupted(pods []cluster.PodRef) bool {
 	m.lock()
 	defer m.mu.Unlock()
@@ -80,14 +84,14 @@ func (m *Mirror) AnyInterrupted(pods []cluster.PodRef) bool {
 func (m *Mirror) CountNodes() int {
 	m.lock()
 	defer m.mu.Unlock()
-	return len(m.parts.snapshot.nodes)
+	return len(m.parts.builder.nodes)
 }
 
 // DescribeNode formats the key of a node for people: nodeclaim/x, node/y.
 func (m *Mirror) DescribeNode(key string) string {
 	m.lock()
 	defer m.mu.Unlock()
-	n, _ := m.parts.snapshot.node(key)
+	n, _ := m.parts.builder.node(key)
 	switch {
 	case !n.HasNodeClaim:
 		return "node/" + key
@@ -122,8 +126,8 @@ func (m *Mirror) ManagedNode(claim string) (kube.ManagedNode, bool) {
 }
 
 func (p *parts) machine(c *karpv1.NodeClaim) kube.ManagedNode {
-	inSnapshot, _ := p.snapshot.node(c.Name)
-	x := kube.ManagedNode{Claim: c, InSnapshot: inSnapshot, Nominated: len(p.promises.on(c.Name))}
+	inSnapshot, _ := p.builder.node(c.Name)
+	x := kube.ManagedNode{Claim: c, InSnapshot: inSnapshot, Nominated: len(p.nominations.to(c.Name))}
 	x.KnownType = p.catalogs.of(c).Find(inSnapshot.Labels[cluster.LabelInstanceType]) != nil
 	if x.Node = p.nodes.nodeWith(c.Status.ProviderID); x.Node == nil {
 		return x

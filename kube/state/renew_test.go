@@ -34,11 +34,11 @@ func TestRenewalChangesNoPlan(t *testing.T) {
 		for range 300 {
 			change(random, kept, m)
 			if random.IntN(50) == 0 {
-				m.parts.snapshot.renew()
+				m.parts.builder.renew()
 			}
 		}
 		before := printedPlan(m)
-		m.parts.snapshot.renew()
+		m.parts.builder.renew()
 		if diff := cmp.Diff(before, printedPlan(m)); diff != "" {
 			t.Fatalf("seed %d: a renewed builder changes the plan:\n%s", seed, diff)
 		}
@@ -51,29 +51,29 @@ func TestRenewalChangesNoPlan(t *testing.T) {
 // Rule MEMORY-2.
 func TestRenewalForgetsNothingThatExists(t *testing.T) {
 	for name, omit := range map[string]func(*Mirror){
-		"settings":   func(m *Mirror) { m.parts.snapshot.settings = cluster.Settings{} },
-		"namespaces": func(m *Mirror) { clear(m.parts.snapshot.namespaces) },
-		"catalogs":   func(m *Mirror) { clear(m.parts.snapshot.catalogs) },
+		"settings":   func(m *Mirror) { m.parts.builder.settings = cluster.Settings{} },
+		"namespaces": func(m *Mirror) { clear(m.parts.builder.namespaces) },
+		"catalogs":   func(m *Mirror) { clear(m.parts.builder.catalogs) },
 		"quota": func(m *Mirror) {
-			for class, c := range m.parts.snapshot.catalogs {
-				m.parts.snapshot.catalogs[class] = classCatalog{types: c.types}
+			for class, c := range m.parts.builder.catalogs {
+				m.parts.builder.catalogs[class] = classCatalog{types: c.types}
 			}
 		},
-		"pools":   func(m *Mirror) { clear(m.parts.snapshot.pools) },
-		"daemons": func(m *Mirror) { clear(m.parts.snapshot.daemons) },
-		"nodes":   func(m *Mirror) { clear(m.parts.snapshot.nodes) },
-		"pods":    func(m *Mirror) { clear(m.parts.snapshot.pods) },
-		"buffers": func(m *Mirror) { clear(m.parts.snapshot.virtual) },
+		"pools":   func(m *Mirror) { clear(m.parts.builder.pools) },
+		"daemons": func(m *Mirror) { clear(m.parts.builder.daemons) },
+		"nodes":   func(m *Mirror) { clear(m.parts.builder.nodes) },
+		"pods":    func(m *Mirror) { clear(m.parts.builder.pods) },
+		"buffers": func(m *Mirror) { clear(m.parts.builder.virtual) },
 	} {
 		m := NewMirror(nil)
 		furnish(m)
 		before := printedPlan(m)
-		m.parts.snapshot.renew()
+		m.parts.builder.renew()
 		if diff := cmp.Diff(before, printedPlan(m)); diff != "" {
 			t.Errorf("a renewed builder changes the plan:\n%s", diff)
 		}
 		omit(m)
-		m.parts.snapshot.renew()
+		m.parts.builder.renew()
 		if printedPlan(m) == before {
 			t.Errorf("the plan does not depend on %s, so that this test proves nothing of them", name)
 		}
@@ -152,15 +152,15 @@ func TestRenewalIsRare(t *testing.T) {
 			}
 			m.RemoveNode(node)
 			m.RemoveClaim(claim)
-			if m.parts.snapshot.builder != builder {
-				builder = m.parts.snapshot.builder
+			if m.parts.builder.inner != builder {
+				builder = m.parts.builder.inner
 				beginnings++
 			}
 		}
 		if most := nodes/spareNumbers + 1; beginnings > most || beginnings < 2 {
 			t.Errorf("%d beginnings for %d nodes, want 2 to %d", beginnings, nodes, most)
 		}
-		if n := m.parts.snapshot.builder.Interned(); n > 4*spareNumbers {
+		if n := m.parts.builder.inner.Interned(); n > 4*spareNumbers {
 			t.Errorf("%d numbers are kept", n)
 		}
 	})
@@ -187,7 +187,7 @@ func TestStandbyForgets(t *testing.T) {
 			}
 			m.Tidy()
 		}
-		if n := m.parts.snapshot.builder.Interned(); n > 4*spareNumbers {
+		if n := m.parts.builder.inner.Interned(); n > 4*spareNumbers {
 			t.Errorf("%d numbers are kept", n)
 		}
 		if n := len(m.parts.protections.unchecked); n > 1 {
@@ -217,8 +217,8 @@ func TestPodsThatOutliveTheirNodeLeaveNothing(t *testing.T) {
 				m.RemovePod(p)
 			}
 		}
-		if left := len(m.parts.pods.onNode) + len(m.parts.activity) + len(m.parts.promises.until); left > 0 {
-			t.Errorf("%s: pods of %d nodes, the activity of %d, nominations of %d are kept", name, len(m.parts.pods.onNode), len(m.parts.activity), len(m.parts.promises.until))
+		if left := len(m.parts.pods.onNode) + len(m.parts.activity) + len(m.parts.nominations.ends); left > 0 {
+			t.Errorf("%s: pods of %d nodes, the activity of %d, nominations of %d are kept", name, len(m.parts.pods.onNode), len(m.parts.activity), len(m.parts.nominations.ends))
 		}
 	}
 }

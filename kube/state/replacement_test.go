@@ -54,8 +54,8 @@ func askedToLeave(p *corev1.Pod) *corev1.Pod {
 func needy(m *Mirror) []string {
 	var out []string
 	m.View(func(*cluster.Snapshot) {
-		for uid, w := range m.parts.snapshot.pods {
-			if w.Node == "" || w.Reschedulable && m.parts.snapshot.nodes[m.parts.nodes.key(w.Node)].MarkedForDeletion {
+		for uid, w := range m.parts.builder.pods {
+			if w.Node == "" || w.Reschedulable && m.parts.builder.nodes[m.parts.nodes.key(w.Node)].MarkedForDeletion {
 				out = append(out, uid)
 			}
 		}
@@ -94,36 +94,36 @@ func TestEvictedPodAndReplacementCountAsOne(t *testing.T) {
 	}
 }
 
-// Capacity that was promised to a pod is used by its replacement, whichever of promise and
-// replacement is first, and is used once.
+// A replacement is nominated in place of the pod that it replaces, whichever of nomination and
+// replacement is first, and only once.
 //
 // Rule DRAIN-8.
-func TestReplacementTakesThePromise(t *testing.T) {
-	for name, promisedFirst := range map[string]bool{"promised first": true, "replacement first": false} {
+func TestReplacementTakesTheNomination(t *testing.T) {
+	for name, nominatedFirst := range map[string]bool{"nominated first": true, "replacement first": false} {
 		t.Run(name, func(t *testing.T) {
 			m, old, home := succeeding(t)
 			m.BeginEviction(old)
 			m.SetPod(askedToLeave(old), false)
 			next := untried("next")
-			if !promisedFirst {
+			if !nominatedFirst {
 				m.SetPod(next, false)
 			}
 			m.Nominate("staying", []cluster.PodRef{kube.Ref(old)})
-			if promisedFirst {
-				if got := m.parts.snapshot.pods["uid-old"].Node; got != home {
+			if nominatedFirst {
+				if got := m.parts.builder.pods["uid-old"].Node; got != home {
 					t.Fatalf("the old pod counts on %q, want %q", got, home)
 				}
 				m.SetPod(next, false)
 			}
-			if got := m.parts.snapshot.pods["uid-next"].Node; got != home {
+			if got := m.parts.builder.pods["uid-next"].Node; got != home {
 				t.Errorf("the replacement counts on %q, want %q", got, home)
 			}
-			if w := m.parts.snapshot.pods["uid-old"]; w.Node == home || w.Reschedulable {
+			if w := m.parts.builder.pods["uid-old"]; w.Node == home || w.Reschedulable {
 				t.Errorf("the old pod counts on %q, movable %t: want where it was, and not movable", w.Node, w.Reschedulable)
 			}
 			m.SetPod(boundTo(next, home), false)
-			if len(m.parts.promises.nodeOf) != 0 || len(m.parts.replacements.evicted) != 0 {
-				t.Errorf("the replacement is bound, and still remembered: %v, %v", m.parts.promises.nodeOf, m.parts.replacements.evicted)
+			if len(m.parts.nominations.nodeOf) != 0 || len(m.parts.replacements.evicted) != 0 {
+				t.Errorf("the replacement is bound, and still remembered: %v, %v", m.parts.nominations.nodeOf, m.parts.replacements.evicted)
 			}
 		})
 	}
@@ -142,8 +142,8 @@ func TestBoundReplacementNeedsNothing(t *testing.T) {
 		t.Errorf("%v need room", got)
 	}
 	m.Nominate("staying", []cluster.PodRef{kube.Ref(old)}) // an earlier plan
-	if len(m.parts.promises.nodeOf) != 0 {
-		t.Errorf("room is promised to %v", m.parts.promises.nodeOf)
+	if len(m.parts.nominations.nodeOf) != 0 {
+		t.Errorf("these pods are nominated: %v", m.parts.nominations.nodeOf)
 	}
 }
 

@@ -6,10 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/karve-dev/karve/kube"
 )
 
 // replacements pairs evicted pods with the pods that replace them: karve evicts a pod, and its
@@ -33,9 +30,9 @@ func newReplacements() *replacements {
 	}
 }
 
-// begin records that the owner of the pod will replace it. It reports false when that is
+// expect records that the owner of the pod will replace it. It reports false when that is
 // recorded already, or another pod counts instead.
-func (s *replacements) begin(uid string, owner types.UID) bool {
+func (s *replacements) expect(uid string, owner types.UID) bool {
 	if _, known := s.by[uid]; known || s.superseded[uid] {
 		return false
 	}
@@ -45,27 +42,48 @@ func (s *replacements) begin(uid string, owner types.UID) bool {
 	return true
 }
 
-// counts reports whether a terminating pod counts in place of its replacement.
-func (s *replacements) counts(p *corev1.Pod) bool {
-	_, evicted := s.by[string(p.UID)]
-	return evicted && p.DeletionTimestamp != nil && !s.superseded[string(p.UID)]
+// role says which pod counts where one replaces another.
+type role int
+
+const (
+	// independent pods were not evicted and replace none.
+	independent role = iota
+	// evicted pods count, also while they terminate, until their replacements do.
+	evicted
+	// superseded pods do not count any more: their replacements do, or are on their way.
+	superseded
+	// replacing pods replace an evicted one and are not bound yet.
+	replacing
+)
+
+func (s *replacements) roleOf(uid string) role {
+	if s.superseded[uid] {
+		return superseded
+	}
+	if _, ok := s.by[uid]; ok {
+		return evicted
+	}
+	if _, ok := s.evicted[uid]; ok {
+		return replacing
+	}
+	return independent
 }
 
 // match finds the evicted pod that a new pod replaces. Owners do not say which, and it does not
 // matter: the pods of one owner are alike. A pod that is not terminating has not been evicted
 // yet, or a PodDisruptionBudget prevents it.
-func (s *replacements) match(p *corev1.Pod, terminating func(uid string) bool) {
-	for _, uid := range slices.Sorted(maps.Keys(s.unmatched[kube.OwnerOf(p)])) {
-		if terminating(uid) {
-			s.by[uid], s.evicted[string(p.UID)] = string(p.UID), uid
-			s.expectNone(uid)
+func (s *replacements) match(replacement string, owner types.UID, terminating func(old string) bool) {
+	for _, old := range slices.Sorted(maps.Keys(s.unmatched[owner])) {
+		if terminating(old) {
+			s.by[old], s.evicted[replacement] = replacement, old
+			s.stopExpecting(old)
 			return
 		}
 	}
 }
 
-// expectNone records that no replacement is expected for this pod any more.
-func (s *replacements) expectNone(uid string) {
+// stopExpecting records that no replacement is expected for this pod any more.
+func (s *replacements) stopExpecting(uid string) {
 	unset(s.unmatched, s.owners[uid], uid)
 	delete(s.owners, uid)
 }
@@ -80,17 +98,16 @@ func (s *replacements) evictedBy(uid string) (old string, ok bool) {
 	return old, ok
 }
 
-// bound records that a replacement is bound: it counts for itself from then on.
-func (s *replacements) bound(uid string) { delete(s.evicted, uid) }
+// markBound records that a replacement is bound: it counts for itself from then on.
+func (s *replacements) markBound(uid string) { delete(s.evicted, uid) }
 
 // supersede records that another pod counts instead of this one.
 func (s *replacements) supersede(uid string) { s.superseded[uid] = true }
 
 func (s *replacements) isSuperseded(uid string) bool { return s.superseded[uid] }
 
-// counting is the pod that takes capacity promised to this one: its replacement once that counts,
-// else the pod itself.
-func (s *replacements) counting(uid string) string {
+// effectivePod is the pod that counts: the replacement of this one once that does, else itself.
+func (s *replacements) effectivePod(uid string) string {
 	if replacement := s.by[uid]; replacement != "" && s.superseded[uid] {
 		return replacement
 	}
@@ -101,7 +118,7 @@ func (s *replacements) counting(uid string) string {
 // replacement is deleted, the next pod of its owner is treated like any other.
 func (s *replacements) forget(uid string) {
 	delete(s.superseded, uid)
-	s.expectNone(uid)
+	s.stopExpecting(uid)
 	delete(s.by, uid)
 	if old := s.evicted[uid]; s.by[old] == uid {
 		s.by[old] = ""
@@ -109,8 +126,8 @@ func (s *replacements) forget(uid string) {
 	delete(s.evicted, uid)
 }
 
-// recallSuperseded copies from an old store which pods are superseded.
-func (s *replacements) recallSuperseded(old *replacements) { maps.Copy(s.superseded, old.superseded) }
+// copySuperseded copies from an old store which pods are superseded.
+func (s *replacements) copySuperseded(old *replacements) { maps.Copy(s.superseded, old.superseded) }
 
 // keepSuperseded forgets the superseded pods that do not exist.
 func (s *replacements) keepSuperseded(exists func(uid string) bool) {

@@ -11,11 +11,11 @@ import (
 )
 
 // restore rebuilds the parts after a panic left them half changed: from the informers' stores,
-// without the objects that are left out, and with the state that no list has (promises, claims
+// without the objects that are left out, and with the state that no list has (nominations, claims
 // that no watch has shown yet, nodes that are to be deleted). The pairing of evicted pods with
 // replacements is forgotten, as after a restart. Callers hold the lock.
 func (m *Mirror) restore() {
-	m.spoilt = false
+	m.halfChanged = false
 	if !m.listable() {
 		return // the owner calls the Set methods itself, so there is no store to rebuild from
 	}
@@ -40,11 +40,11 @@ func (m *Mirror) listable() bool {
 func (m *Mirror) rebuild(old *parts) bool {
 	m.pdbs.clear()
 	m.parts = newParts(&m.revision, m.pdbs)
-	remembered := m.Panics.Try(restoring, "", func() { m.parts.recallBefore(old) }) == nil
+	remembered := m.Panics.Try(restoring, "", func() { m.parts.copyBeforeObjects(old) }) == nil
 	if remembered && !m.feedAll() {
 		return false
 	}
-	if remembered && m.Panics.Try(restoring, "", func() { m.parts.recallAfter(old) }) == nil {
+	if remembered && m.Panics.Try(restoring, "", func() { m.parts.copyAfterObjects(old) }) == nil {
 		return true
 	}
 	*old = newParts(&m.revision, NewPDBs())
@@ -54,20 +54,20 @@ func (m *Mirror) rebuild(old *parts) bool {
 // restoring is the name under which panics of a restore are counted.
 const restoring = "mirror"
 
-// recallBefore copies from old parts the records that must exist before objects are added.
-func (p *parts) recallBefore(old *parts) {
-	p.snapshot.setSettings(old.snapshot.settings)
+// copyBeforeObjects copies from old parts the records that must exist before objects are added.
+func (p *parts) copyBeforeObjects(old *parts) {
+	p.builder.setSettings(old.builder.settings)
 	for class, c := range old.catalogs.byClass {
 		p.nodeEvents.setCatalog(class, c.original, c.quota)
 	}
-	p.nodes.recallMoving(old.nodes)
-	p.replacements.recallSuperseded(old.replacements)
-	p.promises.recallEnds(old.promises)
-	p.activity.recall(old.activity)
+	p.nodes.copyMoving(old.nodes)
+	p.replacements.copySuperseded(old.replacements)
+	p.nominations.copyEnds(old.nominations)
+	p.activity.copyFrom(old.activity)
 	for name, since := range old.nodes.unseen {
 		if c := old.nodes.claim(name); c != nil {
 			p.nodes.expect(name, since)
-			p.catalogs.recall(name, old.catalogs)
+			p.catalogs.copyAccepted(name, old.catalogs)
 			p.nodeEvents.setClaim(c)
 		}
 	}
@@ -93,20 +93,20 @@ func (m *Mirror) feedAll() bool {
 	return true
 }
 
-// recallAfter copies from old parts the records about pods and nodes that exist.
-func (p *parts) recallAfter(old *parts) {
+// copyAfterObjects copies from old parts the records about pods and nodes that exist.
+func (p *parts) copyAfterObjects(old *parts) {
 	p.replacements.keepSuperseded(func(uid string) bool { return p.pods.get(uid) != nil })
 	p.nodes.keepMoving()
-	p.promises.keepEnds(func(key string) bool { _, there := p.snapshot.node(key); return there })
+	p.nominations.keepEnds(func(key string) bool { _, there := p.builder.node(key); return there })
 	p.activity.keep(func(name string) bool { return p.nodes.node(name) != nil })
-	for uid, key := range old.promises.nodeOf {
-		n, there := p.snapshot.node(key)
-		if pod := p.pods.get(uid); pod != nil && there && !n.MarkedForDeletion && p.reservations.needsCapacity(pod) {
-			p.promises.make(uid, key)
+	for uid, key := range old.nominations.nodeOf {
+		n, there := p.builder.node(key)
+		if pod := p.pods.get(uid); pod != nil && there && !n.MarkedForDeletion && p.nominator.needsCapacity(pod) {
+			p.nominations.add(uid, key)
 			p.podWriter.write(uid)
 		}
 	}
-	for _, pod := range old.snapshot.virtual {
-		p.snapshot.setVirtual(nil, []cluster.Pod{pod})
+	for _, pod := range old.builder.virtual {
+		p.builder.setVirtual(nil, []cluster.Pod{pod})
 	}
 }

@@ -28,28 +28,11 @@ func (r *revision) incrementIf(changed bool) {
 
 // podChanged reports whether something about a bound pod changed that is not part of the
 // Snapshot.
-func podChanged(old, now *corev1.Pod) bool {
+func podChanged(old, now *knownPod) bool {
 	if old == nil || now.Spec.NodeName == "" || old.Spec.NodeName != now.Spec.NodeName {
 		return false // the Snapshot changes, and with it the revision
 	}
-	return podFactsOf(old) != podFactsOf(now)
-}
-
-// podFacts are the parts of a pod that decisions about nodes read besides its requirements.
-type podFacts struct {
-	phase                       corev1.PodPhase
-	ready, terminating, started bool
-	doNotDisrupt                string
-	hasDoNotDisrupt             bool
-	deletionCost                string
-}
-
-func podFactsOf(p *corev1.Pod) podFacts {
-	value, has := kube.DoNotDisruptValue(p)
-	return podFacts{
-		phase: p.Status.Phase, ready: kube.PodReady(p), terminating: p.DeletionTimestamp != nil, started: p.Status.StartTime != nil,
-		doNotDisrupt: value, hasDoNotDisrupt: has, deletionCost: p.Annotations[corev1.PodDeletionCost],
-	}
+	return old.facts != now.facts
 }
 
 // nodeChanged does the same for a node.

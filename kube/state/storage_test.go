@@ -220,7 +220,7 @@ func TestPodIsWokenWhenItsVolumeCanBeMounted(t *testing.T) {
 	var woken []string
 	m := NewMirror(func(pod string) { woken = append(woken, pod) })
 	m.SetPod(mounting("a", "data"), false)
-	refused := func() string { return m.parts.snapshot.pods["uid-a"].RefusedDetail }
+	refused := func() string { return m.parts.builder.pods["uid-a"].RefusedDetail }
 	for _, step := range []struct {
 		change  func()
 		refused string

@@ -26,17 +26,17 @@ func TestSupersededPodNeedsNoRoom(t *testing.T) {
 	old = boundTo(old, node.Name)
 	m.SetPod(old, false)
 	m.Nominate(staying.Name, []cluster.PodRef{kube.Ref(old)})
-	if got := m.parts.snapshot.pods["uid-old"].Node; got != home.Name {
-		t.Fatalf("the promise holds on %q, want %q", got, home.Name)
+	if got := m.parts.builder.pods["uid-old"].Node; got != home.Name {
+		t.Fatalf("the pod is nominated to %q, want %q", got, home.Name)
 	}
 	m.Supersede(old)
 	m.Supersede(old)
-	if w := m.parts.snapshot.pods["uid-old"]; w.Node != node.Name || w.Reschedulable {
+	if w := m.parts.builder.pods["uid-old"]; w.Node != node.Name || w.Reschedulable {
 		t.Errorf("bound to %q, movable %t: want where it runs, and not movable", w.Node, w.Reschedulable)
 	}
 	m.Nominate(staying.Name, []cluster.PodRef{kube.Ref(old), kube.Ref(next)})
-	if _, promised := m.parts.promises.nodeOf["uid-old"]; promised {
-		t.Error("room was promised to the old pod again")
+	if _, nominated := m.parts.nominations.nodeOf["uid-old"]; nominated {
+		t.Error("the old pod was nominated again")
 	}
 	m.RemovePod(old)
 	if len(m.parts.replacements.superseded) != 0 {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// fewer is how many web pods are left in the evening, and calm how long
+// eveningReplicas is how many web pods are left in the evening, and unchangedFor how long
 // nodes must not change before karve counts as done.
 const (
-	fewer = 24
-	calm  = 12 * time.Second
+	eveningReplicas = 24
+	unchangedFor    = 12 * time.Second
 )
 
 // consolidate deletes most of web and waits until karve has moved the remaining pods
 // onto fewer and cheaper nodes.
-func (s *story) consolidate(ctx context.Context) error {
+func (s *runner) consolidate(ctx context.Context) error {
 	s.voice.Title("Evening: web is scaled down, and its nodes are half empty")
 	before, err := look(ctx, s.env)
 	if err != nil {
@@ -30,11 +30,11 @@ func (s *story) consolidate(ctx context.Context) error {
 		return err
 	}
 	s.began = time.Now()
-	if err := s.scale(ctx, "web", fewer); err != nil {
+	if err := s.scale(ctx, "web", eveningReplicas); err != nil {
 		return err
 	}
 	s.times.Before = s.prices.total(before.Claims)
-	s.voice.Say("web is scaled from 60 to %d: %d nodes cost $%.4f an hour, as before", fewer, len(before.Claims), s.times.Before)
+	s.voice.Say("web is scaled from 60 to %d: %d nodes cost $%.4f an hour, as before", eveningReplicas, len(before.Claims), s.times.Before)
 	last, err := s.settleDown(ctx, before)
 	if err != nil {
 		return err
@@ -45,21 +45,21 @@ func (s *story) consolidate(ctx context.Context) error {
 
 // settleDown waits until nodes change no more and cost less, and returns when the
 // last of them changed.
-func (s *story) settleDown(ctx context.Context, before state) (last time.Time, err error) {
+func (s *runner) settleDown(ctx context.Context, before state) (last time.Time, err error) {
 	seen := ""
-	err = s.until(ctx, "fewer or cheaper nodes run the pods", func(now state) (bool, error) {
+	err = s.waitFor(ctx, "fewer or cheaper nodes run the pods", func(now state) (bool, error) {
 		s.voice.Now("%s, $%.4f an hour", now.summary(), s.prices.total(now.Claims))
-		if looks := now.fleet(); looks != seen {
+		if looks := now.nodeChanges(); looks != seen {
 			seen, last = looks, time.Now()
 		}
-		settled := now.running("web") == fewer && now.pods("web") == fewer && len(now.Nodes) == len(now.Claims)
-		return settled && s.prices.total(now.Claims) < s.prices.total(before.Claims) && time.Since(last) > calm, nil
+		settled := now.running("web") == eveningReplicas && now.pods("web") == eveningReplicas && len(now.Nodes) == len(now.Claims)
+		return settled && s.prices.total(now.Claims) < s.prices.total(before.Claims) && time.Since(last) > unchangedFor, nil
 	})
 	return last, err
 }
 
-// fleet is the same text as long as no node is launched, deleted or about to be deleted.
-func (s state) fleet() string {
+// nodeChanges is the same text as long as no node is launched, deleted or about to be deleted.
+func (s state) nodeChanges() string {
 	var text []string
 	for _, c := range s.Claims {
 		text = append(text, fmt.Sprint(c.UID, c.Node, c.Deleting))
@@ -73,7 +73,7 @@ func (s state) fleet() string {
 	return strings.Join(text, " ")
 }
 
-func (s *story) tellConsolidation(ctx context.Context, before state, told int) error {
+func (s *runner) tellConsolidation(ctx context.Context, before state, told int) error {
 	now, err := look(ctx, s.env)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ const (
 )
 
 // checkPlacement checks that pods landed where their manifests allow, and shows it.
-func (s *story) checkPlacement(ctx context.Context) error {
+func (s *runner) checkPlacement(ctx context.Context) error {
 	s.voice.Title("Every pod runs where its constraints allow")
 	now, err := look(ctx, s.env)
 	if err != nil {

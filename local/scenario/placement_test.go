@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// town is a state with one node per zone and pods by node.
-func town(pods map[string]string) state {
+// nodesInZones is a state with one node per zone and pods by node.
+func nodesInZones(pods map[string]string) state {
 	s := state{}
 	for _, zone := range []string{"1", "2", "3"} {
 		s.Nodes = append(s.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -30,7 +30,7 @@ func town(pods map[string]string) state {
 }
 
 func TestSpreadIsChecked(t *testing.T) {
-	got := spread(town(map[string]string{"a": "node-1", "b": "node-2", "c": "node-2", "d": "node-3", "waits": ""}), "db")
+	got := spread(nodesInZones(map[string]string{"a": "node-1", "b": "node-2", "c": "node-2", "d": "node-3", "waits": ""}), "db")
 	if diff := cmp.Diff(map[string]int{"eastus-1": 1, "eastus-2": 2, "eastus-3": 1}, got); diff != "" {
 		t.Errorf("spread (-want +got):\n%s", diff)
 	}
@@ -49,14 +49,14 @@ func TestSpreadIsChecked(t *testing.T) {
 
 func TestHomesAreChecked(t *testing.T) {
 	disks := map[string]string{"data-db-0": "eastus-1", "data-db-1": "eastus-2"}
-	good := locationsOf(town(map[string]string{"db-1": "node-2", "db-0": "node-1"}), "db", disks)
+	good := locationsOf(nodesInZones(map[string]string{"db-1": "node-2", "db-0": "node-1"}), "db", disks)
 	if err := checkLocations(good); err != nil {
 		t.Error(err)
 	}
 	if good[0].Pod != "db-0" || good[0].DiskZone != "eastus-1" {
 		t.Errorf("places %+v", good)
 	}
-	bad := locationsOf(town(map[string]string{"db-0": "node-1", "db-1": "node-1", "db-2": "node-3"}), "db", disks)
+	bad := locationsOf(nodesInZones(map[string]string{"db-0": "node-1", "db-1": "node-1", "db-2": "node-3"}), "db", disks)
 	err := checkLocations(bad)
 	for _, want := range []string{"db-0 and db-1 share node node-1", `db-1 runs in zone "eastus-1", its claim data-db-1 has a disk in "eastus-2"`, `db-2 runs in zone "eastus-3"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {

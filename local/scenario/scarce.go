@@ -27,7 +27,7 @@ func Azure(timeScale float64) azureemulator.Options {
 }
 
 // checkQuota reports how a family's quota was used up without a request beyond it.
-func (s *story) checkQuota(context.Context) error {
+func (s *runner) checkQuota(context.Context) error {
 	var used azureemulator.Usage
 	for _, u := range s.env.Emulator().Capacity.Usages() {
 		if strings.EqualFold(u.Name, scarceFamily) {
@@ -40,7 +40,7 @@ func (s *story) checkQuota(context.Context) error {
 }
 
 // checkPurchases reports that no launch was requested in vain.
-func (s *story) checkPurchases() error {
+func (s *runner) checkPurchases() error {
 	if refused := s.refusals(); refused > s.refused {
 		return fmt.Errorf("Azure refused %d launches", refused-s.refused)
 	}
@@ -49,13 +49,13 @@ func (s *story) checkPurchases() error {
 }
 
 // refusals counts the launches that Azure refused so far.
-func (s *story) refusals() int {
+func (s *runner) refusals() int {
 	return s.env.Emulator().Ledger().RefusedByOperation["VirtualMachines.CreateOrUpdate"]
 }
 
 // fillSubnet asks for more nodes than the subnet has addresses, shows the events of the pods that
 // wait, and deletes the others again.
-func (s *story) fillSubnet(ctx context.Context) error {
+func (s *runner) fillSubnet(ctx context.Context) error {
 	s.voice.Title("More nodes are needed than the subnet has addresses")
 	before, err := look(ctx, s.env)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *story) fillSubnet(ctx context.Context) error {
 	}
 	s.voice.Say("Deployment edge: 30 × 0.1 CPU, no two on a node; the subnet %s has addresses for some two dozen nodes", smallSubnet)
 	told := ""
-	err = s.until(ctx, "the subnet is full, and every pending pod has an event that says so", func(now state) (bool, error) {
+	err = s.waitFor(ctx, "the subnet is full, and every pending pod has an event that says so", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		waiting := now.pods("edge") - now.running("edge")
 		if waiting == 0 || len(now.Claims) == len(before.Claims) || now.readyNodes() < len(now.Claims) {
@@ -92,11 +92,11 @@ func (s *story) fillSubnet(ctx context.Context) error {
 }
 
 // leaveSubnet deletes the edge pods and waits until their nodes are deleted.
-func (s *story) leaveSubnet(ctx context.Context, nodes int) error {
+func (s *runner) leaveSubnet(ctx context.Context, nodes int) error {
 	if err := s.scale(ctx, "edge", 0); err != nil {
 		return err
 	}
-	err := s.until(ctx, "the nodes of edge are deleted", func(now state) (bool, error) {
+	err := s.waitFor(ctx, "the nodes of edge are deleted", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		return now.pods("edge") == 0 && idle(now) == 0 && len(now.Claims) <= nodes && len(now.Nodes) == len(now.Claims), nil
 	})
@@ -108,7 +108,7 @@ func (s *story) leaveSubnet(ctx context.Context, nodes int) error {
 }
 
 // toldOfAddresses is the event of a pending edge pod about the subnet; empty while there is none.
-func (s *story) toldOfAddresses(ctx context.Context) (string, error) {
+func (s *runner) toldOfAddresses(ctx context.Context) (string, error) {
 	var events corev1.EventList
 	if err := s.env.Client().List(ctx, &events, client.InNamespace(namespace)); err != nil {
 		return "", fmt.Errorf("listing events: %w", err)

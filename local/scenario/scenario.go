@@ -32,8 +32,8 @@ func (t Times) String() string {
 		t.FirstNodeReady.Seconds(), t.Pods, t.AllPodsRunning.Seconds(), t.Replacement.Seconds(), t.Consolidation.Seconds(), t.Before, t.After, t.Removal.Seconds())
 }
 
-// story is a run of the scenario.
-type story struct {
+// runner is a run of the scenario.
+type runner struct {
 	env    *local.Environment
 	voice  *Voice
 	prices priceList
@@ -54,7 +54,7 @@ func Run(ctx context.Context, env *local.Environment, voice *Voice) (Times, erro
 	if err != nil {
 		return Times{}, err
 	}
-	s := &story{env: env, voice: voice, prices: prices}
+	s := &runner{env: env, voice: voice, prices: prices}
 	steps := []struct {
 		name string
 		do   func(context.Context) error
@@ -92,7 +92,7 @@ var workloads = [...]workload{
 	{"StatefulSet", "db", "on-demand, 1 CPU and 4 GiB each, a disk each, never two on one node", db, 3},
 }
 
-func (s *story) deploy(ctx context.Context) error {
+func (s *runner) deploy(ctx context.Context) error {
 	s.voice.Title("Workloads arrive, and there is no node for them")
 	for _, pool := range [][]byte{generalPool, gpuPool} {
 		if err := s.env.Apply(ctx, pool); err != nil {
@@ -119,7 +119,7 @@ func (s *story) deploy(ctx context.Context) error {
 
 // waitPoolsReady waits until karve has checked pools and class, so that the times
 // measured are those of launches.
-func (s *story) waitPoolsReady(ctx context.Context) error {
+func (s *runner) waitPoolsReady(ctx context.Context) error {
 	for _, pool := range []string{"general", "gpu"} {
 		if err := s.env.WaitCondition(ctx, "karpenter.sh/v1", "NodePool", pool, "Ready", "True", patience); err != nil {
 			return err
@@ -129,9 +129,9 @@ func (s *story) waitPoolsReady(ctx context.Context) error {
 }
 
 // decide waits until karve has decided for every pod, and prints the decisions and their reasons.
-func (s *story) decide(ctx context.Context) error {
+func (s *runner) decide(ctx context.Context) error {
 	var decisions map[string]decision
-	err := s.until(ctx, "karve has decided for every pod", func(now state) (bool, error) {
+	err := s.waitFor(ctx, "karve has decided for every pod", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		var err error
 		decisions, err = readDecisions(s.env.KarveLog())
@@ -161,9 +161,9 @@ func serves(decisions map[string]decision) bool {
 }
 
 // scaleUp waits for nodes and pods.
-func (s *story) scaleUp(ctx context.Context) error {
+func (s *runner) scaleUp(ctx context.Context) error {
 	s.voice.Title("Azure delivers, nodes join, pods start")
-	err := s.until(ctx, "the first node is ready", func(now state) (bool, error) {
+	err := s.waitFor(ctx, "the first node is ready", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		return now.readyNodes() > 0, nil
 	})
@@ -171,7 +171,7 @@ func (s *story) scaleUp(ctx context.Context) error {
 		return err
 	}
 	s.voice.Say("the first node is ready, %.1f s after the pods were created", s.times.FirstNodeReady.Seconds())
-	err = s.until(ctx, fmt.Sprintf("all %d pods are running", s.times.Pods), func(now state) (bool, error) {
+	err = s.waitFor(ctx, fmt.Sprintf("all %d pods are running", s.times.Pods), func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		return now.running("") == s.times.Pods, nil
 	})
@@ -184,7 +184,7 @@ func (s *story) scaleUp(ctx context.Context) error {
 }
 
 // evict has Azure evict one spot VM and waits for its replacement.
-func (s *story) evict(ctx context.Context) error {
+func (s *runner) evict(ctx context.Context) error {
 	s.voice.Title("Azure evicts a spot VM")
 	before, err := look(ctx, s.env)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *story) evict(ctx context.Context) error {
 		return fmt.Errorf("evicting %s: %w", victim.Node, err)
 	}
 	s.voice.Say("eviction of %s announced: %d batch pods must move", victim.Node, before.on(victim.Node))
-	err = s.until(ctx, "the evicted node is gone and its pods run elsewhere", func(now state) (bool, error) {
+	err = s.waitFor(ctx, "the evicted node is gone and its pods run elsewhere", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		return !has(now, victim.Name) && now.running("batch") == before.running("batch"), nil
 	})
@@ -232,7 +232,7 @@ func has(now state, claim string) bool {
 
 // scaleDown sends the web Deployment to sleep and waits until the nodes it leaves
 // empty are deleted, to the last network card.
-func (s *story) scaleDown(ctx context.Context) error {
+func (s *runner) scaleDown(ctx context.Context) error {
 	s.voice.Title("The web Deployment is scaled to 0")
 	before, err := look(ctx, s.env)
 	if err != nil {
@@ -242,8 +242,8 @@ func (s *story) scaleDown(ctx context.Context) error {
 	if err := s.scale(ctx, "web", 0); err != nil {
 		return err
 	}
-	s.voice.Say("web is scaled from %d to 0; nodes that are empty for 5 s are deleted, and nodes too large for their pods are replaced", fewer)
-	err = s.until(ctx, "the cluster costs less, and no node is empty", func(now state) (bool, error) {
+	s.voice.Say("web is scaled from %d to 0; nodes that are empty for 5 s are deleted, and nodes too large for their pods are replaced", eveningReplicas)
+	err = s.waitFor(ctx, "the cluster costs less, and no node is empty", func(now state) (bool, error) {
 		s.voice.Now("%s, $%.4f an hour", now.summary(), s.prices.total(now.Claims))
 		cheaper := s.prices.total(now.Claims) < s.prices.total(before.Claims)
 		return now.pods("web") == 0 && idle(now) == 0 && cheaper && len(now.Nodes) == len(now.Claims), nil
@@ -272,7 +272,7 @@ func idle(now state) int {
 	return n
 }
 
-func (s *story) scale(ctx context.Context, deployment string, replicas int) error {
+func (s *runner) scale(ctx context.Context, deployment string, replicas int) error {
 	patch := client.RawPatch("application/merge-patch+json", []byte(fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)))
 	object := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -285,9 +285,9 @@ func (s *story) scale(ctx context.Context, deployment string, replicas int) erro
 }
 
 // takeStock checks that Azure bills for exactly the cluster's nodes, and shows it.
-func (s *story) takeStock(ctx context.Context) error {
+func (s *runner) takeStock(ctx context.Context) error {
 	s.voice.Title("What there is now, and what it costs")
-	if err := s.env.CheckMachines(ctx, patience); err != nil {
+	if err := s.env.CheckVMs(ctx, patience); err != nil {
 		return err
 	}
 	now, err := look(ctx, s.env)
@@ -299,8 +299,8 @@ func (s *story) takeStock(ctx context.Context) error {
 	return nil
 }
 
-// until watches the cluster until holds is true.
-func (s *story) until(ctx context.Context, what string, holds func(state) (bool, error)) error {
+// waitFor watches the cluster until holds is true.
+func (s *runner) waitFor(ctx context.Context, what string, holds func(state) (bool, error)) error {
 	return local.Until(ctx, patience, what, func(ctx context.Context) (bool, error) {
 		if err := s.env.Err(); err != nil {
 			return false, err
@@ -316,7 +316,7 @@ func (s *story) until(ctx context.Context, what string, holds func(state) (bool,
 
 // noteFirstNode takes the time the moment a first node is ready, whichever step
 // happens to be looking.
-func (s *story) noteFirstNode(now state) {
+func (s *runner) noteFirstNode(now state) {
 	if s.times.FirstNodeReady == 0 && !s.began.IsZero() && now.readyNodes() > 0 {
 		s.times.FirstNodeReady = time.Since(s.began)
 	}

@@ -3,7 +3,6 @@
 package azure
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -21,64 +20,60 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
-// body returns the machine for AKS to create for a launch, without its zone and tags: machines
-// that are alike in the rest are created with one request. It holds nothing of the claim that
-// other claims of its kind do not have.
-func (a *byAKS) body(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (*aks.Machine, error) {
-	image, err := l.image(ctx, m.sku)
+// body returns the machine for AKS to create, without its zone and tags: machines that are alike
+// in the rest are created with one request. It holds nothing of the claim that other claims of its
+// kind do not have.
+func (a *aksBackend) body(s *vmSpec) (*aks.Machine, error) {
+	kubernetes, err := aksKubernetes(s)
 	if err != nil {
 		return nil, err
 	}
-	kubernetes, err := a.kubernetes(l, m, choice)
+	system, err := aksSystem(s)
 	if err != nil {
 		return nil, err
 	}
-	system, err := aksSystem(l, m)
-	if err != nil {
-		return nil, err
-	}
-	spec := &l.class.Spec
+	spec := &s.class.Spec
 	properties := &aks.MachineProperties{
-		Hardware:        &aks.MachineHardwareProfile{VMSize: to.Ptr(choice.Type), GpuProfile: aksmachine.GPUProfile(m.sku, spec)},
+		Hardware:        &aks.MachineHardwareProfile{VMSize: to.Ptr(s.offering.Type), GpuProfile: aksmachine.GPUProfile(s.instanceType.sku, spec)},
 		OperatingSystem: system,
 		Kubernetes:      kubernetes,
-		Network:         &aks.MachineNetworkProperties{VnetSubnetID: to.Ptr(a.p.subnets.of(l.class))},
-		Mode:            aksmachine.PoolMode(l.claim),
+		Network:         &aks.MachineNetworkProperties{VnetSubnetID: to.Ptr(a.subnets.idOf(s.class))},
+		Mode:            aksmachine.PoolMode(s.claim),
 		Security:        aksmachine.Security(spec),
-		LocalDNSProfile: aksmachine.LocalDNSProfile(l.class),
+		LocalDNSProfile: aksmachine.LocalDNSProfile(s.class),
 	}
-	if name := nodeImageOf(image); name != "" {
+	if name := aksImageName(s.image); name != "" {
 		properties.NodeImageVersion = to.Ptr(name)
 	}
-	if l.claim.Labels[v1beta1.LabelSKUUltraSSD] == "true" {
+	if s.claim.Labels[v1beta1.LabelSKUUltraSSD] == "true" {
 		properties.Hardware.UltraSsdEnabled = to.Ptr(true)
 	}
-	m.setAKSPriority(properties, choice.CapacityType)
+	s.instanceType.setAKSPriority(properties, s.offering.CapacityType)
 	return &aks.Machine{Properties: properties}, nil
 }
 
 // setAKSPriority is setPriority for AKS's API.
-func (m *machineType) setAKSPriority(x *aks.MachineProperties, capacityType string) {
+func (t *instanceType) setAKSPriority(x *aks.MachineProperties, capacityType string) {
 	x.Priority = to.Ptr(aks.ScaleSetPriorityRegular)
 	if capacityType != offering.Spot {
 		return
 	}
 	x.Priority = to.Ptr(aks.ScaleSetPrioritySpot)
 	x.EvictionPolicy = to.Ptr(aks.ScaleSetEvictionPolicyDelete)
-	x.Billing = &aks.MachineBillingProfile{SpotMaxPrice: to.Ptr(float32(m.spotMaxPrice()))}
+	x.Billing = &aks.MachineBillingProfile{SpotMaxPrice: to.Ptr(float32(t.billingMaxPrice()))}
 }
 
-func (a *byAKS) kubernetes(l *launch, m *machineType, choice offering.Ref) (*aks.MachineKubernetesProfile, error) {
-	spec := &l.class.Spec
+func aksKubernetes(s *vmSpec) (*aks.MachineKubernetesProfile, error) {
+	spec := &s.class.Spec
 	kubelet, err := aksmachine.KubeletConfig(spec.Kubelet)
 	if err != nil {
 		return nil, err
 	}
 	profile := &aks.MachineKubernetesProfile{
-		OrchestratorVersion:      to.Ptr(kubeversion.Of(l.class)),
-		NodeLabels:               armtext.Pointers(a.labels(l, m, choice)),
-		NodeInitializationTaints: to.SliceOfPtrs(initialTaints(l.claim)...),
-		MaxPods:                  to.Ptr(int32(m.maxPods)),
+		OrchestratorVersion:      to.Ptr(kubeversion.Of(s.class)),
+		NodeLabels:               armtext.Pointers(aksLabels(s)),
+		NodeInitializationTaints: to.SliceOfPtrs(initialTaints(s.claim)...),
+		MaxPods:                  to.Ptr(int32(s.instanceType.maxPods)),
 		KubeletConfig:            kubelet,
 	}
 	if spec.StreamsArtifacts() {
@@ -87,19 +82,19 @@ func (a *byAKS) kubernetes(l *launch, m *machineType, choice offering.Ref) (*aks
 	return profile, nil
 }
 
-// labels returns the labels that a kubelet may set, without AKS's own and without those that
+// aksLabels returns the labels that a kubelet may set, without AKS's own and without those that
 // depend on the zone, because machines in one request must have the same labels. The other
 // labels are synced once the node has registered.
-func (a *byAKS) labels(l *launch, m *machineType, choice offering.Ref) map[string]string {
-	labels := map[string]string{v1beta1.LabelNodeClass: l.class.Name, labelCapacityType: choice.CapacityType, labelDoNotSyncTaints: "true"}
-	single(labels, m.offered.Labels)
-	maps.Copy(labels, l.claim.Labels)
-	if l.claim.Pool != "" {
-		labels[labelNodePool] = l.claim.Pool
+func aksLabels(s *vmSpec) map[string]string {
+	labels := map[string]string{v1beta1.LabelNodeClass: s.class.Name, labelCapacityType: s.offering.CapacityType, labelDoNotSyncTaints: "true"}
+	copySingleValues(labels, s.instanceType.offered.Labels)
+	maps.Copy(labels, s.claim.Labels)
+	if s.claim.Pool != "" {
+		labels[labelNodePool] = s.claim.Pool
 	}
 	maps.DeleteFunc(labels, func(key, _ string) bool {
 		domain, _, _ := strings.Cut(key, "/")
-		return !kubeletMaySet(key) || within(domain, "kubernetes.azure.com")
+		return !kubeletMaySet(key) || inDomain(domain, "kubernetes.azure.com")
 	})
 	return labels
 }
@@ -116,14 +111,14 @@ func initialTaints(c provider.Claim) []string {
 	return slices.Compact(words)
 }
 
-func aksSystem(l *launch, m *machineType) (*aks.MachineOSProfile, error) {
-	spec := &l.class.Spec
-	sizeGB := m.offered.Capacity["ephemeral-storage"] / sku.Gigabyte
+func aksSystem(s *vmSpec) (*aks.MachineOSProfile, error) {
+	spec := &s.class.Spec
+	sizeGB := s.instanceType.offered.Capacity["ephemeral-storage"] / sku.Gigabyte
 	kind := aks.OSDiskTypeManaged
-	if _, onHost := m.sku.Local.Placement(sizeGB); onHost {
+	if _, onHost := s.instanceType.sku.Local.Placement(sizeGB); onHost {
 		kind = aks.OSDiskTypeEphemeral
 	}
-	label := image.ReleaseFor(spec, kubeversion.Minor(kubeversion.Of(l.class))).Label
+	label := image.ReleaseFor(spec, kubeversion.Minor(kubeversion.Of(s.class))).Label
 	if strings.HasPrefix(label, osLinuxLabel) {
 		label = osLinuxLabel // AKS derives the release from the image
 	}

@@ -124,9 +124,9 @@ func TestAKSIsToldOfTheDNSCache(t *testing.T) {
 				class.Status.LocalDNSState = to.Ptr(v1beta1.LocalDNSStateEnabled)
 			}
 		}, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
-		told, _ := body["properties"].(map[string]any)["localDNSProfile"].(map[string]any)
-		if told["mode"] != test.want {
-			t.Errorf("mode %q, enabled %v: AKS is told %v, want %s", test.mode, test.enabled, told, test.want)
+		sent, _ := body["properties"].(map[string]any)["localDNSProfile"].(map[string]any)
+		if sent["mode"] != test.want {
+			t.Errorf("mode %q, enabled %v: AKS gets %v, want %s", test.mode, test.enabled, sent, test.want)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestAKSHearsEverySetting(t *testing.T) {
 	os := properties["operatingSystem"].(map[string]any)["linuxProfile"].(map[string]any)["linuxOSConfig"].(map[string]any)
 	got := map[string]int{"kubeletConfig": len(kubelet), "linuxOSConfig": len(os), "sysctls": len(os["sysctls"].(map[string]any))}
 	if diff := cmp.Diff(set, got); diff != "" {
-		t.Errorf("settings that were made and told (-want +got):\n%s", diff)
+		t.Errorf("settings that were made and sent (-want +got):\n%s", diff)
 	}
 }
 

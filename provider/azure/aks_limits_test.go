@@ -22,7 +22,7 @@ func TestThousandMachinesOfAKS(t *testing.T) {
 			SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1, SubnetPrefix: "10.0.0.0/16",
 			Quota: map[string]int{"standardDSv5Family": 100_000}, RegionalCores: 100_000,
 		}).small().aks(azure.MostInBatch)
-		r.options.AKSMachines.Batching = azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: azure.MostInBatch}
+		r.options.AKSMachines.Batching = azure.Batching{Idle: time.Second, MaxWait: 5 * time.Second, Size: azure.MostInBatch}
 		r.options.ARMShare = 1
 		up, all := r.eachComesAndGoes(t, r.provider(t), n)
 		if up.ByOperation["Machines.CreateOrUpdate"] != n/azure.MostInBatch || all.ByOperation["AgentPools.DeleteMachines"] > 2*n/azure.MostInBatch || all.Throttled != 0 {

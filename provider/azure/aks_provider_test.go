@@ -16,7 +16,7 @@ import (
 func (r *region) aks(size int) *region {
 	r.options.AKSMachines = azure.AKSMachines{
 		Pool: r.MachinesPool(), ResourceGroup: r.ClusterResourceGroup(), CreateNodes: true,
-		Batching: azure.Batching{Idle: time.Millisecond, Most: 10 * time.Millisecond, Size: size},
+		Batching: azure.Batching{Idle: time.Millisecond, MaxWait: 10 * time.Millisecond, Size: size},
 	}
 	return r
 }

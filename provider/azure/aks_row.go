@@ -20,8 +20,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/image"
 )
 
-// said is the description of a machine that AKS has and Compute does not.
-type said struct {
+// An aksMachine is what AKS knows of a machine and Compute does not.
+type aksMachine struct {
 	state   string // provisioning state in AKS
 	tags    map[string]*string
 	failure armerr.Refusal // zero for none
@@ -35,56 +35,56 @@ func isAKSRow(row json.RawMessage) bool {
 	return json.Unmarshal(row, &kind) == nil && strings.EqualFold(kind.Type, "Microsoft.ContainerService/managedClusters/agentPools/machines")
 }
 
-func (a *byAKS) decode(row json.RawMessage) (*machine, error) {
-	m, err := armlist.Decode[aks.Machine](&a.p.decoder, row)
+func (a *aksPool) decode(row json.RawMessage) (*virtualMachine, error) {
+	m, err := armlist.Decode[aks.Machine](a.conn.decoder, row)
 	if err != nil {
 		return nil, err
 	}
-	return a.understand(m)
+	return vmOfAKSMachine(m)
 }
 
-// understand converts AKS's description of a machine to Compute's types. The result is bare: the
-// virtual machine, if there is one, has more information.
-func (a *byAKS) understand(m *aks.Machine) (*machine, error) {
+// vmOfAKSMachine converts AKS's description of a machine to Compute's types. The virtual machine,
+// if there is one, has more information.
+func vmOfAKSMachine(m *aks.Machine) (*virtualMachine, error) {
 	if armtext.Of(m.Name) == "" || m.Properties == nil || m.Properties.Hardware == nil || armtext.Of(m.Properties.Hardware.VMSize) == "" {
 		return nil, errors.New("it lacks its name, its properties or its size")
 	}
 	x := m.Properties
-	virtual, err := virtualOf(armtext.Of(x.ResourceID))
+	name, err := vmNameIn(armtext.Of(x.ResourceID))
 	if err != nil {
 		return nil, err
 	}
 	vm := &armcompute.VirtualMachine{
-		Name: virtual, ID: x.ResourceID, Zones: m.Zones, Tags: x.Tags,
+		Name: name, ID: x.ResourceID, Zones: m.Zones, Tags: x.Tags,
 		Properties: &armcompute.VirtualMachineProperties{
 			ProvisioningState: to.Ptr(armtext.Of(x.ProvisioningState)),
 			HardwareProfile:   &armcompute.HardwareProfile{VMSize: to.Ptr(armcompute.VirtualMachineSizeTypes(*x.Hardware.VMSize))},
-			StorageProfile:    &armcompute.StorageProfile{ImageReference: &armcompute.ImageReference{ID: imageOfNode(armtext.Of(x.NodeImageVersion))}},
+			StorageProfile:    &armcompute.StorageProfile{ImageReference: &armcompute.ImageReference{ID: imageIDOf(armtext.Of(x.NodeImageVersion))}},
 		},
 	}
 	if x.Priority != nil && *x.Priority == aks.ScaleSetPrioritySpot {
 		vm.Properties.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)
 	}
-	out := &machine{VirtualMachine: vm, handle: strings.ToLower(armtext.Of(m.Name)), maker: a, bare: true}
-	out.said = &said{state: armtext.Of(x.ProvisioningState), tags: x.Tags, row: m}
+	out := &virtualMachine{VirtualMachine: vm, handle: strings.ToLower(armtext.Of(m.Name)), inPool: true, aksOnly: true}
+	out.aksMachine = &aksMachine{state: armtext.Of(x.ProvisioningState), tags: x.Tags, row: m}
 	if x.Status != nil {
-		out.hear(x.Status)
+		out.setStatus(x.Status)
 	}
 	return out, nil
 }
 
-// hear applies the status that AKS reports for a machine. A machine whose virtual machine was
+// setStatus applies the status that AKS reports for a machine. A machine whose virtual machine was
 // deleted counts as deallocated: neither restarts by itself.
-func (m *machine) hear(s *aks.MachineStatus) {
+func (m *virtualMachine) setStatus(s *aks.MachineStatus) {
 	m.Properties.TimeCreated = s.CreationTimestamp
 	if s.VMState != nil && *s.VMState == aks.VMStateDeleted {
 		m.Properties.InstanceView = &armcompute.VirtualMachineInstanceView{Statuses: []*armcompute.InstanceViewStatus{{Code: to.Ptr("PowerState/deallocated")}}}
 	}
 	if s.DriftAction != nil && *s.DriftAction == aks.DriftActionRecreate {
-		m.said.drift = "AKS would create the machine anew: " + armtext.Of(s.DriftReason)
+		m.aksMachine.drift = "AKS would create the machine anew: " + armtext.Of(s.DriftReason)
 	}
 	if e := s.ProvisioningError; e != nil {
-		m.said.failure = provisioningFailure(e)
+		m.aksMachine.failure = provisioningFailure(e)
 	}
 }
 
@@ -98,8 +98,8 @@ func provisioningFailure(e *aks.ErrorDetail) armerr.Refusal {
 	return armerr.FromCode(armtext.Of(e.Code), armtext.Of(e.Message))
 }
 
-// virtualOf returns the name in a virtual machine's resource ID; nil for an empty ID.
-func virtualOf(id string) (*string, error) {
+// vmNameIn returns the name in a virtual machine's resource ID; nil for an empty ID.
+func vmNameIn(id string) (*string, error) {
 	if id == "" {
 		return nil, nil
 	}
@@ -110,24 +110,24 @@ func virtualOf(id string) (*string, error) {
 	return &parsed.Name, nil
 }
 
-// join merges the descriptions of one machine from AKS and Compute, in either order. While AKS
-// creates or deletes it, or has failed to, AKS's provisioning state takes precedence.
-func join(former, later *machine) *machine {
-	virtual, told := former, later
-	if virtual.bare || told.said == nil {
-		virtual, told = later, former
+// mergeDescriptions merges the descriptions of one machine from AKS and Compute, in either order.
+// While AKS creates or deletes it, or has failed to, AKS's provisioning state takes precedence.
+func mergeDescriptions(former, later *virtualMachine) *virtualMachine {
+	inCompute, inAKS := former, later
+	if inCompute.aksOnly || inAKS.aksMachine == nil {
+		inCompute, inAKS = later, former
 	}
-	if virtual.bare || told.said == nil {
+	if inCompute.aksOnly || inAKS.aksMachine == nil {
 		return later
 	}
-	vm, properties := *virtual.VirtualMachine, *virtual.Properties
-	switch told.said.state {
+	vm, properties := *inCompute.VirtualMachine, *inCompute.Properties
+	switch inAKS.aksMachine.state {
 	case stateCreating, stateFailed, stateDeleting:
-		properties.ProvisioningState = to.Ptr(told.said.state)
+		properties.ProvisioningState = to.Ptr(inAKS.aksMachine.state)
 	}
 	vm.Properties = &properties
-	vm.Tags = maps.Clone(virtual.Tags)
-	for key, value := range told.said.tags {
+	vm.Tags = maps.Clone(inCompute.Tags)
+	for key, value := range inAKS.aksMachine.tags {
 		if tag(vm.Tags, key) == "" {
 			if vm.Tags == nil {
 				vm.Tags = map[string]*string{}
@@ -135,14 +135,14 @@ func join(former, later *machine) *machine {
 			vm.Tags[key] = value
 		}
 	}
-	return &machine{VirtualMachine: &vm, handle: told.handle, maker: told.maker, said: told.said}
+	return &virtualMachine{VirtualMachine: &vm, handle: inAKS.handle, inPool: true, aksMachine: inAKS.aksMachine}
 }
 
 // AKS calls an image AKSUbuntu-2204gen2containerd-202511.02.0: its gallery, definition and
 // version.
 
-// nodeImageOf returns AKS's name for an image; empty for one that is not AKS's.
-func nodeImageOf(id string) string {
+// aksImageName returns AKS's name for an image; empty for one that is not AKS's.
+func aksImageName(id string) string {
 	name, version := image.Parts(id)
 	parts := strings.Split(id, "/")
 	if name == "" || len(parts) < 5 {
@@ -152,9 +152,9 @@ func nodeImageOf(id string) string {
 	return gallery + "-" + name + "-" + version
 }
 
-// imageOfNode returns the ID of an image by AKS's name for it, without the gallery's
+// imageIDOf returns the ID of an image by AKS's name for it, without the gallery's
 // subscription, which AKS does not report; nil when the name has another form.
-func imageOfNode(name string) *string {
+func imageIDOf(name string) *string {
 	parts := strings.Split(name, "-")
 	if len(parts) != 3 {
 		return nil

@@ -122,7 +122,7 @@ func TestOneOfABatchCannotBeEnded(t *testing.T) {
 	const n = 12
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(azure.MostInBatch)
-		r.options.AKSMachines.Batching = azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: azure.MostInBatch}
+		r.options.AKSMachines.Batching = azure.Batching{Idle: time.Second, MaxWait: 5 * time.Second, Size: azure.MostInBatch}
 		guard := &unending{inner: r.options.ClientOptions.Transport, name: handleOf("web-7")}
 		options := *r.options.ClientOptions
 		options.Transport = guard
@@ -239,14 +239,14 @@ func TestLaunchThatGivesUpLeavesItsBatch(t *testing.T) {
 //
 // Rule AKS-3.
 func TestModesCanBeSwitched(t *testing.T) {
-	for name, buy := range map[string]bool{"to Compute": true, "to AKS": false} {
+	for name, createNodes := range map[string]bool{"to Compute": true, "to AKS": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: 1}).small().aks(1)
-				r.options.AKSMachines.CreateNodes = buy
+				r.options.AKSMachines.CreateNodes = createNodes
 				c := claim("old", onDemand("Standard_D4s_v5", "eastus-1"))
 				before := r.mustRun(t, r.provider(t), c)
-				r.options.AKSMachines.CreateNodes = !buy
+				r.options.AKSMachines.CreateNodes = !createNodes
 				p := r.provider(t)
 				after := r.mustRun(t, p, claim("new", onDemand("Standard_D4s_v5", "eastus-1")))
 				if again := r.mustRun(t, p, c); again != before {

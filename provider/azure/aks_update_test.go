@@ -135,7 +135,7 @@ func TestTagsMakeNoMachineAnew(t *testing.T) {
 //
 // Rule AKS-3.
 func TestMachineForgottenByAKSIsEnded(t *testing.T) {
-	for name, another := range map[string]bool{"by who bought it": false, "by another process": true} {
+	for name, another := range map[string]bool{"by the process that launched it": false, "by another process": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)

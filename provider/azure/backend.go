@@ -4,16 +4,14 @@ package azure
 
 import (
 	"context"
-	"strings"
+	"errors"
+	"fmt"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
+	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
-	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // A backend creates and deletes virtual machines. The selection of the offering, the remembered
@@ -22,156 +20,66 @@ type backend interface {
 	// handle returns the backend's name for the virtual machine of a claim, in lower case. All
 	// in-flight state of a virtual machine is kept under it.
 	handle(claim provider.Claim) string
-	// mayBegin and mayEnd ask whether Azure's rate limits allow a creation or deletion now.
-	// mayBegin returns how long to wait if they do not.
-	mayBegin(l *launch) time.Duration
-	mayEnd(handle string) bool
-	// virtualName returns the future name of the virtual machine; empty when it is not known
-	// yet.
-	virtualName(handle string) string
-	// begin requests the launch's virtual machine, and never changes one that exists. It returns
-	// the LaunchState that the claim keeps.
-	begin(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (memory map[string]string, err error)
-	// final reports whether acceptance by the backend means acceptance by Compute.
-	final() bool
+	// vmName returns the future name of the virtual machine; empty when it is not known yet.
+	vmName(handle string) string
+	// createDelay returns how long Azure's rate limits make a creation wait; zero means none.
+	createDelay(handle string, urgent bool) time.Duration
+	// mayDeleteNow reports whether Azure's rate limits allow a deletion now.
+	mayDeleteNow(handle string) bool
+	// create requests a virtual machine, and never changes one that exists. It returns the
+	// LaunchState that the claim keeps.
+	create(context.Context, *vmSpec) (launchState map[string]string, err error)
+	// acceptanceIsFinal reports whether acceptance by the backend means acceptance by Compute.
+	acceptanceIsFinal() bool
 	// read reads one virtual machine with its power state; provider.ErrNotFound when it does not
 	// exist.
-	read(ctx context.Context, handle string) (*machine, error)
-	// why returns why a virtual machine failed.
-	why(ctx context.Context, l *launch, vm *machine) armerr.Refusal
-	// end requests a deletion and does not wait for it. It returns nil when the virtual machine
-	// does not exist any more.
-	end(ctx context.Context, vm *machine) error
+	read(ctx context.Context, handle string) (*virtualMachine, error)
+	// failureReason returns why the virtual machine of a claim failed.
+	failureReason(context.Context, provider.Claim, *virtualMachine) armerr.Refusal
+	// delete requests a deletion and does not wait for it. It returns nil when the virtual
+	// machine does not exist any more.
+	delete(context.Context, *virtualMachine) error
 }
 
-// A machine is an existing virtual machine of any backend, in Compute's types. Properties is
-// never nil.
-type machine struct {
-	*armcompute.VirtualMachine
-	handle string
-	maker  backend
-	// said is AKS's description of the machine; nil for one that AKS does not know. bare means
-	// that there is no other description, because the virtual machine does not exist or has not
-	// been read.
-	said *said
-	bare bool
+// A vmSpec says which virtual machine to create for a claim.
+type vmSpec struct {
+	handle       string // its backend's name for it
+	claim        provider.Claim
+	class        *v1beta1.AKSNodeClass
+	instanceType *instanceType
+	offering     offering.Ref
+	image        string // resource ID
 }
 
-// byCompute is the backend that creates virtual machines through Compute. All information about
-// one is in the virtual machine and in the operation that created it.
-type byCompute struct{ p *Provider }
+// errBeforeRequest marks errors before a virtual machine was requested.
+var errBeforeRequest = errors.New("preparing the VM")
 
-func (c byCompute) handle(claim provider.Claim) string { return machineName(claim.Name, claim.UID) }
+// beforeRequest marks an error that happened before a virtual machine was requested.
+func beforeRequest(err error) error { return fmt.Errorf("%w: %w", errBeforeRequest, err) }
 
-func (c byCompute) virtualName(handle string) string { return handle }
-
-func (c byCompute) mayBegin(l *launch) time.Duration {
-	return c.p.tickets.create(l.name, l.claim.Urgent)
+// backends are the ways in which virtual machines of this cluster were created. A backend that
+// may have created nodes in the past is kept, because it also deletes them.
+type backends struct {
+	compute *computeBackend
+	aks     *aksBackend // nil without an AKS pool
+	pool    *aksPool    // of aks
+	all     []backend   // the first creates new nodes
 }
 
-func (c byCompute) mayEnd(handle string) bool { return c.p.tickets.mayDelete(handle) }
-
-func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (map[string]string, error) {
-	request, err := l.request(ctx, m, choice)
-	if err != nil {
-		return nil, err
+// of returns the backend that created a virtual machine.
+func (b *backends) of(vm *virtualMachine) backend {
+	if vm.inPool {
+		return b.aks
 	}
-	body, err := request.body(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if ctx, err = c.p.auxiliary.Allow(ctx); err != nil {
-		return nil, prepare(&passingError{err})
-	}
-	poller, accepted, err := c.put(ctx, l.name, *body)
-	if err != nil {
-		switch armerr.Classify(err).Kind {
-		case armerr.StaleReference:
-			c.p.network.Forget()
-		case armerr.Denied:
-			c.p.auxiliary.Forget()
-		}
-		return nil, err
-	}
-	now := c.p.opts.Now()
-	c.p.inFlight.put(l.name, inFlight{asked: now, operation: poller})
-	return toNote(accepted, choice, now), nil
+	return b.compute
 }
 
-func (byCompute) final() bool { return true }
-
-func (c byCompute) read(ctx context.Context, handle string) (*machine, error) {
-	vm, err := c.get(ctx, handle)
-	if err != nil {
-		if armerr.Classify(err).Kind == armerr.NotFound {
-			return nil, provider.ErrNotFound
-		}
-		return nil, armerr.Wrap(err, "reading AKS machine %s", handle)
-	}
-	if vm.Properties == nil {
-		vm.Properties = &armcompute.VirtualMachineProperties{}
-	}
-	return &machine{VirtualMachine: vm, handle: handle, maker: c}, nil
-}
-
-// why reads the failure from the creation's operation, as this process or the claim remembers
-// it, and otherwise from the status of the virtual machine.
-func (c byCompute) why(ctx context.Context, l *launch, vm *machine) armerr.Refusal {
-	if op := c.p.inFlight.get(vm.handle).operation; op != nil {
-		if _, err := op.Poll(ctx); err == nil && op.Done() {
-			if _, err := op.Result(ctx); err != nil {
-				return armerr.Classify(err)
-			}
-		}
-	}
-	if r, ok := l.noted(ctx, c.p.choiceOf(vm)); ok {
-		return r
-	}
-	return vm.explained()
-}
-
-// explained returns why a virtual machine failed, from its own status.
-func (m *machine) explained() armerr.Refusal {
-	if m.said != nil && m.said.failure.Kind != "" {
-		return m.said.failure
-	}
-	for _, s := range statuses(m) {
-		if code, ok := strings.CutPrefix(armtext.Of(s.Code), "ProvisioningState/failed/"); ok {
-			return armerr.FromCode(code, armtext.Of(s.Message))
-		}
-	}
-	return unexplained()
-}
-
-func unexplained() armerr.Refusal {
-	return armerr.Refusal{Kind: armerr.OtherRefusal, Code: "ProvisioningFailed", Detail: "Azure does not say why"}
-}
-
-// end skips the guest's shutdown: the node's pods have been drained.
-func (c byCompute) end(ctx context.Context, vm *machine) error {
-	_, err := c.p.clients.vms.BeginDelete(ctx, c.p.opts.NodeResourceGroup, armtext.Of(vm.Name),
-		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
-	if err != nil && armerr.Classify(err).Kind != armerr.NotFound {
-		return armerr.Wrap(err, "deleting AKS machine %s", armtext.Of(vm.Name))
-	}
-	return nil
-}
-
-// backendOf returns the backend that created a virtual machine, by its name, and the backend's
+// byVMName returns the backend that created a virtual machine, by its name, and the backend's
 // handle.
-func (p *Provider) backendOf(name string) (backend, string) {
-	if p.aks != nil {
-		if handle, theirs := p.aks.handleIn(name); theirs {
-			return p.aks, handle
-		}
+func (b *backends) byVMName(name string) (backend, string) {
+	handle, inPool := b.pool.handleOf(name)
+	if inPool {
+		return b.aks, handle
 	}
-	return byCompute{p}, strings.ToLower(name)
-}
-
-// nameToBe returns a stand-in for the name of a virtual machine that does not exist yet.
-func (p *Provider) nameToBe(vm *machine) string {
-	if p.aks != nil && vm.maker == backend(p.aks) {
-		return p.aks.nameToBe(vm.handle)
-	}
-	return vm.handle
+	return b.compute, handle
 }

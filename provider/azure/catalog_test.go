@@ -119,7 +119,7 @@ func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
 	streaming.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)}
 	r.class.Store(streaming)
 	p := r.provider(t)
-	sold := mustFind(t, snapshot(t, p), "Standard_D2s_v5")
+	offered := mustFind(t, snapshot(t, p), "Standard_D2s_v5")
 	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 	run(t, p, c)
 	payload, err := node.ReadPayload(t.Context(), (<-guest.booted).CustomData)
@@ -130,8 +130,8 @@ func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
 		if key == v1beta1.AKSLabelVNetGUID || !strings.HasPrefix(key, v1beta1.AKSLabelDomain) {
 			continue
 		}
-		known := slices.Contains(sold.Labels[key], value)
-		for _, o := range sold.Offerings {
+		known := slices.Contains(offered.Labels[key], value)
+		for _, o := range offered.Offerings {
 			known = known || slices.Contains(o.Labels[key], value)
 		}
 		if !known {
@@ -142,8 +142,8 @@ func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
 		v1beta1.AKSLabelEBPFDataplane: "cilium", v1beta1.AKSLabelRole: "agent", v1beta1.AKSLabelArtifactStreaming: "true",
 		v1beta1.AKSLabelPodNetworkType: "overlay", v1beta1.AKSLabelOSSKUEffective: "Ubuntu2404",
 	} {
-		if got := payload.Kubelet.Labels[key]; got != want || !slices.Equal(sold.Labels[key], []string{want}) {
-			t.Errorf("%s is %q on the node and %v on sale, want %s", key, got, sold.Labels[key], want)
+		if got := payload.Kubelet.Labels[key]; got != want || !slices.Equal(offered.Labels[key], []string{want}) {
+			t.Errorf("%s is %q on the node and %v in the catalog, want %s", key, got, offered.Labels[key], want)
 		}
 	}
 	plain := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
@@ -208,7 +208,7 @@ func TestClassNarrowsTypes(t *testing.T) {
 			c.Status.LocalDNSState = to.Ptr(v1beta1.LocalDNSStateEnabled)
 		}, "Standard_D2s_v5", "Standard_D4s_v5"},
 		{"images of the status", func(c *v1beta1.AKSNodeClass) {
-			images, err := p.Images(t.Context(), azure.ImageWish{Spec: &c.Spec, Kubernetes: "1.36.3"})
+			images, err := p.Images(t.Context(), azure.ImageSelection{Spec: &c.Spec, Kubernetes: "1.36.3"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,9 +20,9 @@ import (
 
 const defaultDiskGB = 128
 
-// A shape is the part of a node class that determines its instance types. It is comparable: two
-// classes of one shape offer the same types.
-type shape struct {
+// classSettings are the settings of a node class that determine its instance types. They are
+// comparable: two classes of equal settings offer the same types.
+type classSettings struct {
 	image         v1beta1.ImageFamily
 	diskGB        int64
 	maxPods       int64
@@ -33,16 +33,19 @@ type shape struct {
 	localDNS      bool
 	fips          bool
 	minor         int // minor of Kubernetes 1.x; zero while unknown
-	runs          image.Bootable
+	bootable      image.Bootable
 	release       string // operating system release, as in its label
 	subnet        string // lower case
 	subnetName    string // as the class spells it
 	spot          pricing.SpotLimit
 }
 
-// class reads a node class.
-func (p *Provider) class(ctx context.Context, name string) (*v1beta1.AKSNodeClass, error) {
-	class, err := p.opts.Classes.AKSNodeClass(ctx, name)
+// A classReader reads node classes.
+type classReader struct{ classes Classes }
+
+// read returns the node class, or a provider.NotReadyError when there is none of that name.
+func (r classReader) read(ctx context.Context, name string) (*v1beta1.AKSNodeClass, error) {
+	class, err := r.classes.AKSNodeClass(ctx, name)
 	if errors.Is(err, ErrClassNotFound) {
 		return nil, &provider.NotReadyError{Class: name, Reason: provider.ClassNotFound, Detail: "there is no AKSNodeClass of that name"}
 	}
@@ -52,8 +55,8 @@ func (p *Provider) class(ctx context.Context, name string) (*v1beta1.AKSNodeClas
 	return class, nil
 }
 
-// buyable returns why no node may be launched for the node class now.
-func buyable(class *v1beta1.AKSNodeClass) error {
+// checkClassReady returns why no node may be launched for the node class now.
+func checkClassReady(class *v1beta1.AKSNodeClass) error {
 	refuse := func(reason, detail string) error {
 		return &provider.NotReadyError{Class: class.Name, Reason: reason, Detail: detail}
 	}
@@ -70,11 +73,11 @@ func buyable(class *v1beta1.AKSNodeClass) error {
 	return nil
 }
 
-// shape computes the shape of a node class. Images come from its status, or from the family's
-// table while the status has none.
-func (b *typeBuilder) shape(class *v1beta1.AKSNodeClass) shape {
+// settingsOf returns the settings of a node class that determine its instance types. Images come
+// from its status, or from the family's table while the status has none.
+func (b *typeBuilder) settingsOf(class *v1beta1.AKSNodeClass) classSettings {
 	spec := &class.Spec
-	sh := shape{
+	settings := classSettings{
 		image:         image.FamilyOf(spec),
 		diskGB:        defaultDiskGB,
 		maxPods:       b.cni.DefaultMaxPods(),
@@ -85,50 +88,55 @@ func (b *typeBuilder) shape(class *v1beta1.AKSNodeClass) shape {
 		localDNS:      class.LocalDNSEnabled(),
 		fips:          spec.FIPS(),
 		minor:         kubeversion.Minor(kubeversion.Of(class)),
-		subnet:        b.subnets.keyOf(class),
+		subnet:        b.subnets.lowerIDOf(class),
 	}
-	sh.release = image.ReleaseFor(spec, sh.minor).Label
+	settings.release = image.ReleaseFor(spec, settings.minor).Label
 	if id, err := b.subnets.parsed(class); err == nil {
-		sh.subnetName = id.Name
+		settings.subnetName = id.Name
 	}
 	if spec.OSDiskSizeGB != nil {
-		sh.diskGB = int64(*spec.OSDiskSizeGB)
+		settings.diskGB = int64(*spec.OSDiskSizeGB)
 	}
 	if spec.MaxPods != nil {
-		sh.maxPods = int64(*spec.MaxPods)
+		settings.maxPods = int64(*spec.MaxPods)
 	}
-	sh.runs = image.BootableBy(class)
-	sh.spot, _ = pricing.SpotLimitOf(class) // the error is reported by IgnoredFields
-	return sh
+	settings.bootable = image.BootableBy(class)
+	settings.spot, _ = pricing.SpotLimitOf(class) // the error is reported by IgnoredFields
+	return settings
 }
 
 // nodeSubnets are the subnets that nodes join: the cluster's, unless the node class names another.
 type nodeSubnets struct {
-	own network.SubnetID // the cluster's
-	id  string           // of own
-	key string           // id in lower case
+	own     network.SubnetID // the cluster's
+	ownID   string
+	lowerID string // ownID in lower case
 }
 
-// of returns the ID of the subnet that nodes of the class join.
-func (s nodeSubnets) of(class *v1beta1.AKSNodeClass) string {
+func newNodeSubnets(id string) (nodeSubnets, error) {
+	own, err := network.ParseSubnetID(id)
+	return nodeSubnets{own: own, ownID: id, lowerID: strings.ToLower(id)}, err
+}
+
+// idOf returns the ID of the subnet that nodes of the class join, as the class spells it.
+func (s nodeSubnets) idOf(class *v1beta1.AKSNodeClass) string {
 	if class.Spec.VNETSubnetID != nil && *class.Spec.VNETSubnetID != "" {
 		return *class.Spec.VNETSubnetID
 	}
-	return s.id
+	return s.ownID
 }
 
-// parsed returns of, parsed.
+// parsed returns the subnet that nodes of the class join.
 func (s nodeSubnets) parsed(class *v1beta1.AKSNodeClass) (network.SubnetID, error) {
-	if id := s.of(class); id != s.id {
+	if id := s.idOf(class); id != s.ownID {
 		return network.ParseSubnetID(id)
 	}
 	return s.own, nil
 }
 
-// keyOf returns of in lower case.
-func (s nodeSubnets) keyOf(class *v1beta1.AKSNodeClass) string {
-	if id := s.of(class); id != s.id {
+// lowerIDOf returns idOf in lower case.
+func (s nodeSubnets) lowerIDOf(class *v1beta1.AKSNodeClass) string {
+	if id := s.idOf(class); id != s.ownID {
 		return strings.ToLower(id)
 	}
-	return s.key
+	return s.lowerID
 }

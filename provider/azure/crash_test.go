@@ -115,10 +115,10 @@ func (l *life) store(in provider.Instance) {
 }
 
 // remembering returns the claim's state after an update; an empty value deletes.
-func remembering(had, told map[string]string) map[string]string {
+func remembering(had, reported map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, had)
-	maps.Copy(all, told)
+	maps.Copy(all, reported)
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all
 }

@@ -28,9 +28,9 @@ var createReasons = map[armerr.Kind]string{
 	armerr.SpotTerms:            "SKUNotAvailable",
 }
 
-// named sets the reason of a launch's error. When several offerings were refused, the reason of
+// withReason sets the reason of a launch's error. When several offerings were refused, the reason of
 // the first counts, because it was preferred.
-func named(err error) error {
+func withReason(err error) error {
 	var capacity *provider.CapacityError
 	switch {
 	case err == nil, errors.As(err, new(*provider.NotReadyError)), errors.As(err, new(*provider.LaunchError)):

@@ -32,17 +32,29 @@ const (
 // AnnotationKubernetesVersion is the Kubernetes version that a claim's node was launched with.
 const AnnotationKubernetesVersion = "karve.dev/kubernetes-version"
 
-// Drift compares a node with the status of its AKSNodeClass; it sends no request to Azure.
+// A driftChecker compares nodes with what would be launched today.
+type driftChecker struct {
+	classes         classReader
+	vms             *vmList
+	backends        *backends
+	ids             providerIDs
+	owner           ownership
+	zones           zones
+	kubeletIdentity string // client ID
+	changes         driftChanges
+}
+
+// check compares a node with the status of its AKSNodeClass; it sends no request to Azure.
 // Status that is out of date for the class's spec causes no drift: the error is then a
 // provider.NotReadyError, unless another check finds drift.
-func (p *Provider) Drift(ctx context.Context, m provider.LaunchedNode) (provider.Drift, error) {
-	class, err := p.class(ctx, m.Class)
+func (d *driftChecker) check(ctx context.Context, m provider.LaunchedNode) (provider.Drift, error) {
+	class, err := d.classes.read(ctx, m.Class)
 	if err != nil {
 		return provider.Drift{}, err
 	}
 	var open error
 	for _, check := range []func(*v1beta1.AKSNodeClass, provider.LaunchedNode) (provider.Drift, error){
-		classDrift, versionDrift, imageDrift, p.identityDrift, p.clusterDrift, p.sizeDrift,
+		classDrift, versionDrift, imageDrift, d.identityDrift, d.clusterDrift, d.sizeDrift,
 	} {
 		drift, err := check(class, m)
 		if drift.Reason != "" {
@@ -68,7 +80,7 @@ func classDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.
 // replacement would have the same, and would drift again forever. Nodes without the annotation
 // are compared by their kubelet version. A newer version is no drift.
 func versionDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
-	if err := settled(class, v1beta1.ConditionTypeKubernetesVersionReady); err != nil {
+	if err := checkCondition(class, v1beta1.ConditionTypeKubernetesVersionReady); err != nil {
 		return provider.Drift{}, err
 	}
 	had, want := cmp.Or(m.Annotations[AnnotationKubernetesVersion], m.KubeletVersion), kubeversion.Of(class)
@@ -84,7 +96,7 @@ func versionDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provide
 // is drift in either direction: that is how nodes are rolled back from a bad image. A node with
 // a kept version (see AnnotationImagesKept) does not drift.
 func imageDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
-	if err := settled(class, v1beta1.ConditionTypeImagesReady); err != nil {
+	if err := checkCondition(class, v1beta1.ConditionTypeImagesReady); err != nil {
 		return provider.Drift{}, err
 	}
 	name, had := image.Parts(m.ImageID)
@@ -94,8 +106,8 @@ func imageDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.
 		if name == "" || !strings.EqualFold(name, other) {
 			continue
 		}
-		named := class.Annotations[image.AnnotationVersion] == version
-		if older := image.CompareVersions(had, image.OldestAllowed(kept, name, version)); older < 0 || named && image.CompareVersions(had, version) != 0 {
+		withReason := class.Annotations[image.AnnotationVersion] == version
+		if older := image.CompareVersions(had, image.OldestAllowed(kept, name, version)); older < 0 || withReason && image.CompareVersions(had, version) != 0 {
 			return provider.Drift{Reason: ImageDrift, Detail: "made from version " + had + " of image " + name + ", new VMs start from " + version}, nil
 		}
 	}
@@ -104,8 +116,8 @@ func imageDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.
 
 // identityDrift finds nodes whose kubelet pulls images with another identity than the configured
 // one.
-func (p *Provider) identityDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
-	now, then := p.opts.KubeletIdentityClientID, m.NodeLabels[v1beta1.AKSLabelKubeletIdentityClientID]
+func (d *driftChecker) identityDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
+	now, then := d.kubeletIdentity, m.NodeLabels[v1beta1.AKSLabelKubeletIdentityClientID]
 	if now == "" || then == "" || now == then {
 		return provider.Drift{}, nil
 	}
@@ -114,39 +126,39 @@ func (p *Provider) identityDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNod
 
 // clusterDrift finds machines that AKS would recreate, by the last list, of any age: such drift
 // lasts.
-func (p *Provider) clusterDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
-	if vm := p.listed(m); vm != nil && vm.said != nil && vm.said.drift != "" {
-		return provider.Drift{Reason: ClusterConfigDrift, Detail: vm.said.drift}, nil
+func (d *driftChecker) clusterDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
+	if vm := d.listed(m); vm != nil && vm.aksMachine != nil && vm.aksMachine.drift != "" {
+		return provider.Drift{Reason: ClusterConfigDrift, Detail: vm.aksMachine.drift}, nil
 	}
 	return provider.Drift{}, nil
 }
 
 // sizeDrift finds nodes whose virtual machine was resized by another user, by the last list. The
 // node's labels, its price and the counting for limits are wrong then.
-func (p *Provider) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
-	vm := p.listed(m)
-	if vm == nil || !p.owner.ours(vm) {
+func (d *driftChecker) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
+	vm := d.listed(m)
+	if vm == nil || !d.owner.ours(vm) {
 		return provider.Drift{}, nil
 	}
-	if has := p.choiceOf(vm).Type; has != "" && m.Type != "" && !strings.EqualFold(has, m.Type) {
+	if has := d.zones.offeringOf(vm).Type; has != "" && m.Type != "" && !strings.EqualFold(has, m.Type) {
 		return provider.Drift{Reason: SizeDrift, Detail: "launched as " + m.Type + ", and was resized to " + has}, nil
 	}
 	return provider.Drift{}, nil
 }
 
 // listed returns the virtual machine in the last list, of any age; nil when it is missing.
-func (p *Provider) listed(m provider.LaunchedNode) *machine {
-	name, err := p.ids.vmOf(m.ProviderID)
+func (d *driftChecker) listed(m provider.LaunchedNode) *virtualMachine {
+	name, err := d.ids.vmOf(m.ProviderID)
 	if err != nil {
 		return nil // not launched yet
 	}
-	_, handle := p.backendOf(name)
-	return p.machines.Last().ByName[handle]
+	_, handle := d.backends.byVMName(name)
+	return d.vms.Last().ByName[handle]
 }
 
-// settled returns an error when the part of the class's status behind the condition is not up to
-// date.
-func settled(class *v1beta1.AKSNodeClass, condition string) error {
+// checkCondition returns an error when the part of the class's status behind the condition is not
+// up to date.
+func checkCondition(class *v1beta1.AKSNodeClass, condition string) error {
 	c := class.Condition(condition)
 	if c.Status == metav1.ConditionTrue && c.ObservedGeneration == class.Generation {
 		return nil
@@ -154,10 +166,10 @@ func settled(class *v1beta1.AKSNodeClass, condition string) error {
 	return &provider.NotReadyError{Class: class.Name, Reason: c.Reason, Detail: condition + " does not hold for the present spec"}
 }
 
-// RepairPolicies returns AKS's policies: a kubelet that is not ready, and the condition of the
-// node's problem detector. The announced eviction of a spot node is not among them: the node
-// keeps the time it has left.
-func (p *Provider) RepairPolicies() []provider.RepairPolicy {
+// repairPolicies are AKS's policies: a kubelet that is not ready, and the condition of the node's
+// problem detector. The announced eviction of a spot node is not among them: the node keeps the
+// time it has left.
+func repairPolicies() []provider.RepairPolicy {
 	return []provider.RepairPolicy{
 		{Condition: string(corev1.NodeReady), Status: string(corev1.ConditionFalse), Tolerate: 10 * time.Minute},
 		{Condition: string(corev1.NodeReady), Status: string(corev1.ConditionUnknown), Tolerate: 10 * time.Minute},

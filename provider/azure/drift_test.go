@@ -142,7 +142,7 @@ func TestMachinesKnowHowTheyWereMade(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	images := func(version string) []string {
-		found, err := r.provider(t).Images(t.Context(), azure.ImageWish{Spec: &v1beta1.AKSNodeClassSpec{}, Kubernetes: version})
+		found, err := r.provider(t).Images(t.Context(), azure.ImageSelection{Spec: &v1beta1.AKSNodeClassSpec{}, Kubernetes: version})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,10 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"sync/atomic"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
@@ -38,30 +41,39 @@ func parseEncryptionSetID(id string) (encryptionSetID, error) {
 // encryptionTTL is how long a successful check is cached: every node class checks.
 const encryptionTTL = time.Hour
 
-// CheckDiskEncryptionSet reports whether karve may use the configured disk encryption set, with
-// a *DiskEncryptionSetError when it may not. Without a set there is nothing to check.
-func (p *Provider) CheckDiskEncryptionSet(ctx context.Context) error {
-	if p.opts.DiskEncryptionSetID == "" {
+// diskEncryption checks the disk encryption set for OS disks.
+type diskEncryption struct {
+	setID string // empty for none
+	sets  *armcompute.DiskEncryptionSetsClient
+	now   func() time.Time
+	// usableAt is when the set was last found usable.
+	usableAt atomic.Pointer[time.Time]
+}
+
+// check reports whether karve may use the disk encryption set, with a *DiskEncryptionSetError when
+// it may not. Without a set there is nothing to check.
+func (d *diskEncryption) check(ctx context.Context) error {
+	if d.setID == "" {
 		return nil
 	}
-	if last := p.encryptable.Load(); last != nil && p.opts.Now().Sub(*last) < encryptionTTL {
+	if last := d.usableAt.Load(); last != nil && d.now().Sub(*last) < encryptionTTL {
 		return nil
 	}
-	id, err := parseEncryptionSetID(p.opts.DiskEncryptionSetID)
+	id, err := parseEncryptionSetID(d.setID)
 	if err != nil {
 		return err // New has checked it
 	}
-	now := p.opts.Now()
-	_, err = p.clients.encryptionSets.Get(ctx, id.group, id.name, nil)
+	now := d.now()
+	_, err = d.sets.Get(ctx, id.group, id.name, nil)
 	if err == nil {
-		p.encryptable.Store(&now)
+		d.usableAt.Store(&now)
 		return nil
 	}
 	switch armerr.Classify(err).Kind {
 	case armerr.Denied:
-		return &DiskEncryptionSetError{DiskEncryptionSetDenied, fmt.Sprintf("karve may not read disk encryption set %s: give its identity the role Reader on it", p.opts.DiskEncryptionSetID)}
+		return &DiskEncryptionSetError{DiskEncryptionSetDenied, fmt.Sprintf("karve may not read disk encryption set %s: give its identity the role Reader on it", d.setID)}
 	case armerr.NotFound:
-		return &DiskEncryptionSetError{DiskEncryptionSetNotFound, fmt.Sprintf("disk encryption set %s does not exist: correct node-osdisk-diskencryptionset-id or create it", p.opts.DiskEncryptionSetID)}
+		return &DiskEncryptionSetError{DiskEncryptionSetNotFound, fmt.Sprintf("disk encryption set %s does not exist: correct node-osdisk-diskencryptionset-id or create it", d.setID)}
 	}
 	return armerr.Wrap(err, "reading disk encryption set %s", id.name)
 }

@@ -30,7 +30,7 @@ func TestEvictedOffersComeLast(t *testing.T) {
 			}
 			in, err := p.Get(t.Context(), id)
 			if err != nil || in.Type != want.Type || in.Zone != want.Zone || in.CapacityType != want.CapacityType {
-				t.Errorf("%s: bought %s in %s (%s), %v", when, in.Type, in.Zone, in.CapacityType, err)
+				t.Errorf("%s: launched %s in %s (%s), %v", when, in.Type, in.Zone, in.CapacityType, err)
 			}
 		}
 		buys("a", "before", cheap, cheap, dear)
@@ -63,26 +63,26 @@ func TestPolicyDenialIsTold(t *testing.T) {
 				t.Fatalf("launched %+v", in)
 			}
 		}
-		if told := p.PolicyDenial("default"); told != "" {
-			t.Errorf("before anything was bought: %s", told)
+		if denial := p.PolicyDenial("default"); denial != "" {
+			t.Errorf("before any launch: %s", denial)
 		}
 		deny()
 		for _, want := range []string{"Standard_D8s_v5 in eastus-1", "RequestDisallowedByPolicy", "exempt the node resource group", "allowed-sizes"} {
-			if told := p.PolicyDenial("default"); !strings.Contains(told, want) {
-				t.Errorf("%q does not tell of %s", told, want)
+			if denial := p.PolicyDenial("default"); !strings.Contains(denial, want) {
+				t.Errorf("%q does not mention %s", denial, want)
 			}
 		}
 		if _, err := r.up(t, p, provider.Claim{Name: "b", UID: "b", Class: "default", Offerings: []offering.Ref{onDemand("Standard_D4s_v5", "eastus-1")}}); err != nil {
 			t.Fatal(err)
 		}
-		if told := p.PolicyDenial("default"); told != "" {
-			t.Errorf("after a machine was bought: %s", told)
+		if denial := p.PolicyDenial("default"); denial != "" {
+			t.Errorf("after a launch: %s", denial)
 		}
 		time.Sleep(15 * time.Minute) // the offering is no longer blocked
 		deny()
 		time.Sleep(time.Hour)
-		if told := p.PolicyDenial("default"); told != "" {
-			t.Errorf("an hour later: %s", told)
+		if denial := p.PolicyDenial("default"); denial != "" {
+			t.Errorf("an hour later: %s", denial)
 		}
 	})
 }

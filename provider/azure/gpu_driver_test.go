@@ -34,7 +34,7 @@ func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
 	}
 	both := claim("any", onDemand(newer, "westus2-1"), onDemand(older, "westus2-1"))
 	if in, _ := run(t, p, both); in.Type != older {
-		t.Errorf("bought %s", in.Type)
+		t.Errorf("launched %s", in.Type)
 	}
 	if o := find(snapshot(t, p), newer); o == nil || o.Offerings[0].Unavailable == "" {
 		t.Errorf("%s is offered to the class: %+v", newer, o)

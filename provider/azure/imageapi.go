@@ -3,26 +3,17 @@
 package azure
 
 import (
-	"context"
-
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider/azure/internal/image"
 )
-
-// Images returns one image of every definition that the node class can use, in the version it
-// wants, preferred definitions first. Definitions without such a version are left out;
-// ErrNoImages means that none is left.
-func (p *Provider) Images(ctx context.Context, wish ImageWish) ([]v1beta1.NodeImage, error) {
-	return p.images.Pick(ctx, wish)
-}
 
 // SharedGallery configures the galleries that AKS shares with single customers only. The zero
 // value does not use them.
 type SharedGallery = image.SharedGallery
 
-// An ImageWish says which images new nodes of a class use: by default the newest of each
+// An ImageSelection says which images new nodes of a class use: by default the newest of each
 // definition.
-type ImageWish = image.Wish
+type ImageSelection = image.Selection
 
 // Annotations of an AKSNodeClass that hold back newer images.
 const (
@@ -42,8 +33,10 @@ var (
 	ErrNoImages = image.ErrNone
 )
 
-// ImageWishOf returns what a node class wants. The error names the malformed annotation.
-func ImageWishOf(class *v1beta1.AKSNodeClass) (ImageWish, error) { return image.WishOf(class) }
+// ImageSelectionOf returns what a node class wants. The error names the malformed annotation.
+func ImageSelectionOf(class *v1beta1.AKSNodeClass) (ImageSelection, error) {
+	return image.SelectionOf(class)
+}
 
 // ImagesKept parses AnnotationImagesKept; nil when it is missing or malformed.
 func ImagesKept(class *v1beta1.AKSNodeClass) map[string]string { return image.Kept(class) }
@@ -52,6 +45,6 @@ func ImagesKept(class *v1beta1.AKSNodeClass) map[string]string { return image.Ke
 // another version.
 func KeepImages(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) { image.Keep(class, next) }
 
-// KeptInWords describes which images new nodes use because the node class lost its own; empty
+// DescribeKeptImages describes which images new nodes use because the node class lost its own; empty
 // when there are none.
-func KeptInWords(class *v1beta1.AKSNodeClass) string { return image.KeptInWords(class) }
+func DescribeKeptImages(class *v1beta1.AKSNodeClass) string { return image.DescribeKept(class) }

@@ -43,11 +43,11 @@ func versionsOf(images []v1beta1.NodeImage) []string {
 
 func imagesOf(t *testing.T, p *azure.Provider, c *v1beta1.AKSNodeClass, hold bool) ([]v1beta1.NodeImage, error) {
 	t.Helper()
-	wish, err := azure.ImageWishOf(c)
+	wish, err := azure.ImageSelectionOf(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wish.Hold = hold
+	wish.KeepCurrent = hold
 	return p.Images(t.Context(), wish)
 }
 
@@ -310,7 +310,7 @@ func TestSharedGalleries(t *testing.T) {
 		publish("200001.02.0")
 		want("seen a week ago", "199911.01.0")
 		time.Sleep(24 * time.Hour)
-		want("old enough now, though no longer told", "199912.26.0")
+		want("old enough now, though no longer listed", "199912.26.0")
 	})
 }
 

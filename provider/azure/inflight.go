@@ -3,6 +3,7 @@
 package azure
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -17,45 +18,80 @@ type createPoller = runtime.Poller[armcompute.VirtualMachinesClientCreateOrUpdat
 // An inFlight is what this process remembers of a virtual machine that it requested. Losing it
 // costs a little time and nothing else.
 type inFlight struct {
-	// asked is when Azure last answered a creation or deletion: a list that started before it
-	// says nothing about the virtual machine.
-	asked time.Time
+	// requestedAt is when Azure last answered a creation or deletion: a list that started before
+	// it says nothing about the virtual machine.
+	requestedAt time.Time
 	// operation is polled for why the creation failed; nil when unknown.
 	operation *createPoller
-	// looked is when the virtual machine was last read because it was late.
-	looked time.Time
-	// leaving is set once deletion was requested.
-	leaving bool
-	// virtual is the name of the virtual machine behind a leaving AKS machine; empty when there
-	// is none.
-	virtual string
-	// gone is set once a virtual machine that is to be deleted was not found: karve deletes what
-	// is left of it (interface, disk), and does not read it again meanwhile.
-	gone bool
-	// draws is the quota that a leaving virtual machine will free.
-	draws []offering.QuotaUse
+	// lastRead is when the virtual machine was last read because it was late.
+	lastRead time.Time
+	// deleting is set once deletion was requested.
+	deleting bool
+	// vmName is the name of the virtual machine of an AKS machine that is being deleted; empty
+	// when there is none.
+	vmName string
+	// missing is set once a virtual machine that is to be deleted was not found: karve deletes
+	// its interface and disk, and does not read it again meanwhile.
+	missing bool
+	// quotaUses is the quota that a virtual machine frees that is being deleted.
+	quotaUses []offering.QuotaUse
 }
 
-// inFlights holds the in-flight state by the backend's name of the virtual machine.
+// inFlights holds the in-flight state by handle, and how long virtual machines took to come up.
 type inFlights struct {
-	mu     sync.Mutex
-	byName map[string]inFlight
+	now   func() time.Time
+	boots bootTimes
+
+	mu       sync.Mutex
+	byHandle map[string]inFlight
 }
 
-func (f *inFlights) get(name string) inFlight {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.byName[name]
+func newInFlights(now func() time.Time) *inFlights {
+	return &inFlights{now: now, byHandle: map[string]inFlight{}}
 }
 
-func (f *inFlights) put(name string, flight inFlight) {
+func (f *inFlights) get(handle string) inFlight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.byName[name] = flight
+	return f.byHandle[handle]
 }
 
-func (f *inFlights) drop(name string) {
+func (f *inFlights) put(handle string, flight inFlight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.byName, name)
+	f.byHandle[handle] = flight
+}
+
+func (f *inFlights) remove(handle string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.byHandle, handle)
+}
+
+// recordRunning records that a virtual machine came up, and how long it took if this process
+// requested it.
+func (f *inFlights) recordRunning(handle string) {
+	if flight := f.get(handle); !flight.requestedAt.IsZero() && !flight.deleting {
+		f.boots.record(f.now().Sub(flight.requestedAt))
+	}
+	f.remove(handle)
+}
+
+// isLate reports whether the creation takes far longer than others did.
+func (f *inFlights) isLate(vm *virtualMachine) bool {
+	begun := f.get(vm.handle).requestedAt
+	if created := vm.Properties.TimeCreated; begun.IsZero() && created != nil {
+		begun = *created
+	}
+	return !begun.IsZero() && f.now().Sub(begun) > f.boots.lateAfter()
+}
+
+// maxInFlightAge is how long in-flight state is kept after the last request: far longer than a
+// creation or deletion takes.
+const maxInFlightAge = 2 * time.Hour
+
+func (f *inFlights) removeOld(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.byHandle, func(_ string, x inFlight) bool { return now.Sub(x.requestedAt) > maxInFlightAge })
 }

@@ -3,8 +3,6 @@
 package azure
 
 import (
-	"context"
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -21,7 +19,7 @@ import (
 const namePrefix = "aks-"
 
 // inherited reports whether Karpenter's provider created a virtual machine for this cluster.
-func (o ownership) inherited(vm *machine) bool {
+func (o ownership) inherited(vm *virtualMachine) bool {
 	return o.inheritedTags(vm.Tags) && (strings.HasPrefix(strings.ToLower(armtext.Of(vm.Name)), namePrefix) || madeByAKS(vm))
 }
 
@@ -34,10 +32,10 @@ func (o ownership) inheritedTags(tags map[string]*string) bool {
 
 // madeByAKS reports whether the virtual machine belongs to AKS's machine API, through which it
 // must be deleted.
-func madeByAKS(vm *machine) bool { return tag(vm.Tags, tagAKSMachine) != "" }
+func madeByAKS(vm *virtualMachine) bool { return tag(vm.Tags, tagAKSMachine) != "" }
 
 // claimOf returns the name of the NodeClaim of a virtual machine.
-func claimOf(vm *machine) string {
+func claimOf(vm *virtualMachine) string {
 	for _, key := range []string{tagClaim, tagAKSMachine} {
 		if name := tag(vm.Tags, key); name != "" {
 			return name
@@ -51,7 +49,7 @@ func legacyName(claim string) string { return namePrefix + strings.ToLower(claim
 
 // legacy finds the virtual machine that Karpenter's provider created for a claim. A list of any
 // age will do: no new ones are created.
-func (o ownership) legacy(v armlist.View[*machine], claim provider.Claim) *machine {
+func (o ownership) legacy(v armlist.View[*virtualMachine], claim provider.Claim) *virtualMachine {
 	for _, name := range []string{legacyName(claim.Name), strings.ToLower(claim.Name)} {
 		if vm := v.ByName[name]; vm != nil && o.inherited(vm) && tag(vm.Tags, tagNodePool) == claim.Pool && claimOf(vm) == claim.Name {
 			return vm
@@ -60,17 +58,5 @@ func (o ownership) legacy(v armlist.View[*machine], claim provider.Claim) *machi
 	return nil
 }
 
-// abandonLegacy deletes the virtual machine that Karpenter's provider created for a claim.
-func (p *Provider) abandonLegacy(ctx context.Context, claim provider.Claim) error {
-	v, err := p.machines.Since(ctx, p.opts.Now().Add(-p.pace()))
-	if err != nil {
-		return fmt.Errorf("abandoning %s: %w", claim.Name, err)
-	}
-	if vm := p.owner.legacy(v, claim); vm != nil {
-		return p.endListed(ctx, vm)
-	}
-	return provider.ErrNotFound
-}
-
-// ourName matches the suffix of machineName.
+// ourName matches the suffix of vmNameFor.
 var ourName = regexp.MustCompile(`-[a-z2-7]{10}$`)

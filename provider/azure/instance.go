@@ -9,47 +9,59 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"time"
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 	"github.com/karve-dev/karve/provider/azure/internal/quota"
-	"github.com/karve-dev/karve/provider/azure/internal/stock"
 )
 
-// Get reads one virtual machine, with its power state. One that exists without this cluster's
-// tags is an error other than ErrNotFound.
-func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error) {
-	name, err := p.ids.vmOf(id)
-	if err != nil {
-		return provider.Instance{}, err
-	}
-	k, handle := p.backendOf(name)
-	vm, err := k.read(ctx, handle)
-	if err != nil {
-		return provider.Instance{}, err
-	}
-	if !p.owner.ours(vm) {
-		// Not ErrNotFound: the virtual machine exists, and the caller would give up its claim.
-		return provider.Instance{}, fmt.Errorf("VM %s exists and does not carry the tags of cluster %s: restore them (%s, %s), or delete its NodeClaim and the VM", name, p.opts.ClusterName, tagCluster, tagClaimUID)
-	}
-	return p.instance(ctx, vm), nil
+// An instanceReader reads virtual machines and describes them as instances.
+type instanceReader struct {
+	ids      providerIDs
+	zones    zones
+	owner    ownership
+	pool     *aksPool
+	backends *backends
+	vms      *vmList
+	classes  classReader
+	catalogs *catalogCache
+	sizes    *sizeList
+	now      func() time.Time
 }
 
-// List returns every virtual machine of this cluster. The list has no power state, so a
-// deallocated one looks running here; Get reads the power state.
-func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
-	v, err := p.machines.Since(ctx, p.opts.Now())
+// get reads one virtual machine, with its power state. One that exists without this cluster's
+// tags is an error other than ErrNotFound.
+func (r *instanceReader) get(ctx context.Context, id string) (provider.Instance, error) {
+	name, err := r.ids.vmOf(id)
+	if err != nil {
+		return provider.Instance{}, err
+	}
+	b, handle := r.backends.byVMName(name)
+	vm, err := b.read(ctx, handle)
+	if err != nil {
+		return provider.Instance{}, err
+	}
+	if !r.owner.ours(vm) {
+		// Not ErrNotFound: the virtual machine exists, and the caller would give up its claim.
+		return provider.Instance{}, fmt.Errorf("VM %s exists and does not carry the tags of cluster %s: restore them (%s, %s), or delete its NodeClaim and the VM", name, r.owner.cluster, tagCluster, tagClaimUID)
+	}
+	return r.instance(ctx, vm), nil
+}
+
+// list returns every virtual machine of this cluster. The list has no power state, so a
+// deallocated one looks running here; get reads the power state.
+func (r *instanceReader) list(ctx context.Context) ([]provider.Instance, error) {
+	v, err := r.vms.Since(ctx, r.now())
 	if err != nil {
 		return nil, err
 	}
 	instances := make([]provider.Instance, 0, len(v.ByName))
-	for _, name := range slices.Sorted(maps.Keys(v.ByName)) {
-		if vm := v.ByName[name]; p.owner.ours(vm) {
-			instances = append(instances, p.instance(ctx, vm))
+	for _, handle := range slices.Sorted(maps.Keys(v.ByName)) {
+		if vm := v.ByName[handle]; r.owner.ours(vm) {
+			instances = append(instances, r.instance(ctx, vm))
 		}
 	}
 	return instances, nil
@@ -57,11 +69,11 @@ func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 
 // instance converts a virtual machine to a provider.Instance. Fields that depend on the node
 // class (capacity, labels) are empty when the class or the size does not exist any more.
-func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance {
-	name := strings.ToLower(cmp.Or(armtext.Of(vm.Name), p.nameToBe(vm)))
-	choice := p.choiceOf(vm)
+func (r *instanceReader) instance(ctx context.Context, vm *virtualMachine) provider.Instance {
+	name := strings.ToLower(cmp.Or(armtext.Of(vm.Name), r.expectedName(vm)))
+	choice := r.zones.offeringOf(vm)
 	in := provider.Instance{
-		ProviderID:   p.ids.of(name),
+		ProviderID:   r.ids.ofVM(name),
 		Name:         name,
 		NodeName:     name,
 		ClaimName:    claimOf(vm),
@@ -77,21 +89,46 @@ func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance 
 	if vm.Properties.TimeCreated != nil {
 		in.Created = *vm.Properties.TimeCreated
 	}
-	p.describe(ctx, &in, tag(vm.Tags, tagClass))
+	r.describe(ctx, &in, tag(vm.Tags, tagClass))
 	return in
+}
+
+// expectedName returns a stand-in for the name of a virtual machine that does not exist yet.
+func (r *instanceReader) expectedName(vm *virtualMachine) string {
+	if vm.inPool {
+		return r.pool.expectedVMName(vm.handle)
+	}
+	return vm.handle
 }
 
 // describe adds the fields that depend on the node class, if they are known without a request to
 // Azure.
-func (p *Provider) describe(ctx context.Context, in *provider.Instance, className string) {
-	if className == "" || p.catalogs.present().skus.Version == 0 {
+func (r *instanceReader) describe(ctx context.Context, in *provider.Instance, className string) {
+	if className == "" || r.catalogs.lastRead().skus.Version == 0 {
 		return
 	}
-	class, err := p.class(ctx, className)
+	class, err := r.classes.read(ctx, className)
 	if err != nil {
 		return
 	}
-	p.catalogs.typesOf(className, class, p.catalogs.present()).describe(in)
+	r.catalogs.typesOf(className, class, r.catalogs.lastRead()).describe(in)
+}
+
+// quotaUses returns the quota use of a virtual machine, as far as its size is known. Its use of
+// subnet addresses depends on its node class.
+func (r *instanceReader) quotaUses(ctx context.Context, vm *virtualMachine) []offering.QuotaUse {
+	choice := r.zones.offeringOf(vm)
+	s := r.sizes.byName()[choice.Type]
+	if s == nil {
+		return nil
+	}
+	uses := quota.Uses(s, choice.CapacityType)
+	if class, err := r.classes.read(ctx, tag(vm.Tags, tagClass)); err == nil {
+		if use, ok := r.catalogs.addressUse(class); ok {
+			uses = append(uses, use)
+		}
+	}
+	return uses
 }
 
 // A description is what a node class determines for the nodes of one offering.
@@ -104,31 +141,31 @@ type description struct {
 // describe adds capacity, price and labels of the offering, if the node class has its type. The
 // maps are shared between instances, since there may be thousands.
 func (s *typeSet) describe(in *provider.Instance) {
-	m := s.byName[in.Type]
-	if m == nil {
+	t := s.byName[in.Type]
+	if t == nil {
 		return
 	}
 	of := offering.Ref{Type: in.Type, Zone: in.Zone, CapacityType: in.CapacityType}
 	known, ok := s.described.Load(of)
 	if !ok {
-		known, _ = s.described.LoadOrStore(of, m.description(of))
+		known, _ = s.described.LoadOrStore(of, t.description(of))
 	}
 	d := known.(*description)
 	in.Capacity, in.Allocatable, in.Labels, in.Price = d.capacity, d.allocatable, d.labels, d.price
 }
 
-func (m *machineType) description(of offering.Ref) *description {
-	d := &description{capacity: m.offered.Capacity, allocatable: m.allocatable(), labels: map[string]string{}}
-	single(d.labels, m.offered.Labels)
-	if o := m.offer(of); o != nil {
+func (t *instanceType) description(of offering.Ref) *description {
+	d := &description{capacity: t.offered.Capacity, allocatable: t.allocatable(), labels: map[string]string{}}
+	copySingleValues(d.labels, t.offered.Labels)
+	if o := t.offeringOf(of); o != nil {
 		d.price = o.Price
-		single(d.labels, o.Labels)
+		copySingleValues(d.labels, o.Labels)
 	}
 	return d
 }
 
-// single copies the labels that have one possible value.
-func single(into map[string]string, labels map[string][]string) {
+// copySingleValues copies the labels that have one possible value.
+func copySingleValues(into map[string]string, labels map[string][]string) {
 	for key, values := range labels {
 		if len(values) == 1 {
 			into[key] = values[0]
@@ -137,102 +174,6 @@ func single(into map[string]string, labels map[string][]string) {
 }
 
 // allocatable returns what pods can use.
-func (m *machineType) allocatable() quantity.Amounts {
-	return m.offered.Capacity.Sub(m.offered.Overhead)
-}
-
-// choiceOf returns the offering of a virtual machine.
-func (p *Provider) choiceOf(vm *machine) offering.Ref {
-	c := offering.Ref{Zone: stock.RegionalZone, CapacityType: offering.OnDemand}
-	if hw := vm.Properties.HardwareProfile; hw != nil && hw.VMSize != nil {
-		c.Type = string(*hw.VMSize)
-	}
-	if zones := armtext.Sorted(vm.Zones); len(zones) > 0 {
-		c.Zone = p.zones.label(zones[0])
-	}
-	if vm.Properties.Priority != nil && *vm.Properties.Priority == armcompute.VirtualMachinePriorityTypesSpot {
-		c.CapacityType = offering.Spot
-	}
-	return c
-}
-
-func imageOf(vm *machine) string {
-	storage := vm.Properties.StorageProfile
-	if storage == nil || storage.ImageReference == nil {
-		return ""
-	}
-	if id := armtext.Of(storage.ImageReference.CommunityGalleryImageID); id != "" {
-		return id
-	}
-	return armtext.Of(storage.ImageReference.ID)
-}
-
-// Provisioning states of ARM.
-const (
-	stateCreating  = "Creating"
-	stateSucceeded = "Succeeded"
-	stateFailed    = "Failed"
-	stateDeleting  = "Deleting"
-)
-
-// state maps the provisioning state. After a failed operation, a virtual machine that has power
-// is still running.
-func state(vm *machine) provider.State {
-	switch armtext.Of(vm.Properties.ProvisioningState) {
-	case stateDeleting:
-		return provider.Terminating
-	case stateCreating:
-		return provider.Creating
-	case stateFailed:
-		if power(vm) == "running" {
-			return provider.Running
-		}
-		return provider.Failed
-	}
-	switch power(vm) {
-	case "deallocated", "deallocating", "stopped", "stopping":
-		return provider.Stopped
-	}
-	return provider.Running
-}
-
-// power returns the power state of a virtual machine that was read with its instance view; empty
-// otherwise.
-func power(vm *machine) string {
-	for _, status := range statuses(vm) {
-		if p, ok := strings.CutPrefix(armtext.Of(status.Code), "PowerState/"); ok {
-			return p
-		}
-	}
-	return ""
-}
-
-func statuses(vm *machine) []*armcompute.InstanceViewStatus {
-	if vm.Properties.InstanceView == nil {
-		return nil
-	}
-	var out []*armcompute.InstanceViewStatus
-	for _, s := range vm.Properties.InstanceView.Statuses {
-		if s != nil {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// drawsOf returns the quota use of a virtual machine, as far as its size is known. Its use of
-// subnet addresses depends on its node class.
-func (p *Provider) drawsOf(ctx context.Context, vm *machine) []offering.QuotaUse {
-	choice := p.choiceOf(vm)
-	s := p.catalogs.sizes()[choice.Type]
-	if s == nil {
-		return nil
-	}
-	draws := quota.Uses(s, choice.CapacityType)
-	if class, err := p.class(ctx, tag(vm.Tags, tagClass)); err == nil {
-		if d, ok := p.types.addressUse(p.types.shape(class)); ok {
-			draws = append(draws, d)
-		}
-	}
-	return draws
+func (t *instanceType) allocatable() quantity.Amounts {
+	return t.offered.Capacity.Sub(t.offered.Overhead)
 }

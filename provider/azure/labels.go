@@ -28,7 +28,7 @@ const (
 )
 
 // typeLabels returns the labels of any node of a size in a node class.
-func (b *typeBuilder) typeLabels(s *sku.SKU, sh shape) map[string][]string {
+func (b *typeBuilder) typeLabels(s *sku.SKU, settings classSettings) map[string][]string {
 	labels := map[string][]string{}
 	set := func(key string, values ...string) { labels[key] = values }
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
@@ -42,8 +42,8 @@ func (b *typeBuilder) typeLabels(s *sku.SKU, sh shape) map[string][]string {
 	set(v1beta1.LabelSKUVersion, s.Size.Version)
 	set(v1beta1.LabelSKUCPU, number(s.VCPUs))
 	set(v1beta1.LabelSKUMemory, number(s.MemoryMiB))
-	set(v1beta1.LabelSKUAcceleratedNetworking, strconv.FormatBool(s.Can.AcceleratedNetworking))
-	set(v1beta1.LabelSKUPremiumStorage, strconv.FormatBool(s.Can.PremiumIO))
+	set(v1beta1.LabelSKUAcceleratedNetworking, strconv.FormatBool(s.Features.AcceleratedNetworking))
+	set(v1beta1.LabelSKUPremiumStorage, strconv.FormatBool(s.Features.PremiumIO))
 	if gb := s.Local.LargestGB(); gb > 0 {
 		set(v1beta1.LabelSKUEphemeralOSMaxSize, number(gb))
 	}
@@ -54,27 +54,27 @@ func (b *typeBuilder) typeLabels(s *sku.SKU, sh shape) map[string][]string {
 	}
 	set(v1beta1.AKSLabelCluster, clusterLabel(b.nodeGroup))
 	set(v1beta1.AKSLabelMode, v1beta1.ModeSystem, v1beta1.ModeUser)
-	set(v1beta1.AKSLabelOSSKU, sh.image.OSSKU())
+	set(v1beta1.AKSLabelOSSKU, settings.image.OSSKU())
 	set(v1beta1.AKSLabelCPU, number(s.VCPUs))
 	set(v1beta1.AKSLabelMemory, number(s.MemoryMiB))
-	set(v1beta1.AKSLabelLocalDNSState, map[bool]string{true: "enabled", false: "disabled"}[sh.localDNS])
-	if sh.fips {
+	set(v1beta1.AKSLabelLocalDNSState, map[bool]string{true: "enabled", false: "disabled"}[settings.localDNS])
+	if settings.fips {
 		set(v1beta1.AKSLabelFIPSEnabled, "true")
 	}
-	if sh.streaming {
+	if settings.streaming {
 		set(v1beta1.AKSLabelArtifactStreaming, "true")
 	}
-	b.clusterLabels(sh, set)
+	b.clusterLabels(settings, set)
 	return labels
 }
 
 // clusterLabels sets the labels that AKS puts on every node of such a cluster. Pods and
 // DaemonSets select by them, above all those of the network, so scheduling must know them before
 // the node exists.
-func (b *typeBuilder) clusterLabels(sh shape, set func(key string, values ...string)) {
+func (b *typeBuilder) clusterLabels(settings classSettings, set func(key string, values ...string)) {
 	set(v1beta1.AKSLabelRole, v1beta1.RoleAgent)
-	set(v1beta1.AKSLabelOSSKURequested, string(sh.image))
-	set(v1beta1.AKSLabelOSSKUEffective, sh.release)
+	set(v1beta1.AKSLabelOSSKURequested, string(settings.image))
+	set(v1beta1.AKSLabelOSSKUEffective, settings.release)
 	if b.kubeletIdentity != "" {
 		set(v1beta1.AKSLabelKubeletIdentityClientID, b.kubeletIdentity)
 	}
@@ -86,11 +86,11 @@ func (b *typeBuilder) clusterLabels(sh shape, set func(key string, values ...str
 	}
 	set(v1beta1.AKSLabelAzureCNIOverlay, "true")
 	set(v1beta1.AKSLabelPodNetworkType, network.ModeOverlay)
-	if sh.minor > 0 {
-		set(v1beta1.AKSLabelNetworkStatelessCNI, strconv.FormatBool(sh.minor >= 34))
+	if settings.minor > 0 {
+		set(v1beta1.AKSLabelNetworkStatelessCNI, strconv.FormatBool(settings.minor >= 34))
 	}
-	if sh.subnetName != "" && len(validation.IsValidLabelValue(sh.subnetName)) == 0 {
-		set(v1beta1.AKSLabelNetworkSubnet, sh.subnetName)
+	if settings.subnetName != "" && len(validation.IsValidLabelValue(settings.subnetName)) == 0 {
+		set(v1beta1.AKSLabelNetworkSubnet, settings.subnetName)
 	}
 }
 
@@ -109,8 +109,8 @@ func clusterLabel(group string) string {
 	return safe
 }
 
-// offerLabels returns the labels that depend on the offering rather than on the size.
-func offerLabels(zone, capacityType string, ultra bool) map[string][]string {
+// offeringLabels returns the labels that depend on the offering rather than on the size.
+func offeringLabels(zone, capacityType string, ultra bool) map[string][]string {
 	labels := map[string][]string{
 		v1beta1.LabelPlacementScope:      {stock.ScopeOf(zone)},
 		v1beta1.LabelSKUUltraSSD:         {"false"},
@@ -153,12 +153,12 @@ func kubeletMaySet(key string) bool {
 	if !prefixed {
 		return true
 	}
-	if !within(domain, "kubernetes.io") && !within(domain, "k8s.io") {
+	if !inDomain(domain, "kubernetes.io") && !inDomain(domain, "k8s.io") {
 		return true
 	}
-	return within(domain, "kubelet.kubernetes.io") || within(domain, "node.kubernetes.io")
+	return inDomain(domain, "kubelet.kubernetes.io") || inDomain(domain, "node.kubernetes.io")
 }
 
-func within(domain, parent string) bool {
+func inDomain(domain, parent string) bool {
 	return domain == parent || strings.HasSuffix(domain, "."+parent)
 }

@@ -152,7 +152,7 @@ func TestLostAnswerBuysOnce(t *testing.T) {
 			c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D8s_v5", "eastus-2"))
 			in, _ := run(t, p, c)
 			if in.Type != "Standard_D4s_v5" {
-				t.Errorf("bought %s", in.Type)
+				t.Errorf("launched %s", in.Type)
 			}
 			r.wantMachines(t, 1)
 		})
@@ -169,7 +169,7 @@ func TestRestartLearnsWhyAMachineFailed(t *testing.T) {
 	restarted := r.provider(t)
 	in, attempts := run(t, restarted, c)
 	if in.Type != "Standard_E4s_v5" || len(attempts) == 0 || attempts[0].Code != "ZonalAllocationFailed" || attempts[0].Reason != "OutOfStock" {
-		t.Errorf("bought %s after %+v", in.Type, attempts)
+		t.Errorf("launched %s after %+v", in.Type, attempts)
 	}
 	r.wantMachines(t, 1)
 }
@@ -212,10 +212,10 @@ func TestFirstPurchaseWaitsForNoList(t *testing.T) {
 	}
 	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: 429, Code: "TooManyRequests", RetryAfterSeconds: 600})
 	if in, err := p.Launch(t.Context(), second); err != nil || in.ProviderID == "" {
-		t.Errorf("it was not bought at once: %+v, %v", in, err)
+		t.Errorf("it was not launched at once: %+v, %v", in, err)
 	}
 	if in, err := p.Launch(t.Context(), third); err != nil || in.State != provider.Creating {
-		t.Errorf("bought by another process: %+v, %v", in, err)
+		t.Errorf("launched by another process: %+v, %v", in, err)
 	}
 	for _, c := range []provider.Claim{first, second, third} {
 		run(t, p, c)
@@ -247,7 +247,7 @@ func TestUrgentPurchaseMakesDoWithAnOldList(t *testing.T) {
 		}
 		before := lists
 		if in, err := p.Launch(t.Context(), urgent); err != nil || in.ProviderID == "" || lists != before {
-			t.Errorf("bought %q after %d lists, want one at once: %v", in.ProviderID, lists-before, err)
+			t.Errorf("launched %q after %d lists, want one at once: %v", in.ProviderID, lists-before, err)
 		}
 		for _, c := range []provider.Claim{urgent, twin} {
 			if _, err := r.up(t, p, c); err != nil {
@@ -271,13 +271,13 @@ func TestQuotaRefusalGoesToTheNextFamily(t *testing.T) {
 	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D4s_v5", "eastus-2"), onDemand("Standard_D4as_v5", "eastus-1"))
 	in, attempts := run(t, p, c)
 	if in.Type != "Standard_D4as_v5" {
-		t.Errorf("bought %s", in.Type)
+		t.Errorf("launched %s", in.Type)
 	}
 	if len(attempts) < 2 || attempts[0].Reason != "Quota" || attempts[1].Reason != "Quota" {
 		t.Errorf("attempts %+v", attempts)
 	}
 	if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]; n != 2 {
-		t.Errorf("%d purchases were tried; what one zone's refusal told holds in the other", n)
+		t.Errorf("%d creations were requested; one zone's refusal holds in the other", n)
 	}
 }
 

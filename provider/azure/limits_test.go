@@ -105,7 +105,7 @@ func TestUrgentClaimsBuyFirst(t *testing.T) {
 		if _, err := p.Catalog(t.Context(), "default"); err != nil {
 			t.Fatal(err)
 		}
-		bought := make([]time.Time, n+1)
+		launchedAt := make([]time.Time, n+1)
 		r.each(t, n+1, func(i int) error {
 			c := claim(fmt.Sprint("web-", i), onDemand("Standard_D2s_v5", "eastus-1"))
 			if i == n { // requested last, while the others wait
@@ -115,20 +115,20 @@ func TestUrgentClaimsBuyFirst(t *testing.T) {
 			for {
 				in, err := p.Launch(t.Context(), c)
 				if err != nil || in.ProviderID != "" {
-					bought[i] = time.Now()
+					launchedAt[i] = time.Now()
 					return err
 				}
 				time.Sleep(in.RetryAfter)
 			}
 		})
 		later := 0
-		for _, at := range bought[:n] {
-			if at.After(bought[n]) {
+		for _, at := range launchedAt[:n] {
+			if at.After(launchedAt[n]) {
 				later++
 			}
 		}
 		if later < 120 {
-			t.Errorf("%d of %d that came before it were bought after it", later, n)
+			t.Errorf("%d of %d that came before it were launched after it", later, n)
 		}
 	})
 }

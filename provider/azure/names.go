@@ -14,17 +14,17 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// maxMachineName is below the 64 characters that Azure allows for a Linux computer name, and
-// below the 63 of a DNS label.
-const maxMachineName = 60
+// maxVMName is below the 64 characters that Azure allows for a Linux computer name, and below the
+// 63 of a DNS label.
+const maxVMName = 60
 
-// machineName returns the name of a claim's virtual machine, network interface, disk and node.
+// vmNameFor returns the name of a claim's virtual machine, network interface, disk and node.
 // It depends on the claim's UID, so that a restarted controller finds what the previous one
 // created; the claim's name in it is only for readers.
-func machineName(claim, uid string) string {
+func vmNameFor(claim, uid string) string {
 	hash := hashOf(uid)
-	room := maxMachineName - len("aks-") - len("-") - len(hash)
-	return "aks-" + dnsSafe(claim, room) + "-" + hash
+	room := maxVMName - len(namePrefix) - len("-") - len(hash)
+	return namePrefix + dnsSafe(claim, room) + "-" + hash
 }
 
 // hashOf distinguishes claims of one name.
@@ -60,13 +60,13 @@ func newProviderIDs(subscription, group string) providerIDs {
 	return providerIDs{prefix: prefix, subscription: subscription, group: group}
 }
 
-// of returns the provider ID of a virtual machine.
-func (p providerIDs) of(vm string) string { return p.prefix + vm }
+// ofVM returns the provider ID of a virtual machine.
+func (p providerIDs) ofVM(vm string) string { return p.prefix + vm }
 
-// Recognizes reports whether a provider ID names any virtual machine of Azure, of this cluster
-// or not.
-func (p *Provider) Recognizes(id string) bool {
-	_, err := p.ids.vmOf(id)
+// recognizes reports whether a provider ID names any virtual machine of Azure, of this cluster or
+// not.
+func (p providerIDs) recognizes(id string) bool {
+	_, err := p.vmOf(id)
 	return !errors.Is(err, provider.ErrForeign)
 }
 

@@ -13,11 +13,11 @@ func TestMachineName(t *testing.T) {
 	seen := map[string]bool{}
 	for _, claim := range []string{"web-abcde", "", "---", "Große.Knoten", strings.Repeat("very-long-pool-name-", 10), "a.b_c"} {
 		for _, uid := range []string{"1" + claim, "2" + claim} {
-			name := machineName(claim, uid)
-			if !dns.MatchString(name) || len(name) > maxMachineName {
+			name := vmNameFor(claim, uid)
+			if !dns.MatchString(name) || len(name) > maxVMName {
 				t.Errorf("machineName(%q) = %q", claim, name)
 			}
-			if name != machineName(claim, uid) || seen[name] {
+			if name != vmNameFor(claim, uid) || seen[name] {
 				t.Errorf("machineName(%q, %q) = %q is not its own", claim, uid, name)
 			}
 			seen[name] = true

@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
@@ -20,8 +21,8 @@ import (
 // runs. After a restart karve reads from it why the creation failed.
 const AnnotationOperation = "karve.dev/azure-operation"
 
-// longestOperation is more than the length of Azure's URLs, which may carry a signature.
-const longestOperation = 8 << 10
+// maxAnnotation is more than the length of Azure's URLs, which may carry a signature.
+const maxAnnotation = 8 << 10
 
 // operation is the JSON content of AnnotationOperation.
 type operation struct {
@@ -34,8 +35,8 @@ type operation struct {
 	Begun        time.Time `json:"begun"`
 }
 
-// toNote returns the annotation for an accepted creation; nil without a URL.
-func toNote(accepted *http.Response, choice offering.Ref, now time.Time) map[string]string {
+// operationAnnotation returns the annotation for an accepted creation; nil without a URL.
+func operationAnnotation(accepted *http.Response, choice offering.Ref, now time.Time) map[string]string {
 	if accepted == nil || accepted.Header.Get("Azure-AsyncOperation") == "" {
 		return nil
 	}
@@ -43,39 +44,40 @@ func toNote(accepted *http.Response, choice offering.Ref, now time.Time) map[str
 		URL: accepted.Header.Get("Azure-AsyncOperation"), Type: choice.Type, Zone: choice.Zone, CapacityType: choice.CapacityType,
 		Begun: now.UTC().Truncate(time.Second),
 	})
-	if err != nil || len(text) > longestOperation {
+	if err != nil || len(text) > maxAnnotation {
 		return nil
 	}
 	return map[string]string{AnnotationOperation: string(text)}
 }
 
-// memory returns the operation recorded in the claim; nil when there is none.
-func (l *launch) memory() map[string]string {
-	if text := l.claim.LaunchState[AnnotationOperation]; text != "" {
+// recordedOperation returns the operation recorded in the claim, as LaunchState; nil when there is
+// none.
+func recordedOperation(claim provider.Claim) map[string]string {
+	if text := claim.LaunchState[AnnotationOperation]; text != "" {
 		return map[string]string{AnnotationOperation: text}
 	}
 	return nil
 }
 
-// forgotten removes the operation from the claim.
-func (l *launch) forgotten() map[string]string { return map[string]string{AnnotationOperation: ""} }
+// withoutOperation returns the LaunchState that removes the operation from the claim.
+func withoutOperation() map[string]string { return map[string]string{AnnotationOperation: ""} }
 
-// noted reads why the operation recorded in the claim failed, with one request. It reports false
-// when that is not known: the claim records none or that of another offering, or Azure no longer
-// has it.
-func (l *launch) noted(ctx context.Context, choice offering.Ref) (armerr.Refusal, bool) {
+// recordedFailure reads why the operation recorded in the claim failed, with one request. It
+// reports false when that is not known: the claim records none or that of another offering, or
+// Azure no longer has it.
+func (c *connection) recordedFailure(ctx context.Context, claim provider.Claim, choice offering.Ref) (armerr.Refusal, bool) {
 	var op operation
-	if err := json.Unmarshal([]byte(l.claim.LaunchState[AnnotationOperation]), &op); err != nil {
+	if err := json.Unmarshal([]byte(claim.LaunchState[AnnotationOperation]), &op); err != nil {
 		return armerr.Refusal{}, false
 	}
-	if op.Type != choice.Type || op.Zone != choice.Zone || op.CapacityType != choice.CapacityType || !l.p.trusts(op.URL) {
+	if op.Type != choice.Type || op.Zone != choice.Zone || op.CapacityType != choice.CapacityType || !c.trusts(op.URL) {
 		return armerr.Refusal{}, false
 	}
 	req, err := runtime.NewRequest(ctx, http.MethodGet, op.URL)
 	if err != nil {
 		return armerr.Refusal{}, false
 	}
-	resp, err := l.p.clients.arm.Pipeline().Do(req)
+	resp, err := c.pipeline().Do(req)
 	if err != nil {
 		return armerr.Refusal{}, false
 	}
@@ -95,15 +97,15 @@ func (l *launch) noted(ctx context.Context, choice offering.Ref) (armerr.Refusal
 
 // trusts reports whether a URL is one of Resource Manager's for this subscription. The request
 // carries karve's credentials, and other users can write annotations.
-func (p *Provider) trusts(raw string) bool {
+func (c *connection) trusts(raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil || u.User != nil {
 		return false
 	}
-	home, err := url.Parse(p.clients.arm.Endpoint())
+	home, err := url.Parse(c.arm.Endpoint())
 	if err != nil || u.Scheme != home.Scheme || !strings.EqualFold(u.Host, home.Host) {
 		return false
 	}
-	prefix := "/subscriptions/" + p.opts.SubscriptionID + "/providers/Microsoft.Compute/"
+	prefix := "/subscriptions/" + c.subscription + "/providers/Microsoft.Compute/"
 	return len(u.Path) > len(prefix) && strings.EqualFold(u.Path[:len(prefix)], prefix) && !strings.Contains(u.Path, "..")
 }

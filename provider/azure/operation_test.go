@@ -55,7 +55,7 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 				if err != nil || len(in.Attempts) != 1 || in.Attempts[0].Code != "ZonalAllocationFailed" {
 					t.Errorf("attempts %+v, %v", in.Attempts, err)
 				}
-				if value, told := in.LaunchState[azure.AnnotationOperation]; !told || value != "" {
+				if value, reported := in.LaunchState[azure.AnnotationOperation]; !reported || value != "" {
 					t.Errorf("a failed machine's operation is still remembered: %v", in.LaunchState)
 				}
 				if got := r.Ledger().ByOperation["Operations.Get"] - before; got != tc.reads {

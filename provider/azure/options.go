@@ -138,9 +138,9 @@ type AKSMachines struct {
 
 // Batching says how long requests wait to be sent as one. The zero value sends each at once.
 type Batching struct {
-	// Idle is how long a request waits for the next one, Most how long any request waits at all.
+	// Idle is how long a request waits for the next one, MaxWait how long any request waits at all.
 	// Zero means 1s and 5s.
-	Idle, Most time.Duration
+	Idle, MaxWait time.Duration
 	// Size is how many machines one request creates, up to AKS's 50. Zero means 1: each request
 	// is sent at once.
 	Size int
@@ -150,7 +150,7 @@ type Batching struct {
 const MostInBatch = 50
 
 func (b Batching) complete() Batching {
-	return Batching{Idle: cmp.Or(b.Idle, time.Second), Most: cmp.Or(b.Most, 5*time.Second), Size: cmp.Or(b.Size, 1)}
+	return Batching{Idle: cmp.Or(b.Idle, time.Second), MaxWait: cmp.Or(b.MaxWait, 5*time.Second), Size: cmp.Or(b.Size, 1)}
 }
 
 func (m AKSMachines) malformed() error {
@@ -162,8 +162,8 @@ func (m AKSMachines) malformed() error {
 		return errors.New("option AKSMachines.ResourceGroup is required with a pool")
 	case b.Size < 1 || b.Size > MostInBatch:
 		return fmt.Errorf("option AKSMachines.Batching.Size: %d is not between 1 and %d", b.Size, MostInBatch)
-	case b.Idle < 0 || b.Most < b.Idle:
-		return fmt.Errorf("option AKSMachines.Batching: %v is no time to wait, or more than %v", b.Idle, b.Most)
+	case b.Idle < 0 || b.MaxWait < b.Idle:
+		return fmt.Errorf("option AKSMachines.Batching: %v is no time to wait, or more than %v", b.Idle, b.MaxWait)
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ func (o *Options) malformed() error {
 	refuse(!(o.ARMShare > 0 && o.ARMShare <= 1), "option ARMShare: %v is not a share above 0 and up to 1", o.ARMShare)
 	refuse(!(o.ARMPace > 0), "option ARMPace: %v is not a positive number", o.ARMPace)
 	refuse(o.ImagesEvery < 0, "option ImagesEvery: %v is negative", o.ImagesEvery)
-	errs = append(errs, o.SharedGallery.Malformed(!o.AKSMachines.CreateNodes), o.AKSMachines.malformed())
+	errs = append(errs, o.SharedGallery.Validate(!o.AKSMachines.CreateNodes), o.AKSMachines.malformed())
 	if o.DiskEncryptionSetID != "" {
 		set, err := parseEncryptionSetID(o.DiskEncryptionSetID)
 		refuse(err != nil, "option DiskEncryptionSetID: %v", err)
@@ -285,7 +285,7 @@ func (o *Options) cni() network.CNI {
 
 func (o *Options) network(own network.SubnetID) network.Config {
 	return network.Config{
-		Subscription: o.SubscriptionID, Group: o.NodeResourceGroup, Own: own, VNetGUID: o.VNetGUID,
+		Subscription: o.SubscriptionID, Group: o.NodeResourceGroup, ClusterSubnet: own, VNetGUID: o.VNetGUID,
 		SecurityGroup: o.SecurityGroupID, LoadBalancers: o.LoadBalancers, CNI: o.cni(),
 	}
 }

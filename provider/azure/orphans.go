@@ -15,7 +15,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
-	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
@@ -37,41 +36,82 @@ const (
 	OrphanDisk = "Disk"
 )
 
-// Orphans lists interfaces and disks that carry the tags of karve or of Karpenter's provider,
-// are attached to nothing and whose virtual machine is missing from a list that was made after
-// theirs. After an error the list is not complete.
-func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
-	// Interfaces and disks appear before their virtual machine or with it. The virtual machines
-	// are listed last, so that none is missed.
-	parts, err := p.orphans.looseParts(ctx, p.opts.Now())
+// An orphanCollector deletes interfaces and disks that no virtual machine has any more. It
+// remembers when it first found each, and which deletions Azure refused; losing that costs time
+// and nothing else.
+type orphanCollector struct {
+	vms        *vmList
+	nics       *armlist.List[*nicRow]
+	disks      *armlist.List[*diskRow]
+	limiter    rateLimiter
+	group      string // node resource group
+	nicClient  *armnetwork.InterfacesClient
+	diskClient *armcompute.DisksClient
+	now        func() time.Time
+
+	mu           sync.Mutex
+	firstSeen    map[Orphan]time.Time
+	refusedUntil map[string]time.Time // end of the pause after a refused deletion, by kind and name
+}
+
+// reservedFor is how long Azure keeps an interface for a virtual machine whose creation failed.
+// A resource that was unattached for less time may still be in use.
+const reservedFor = 180 * time.Second
+
+// collect deletes the orphans of claims that do not exist any more, and returns their names.
+func (s *orphanCollector) collect(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
+	orphans, err := s.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	machines, err := p.machines.Since(ctx, p.opts.Now())
+	orphans = slices.DeleteFunc(orphans, func(o Orphan) bool { return claimed(o.Claim, o.ClaimUID) })
+	var names []string
+	var errs []error
+	for _, o := range s.overdue(orphans, s.now()) {
+		requested, err := s.delete(ctx, o)
+		if requested {
+			names = append(names, o.Name)
+		}
+		errs = append(errs, err)
+	}
+	return names, errors.Join(errs...)
+}
+
+// list lists interfaces and disks that carry the tags of karve or of Karpenter's provider, are
+// attached to nothing and whose virtual machine is missing from a list that was made after
+// theirs. After an error the list is not complete.
+func (s *orphanCollector) list(ctx context.Context) ([]Orphan, error) {
+	// Interfaces and disks appear before their virtual machine or with it. The virtual machines
+	// are listed last, so that none is missed.
+	resources, err := s.unattached(ctx, s.now())
+	if err != nil {
+		return nil, err
+	}
+	vms, err := s.vms.Since(ctx, s.now())
 	if err != nil {
 		return nil, err
 	}
 	var out []Orphan
-	for _, part := range parts {
-		if part.ours && machines.ByName[part.machine] == nil && !machines.MayHold(part.machine) {
-			out = append(out, part.orphan)
+	for _, r := range resources {
+		if r.ours && vms.ByName[r.vm] == nil && !vms.MayContain(r.vm) {
+			out = append(out, r.orphan)
 		}
 	}
 	return out, nil
 }
 
-// A part is an interface or disk and its owner.
-type part struct {
+// A nodeResource is an interface or disk of a node, and its owner.
+type nodeResource struct {
 	kind, name string
 	tags       map[string]*string
 	orphan     Orphan // the Orphan if the virtual machine does not exist
-	machine    string // owner by the tags
+	vm         string // owner by the tags
 	ours       bool   // belongs to this cluster by the tags
 }
 
-// looseParts returns the interfaces and disks that are attached to nothing, from lists started
+// unattached returns the interfaces and disks that are attached to nothing, from lists started
 // at since or later.
-func (s *orphanCollector) looseParts(ctx context.Context, since time.Time) ([]part, error) {
+func (s *orphanCollector) unattached(ctx context.Context, since time.Time) ([]nodeResource, error) {
 	nics, err := s.nics.Since(ctx, since)
 	if err != nil {
 		return nil, err
@@ -80,20 +120,27 @@ func (s *orphanCollector) looseParts(ctx context.Context, since time.Time) ([]pa
 	if err != nil {
 		return nil, err
 	}
-	parts := make([]part, 0, len(nics.Selected)+len(disks.Selected))
+	resources := make([]nodeResource, 0, len(nics.Selected)+len(disks.Selected))
 	for _, n := range nics.Selected {
-		parts = append(parts, *n.loose)
+		resources = append(resources, *n.unattached)
 	}
 	for _, d := range disks.Selected {
-		parts = append(parts, *d.loose)
+		resources = append(resources, *d.unattached)
 	}
-	return parts, nil
+	return resources, nil
 }
 
-// A nicRow is an interface in the list; loose is nil when it is attached to a virtual machine.
+// A nicRow is an interface in the list; unattached is nil when a virtual machine has it.
 type nicRow struct {
 	*armnetwork.Interface
-	loose *part
+	unattached *nodeResource
+}
+
+func newNICList(c *connection, owner ownership) *armlist.List[*nicRow] {
+	list := newList(c, nicResource, func(row json.RawMessage) (*nicRow, error) { return decodeNIC(owner, c.decoder, row) },
+		func(n *nicRow) string { return armtext.Of(n.Name) })
+	list.Select = func(n *nicRow) bool { return n.unattached != nil }
+	return list
 }
 
 func decodeNIC(owner ownership, d *armlist.Decoder, row json.RawMessage) (*nicRow, error) {
@@ -101,13 +148,20 @@ func decodeNIC(owner ownership, d *armlist.Decoder, row json.RawMessage) (*nicRo
 	if err != nil || nic.Properties != nil && nic.Properties.VirtualMachine != nil {
 		return &nicRow{Interface: nic}, err
 	}
-	return &nicRow{nic, owner.part(OrphanNIC, strings.ToLower(armtext.Of(nic.Name)), nic.Tags)}, nil
+	return &nicRow{nic, owner.resource(OrphanNIC, strings.ToLower(armtext.Of(nic.Name)), nic.Tags)}, nil
 }
 
-// A diskRow is a disk in the list; loose is nil when it is attached to a virtual machine.
+// A diskRow is a disk in the list; unattached is nil when a virtual machine has it.
 type diskRow struct {
 	*armcompute.Disk
-	loose *part
+	unattached *nodeResource
+}
+
+func newDiskList(c *connection, owner ownership) *armlist.List[*diskRow] {
+	list := newList(c, diskResource, func(row json.RawMessage) (*diskRow, error) { return decodeDisk(owner, c.decoder, row) },
+		func(d *diskRow) string { return armtext.Of(d.Name) })
+	list.Select = func(d *diskRow) bool { return d.unattached != nil }
+	return list
 }
 
 func decodeDisk(owner ownership, d *armlist.Decoder, row json.RawMessage) (*diskRow, error) {
@@ -115,79 +169,39 @@ func decodeDisk(owner ownership, d *armlist.Decoder, row json.RawMessage) (*disk
 	if err != nil || armtext.Of(disk.ManagedBy) != "" {
 		return &diskRow{Disk: disk}, err
 	}
-	return &diskRow{disk, owner.part(OrphanDisk, strings.ToLower(armtext.Of(disk.Name)), disk.Tags)}, nil
+	return &diskRow{disk, owner.resource(OrphanDisk, strings.ToLower(armtext.Of(disk.Name)), disk.Tags)}, nil
 }
 
-func (w ownership) part(kind, name string, tags map[string]*string) *part {
-	x := part{kind: kind, name: name, tags: tags}
-	x.orphan, x.machine, x.ours = w.ownerOf(x)
-	return &x
+func (o ownership) resource(kind, name string, tags map[string]*string) *nodeResource {
+	r := nodeResource{kind: kind, name: name, tags: tags}
+	r.orphan, r.vm, r.ours = o.ownerOf(r)
+	return &r
 }
 
-// ownerOf returns the owner of a part by its tags, and whether the part belongs to this cluster.
-func (w ownership) ownerOf(x part) (o Orphan, machine string, ours bool) {
-	o = Orphan{Kind: x.kind, Name: x.name, Claim: tag(x.tags, tagClaim), ClaimUID: tag(x.tags, tagClaimUID)}
-	if strings.EqualFold(tag(x.tags, tagCluster), w.cluster) && o.ClaimUID != "" {
-		machine = machineName(o.Claim, o.ClaimUID)
-		return o, machine, belongs(x.name, machine)
+// ownerOf returns the owner of a resource by its tags, and whether the resource belongs to this
+// cluster.
+func (o ownership) ownerOf(r nodeResource) (orphan Orphan, vm string, ours bool) {
+	orphan = Orphan{Kind: r.kind, Name: r.name, Claim: tag(r.tags, tagClaim), ClaimUID: tag(r.tags, tagClaimUID)}
+	if strings.EqualFold(tag(r.tags, tagCluster), o.cluster) && orphan.ClaimUID != "" {
+		vm = vmNameFor(orphan.Claim, orphan.ClaimUID)
+		return orphan, vm, isPartOf(r.name, vm)
 	}
-	if w.inheritedTags(x.tags) && strings.HasPrefix(x.name, namePrefix) && tag(x.tags, tagAKSMachine) == "" {
-		o.Claim = strings.TrimPrefix(x.name, namePrefix)
-		return o, x.name, true
+	if o.inheritedTags(r.tags) && strings.HasPrefix(r.name, namePrefix) && tag(r.tags, tagAKSMachine) == "" {
+		orphan.Claim = strings.TrimPrefix(r.name, namePrefix)
+		return orphan, r.name, true
 	}
-	return o, "", false
+	return orphan, "", false
 }
 
-// reservedFor is how long Azure keeps an interface for a virtual machine whose creation failed.
-// A part that was unattached for less time may still be in use.
-const reservedFor = 180 * time.Second
-
-// CollectOrphans deletes the orphans of claims that do not exist any more.
-func (p *Provider) CollectOrphans(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
-	orphans, err := p.Orphans(ctx)
-	if err != nil {
-		return nil, err
-	}
-	orphans = slices.DeleteFunc(orphans, func(o Orphan) bool { return claimed(o.Claim, o.ClaimUID) })
-	var names []string
-	var errs []error
-	for _, o := range p.orphans.old(orphans, p.opts.Now()) {
-		asked, err := p.orphans.reclaim(ctx, o)
-		if asked {
-			names = append(names, o.Name)
-		}
-		errs = append(errs, err)
-	}
-	return names, errors.Join(errs...)
-}
-
-var _ provider.OrphanCollector = (*Provider)(nil)
-
-// An orphanCollector deletes interfaces and disks that no virtual machine has any more. It
-// remembers when it first found each, and which deletions Azure refused; losing that costs time
-// and nothing else.
-type orphanCollector struct {
-	now     func() time.Time
-	nics    *armlist.List[*nicRow]
-	disks   *armlist.List[*diskRow]
-	tickets tickets
-	// deleteNIC and deleteDisk request a deletion by name.
-	deleteNIC, deleteDisk func(ctx context.Context, name string) error
-
-	mu    sync.Mutex
-	first map[Orphan]time.Time
-	busy  map[string]time.Time // no deletion until then, by kind and name
-}
-
-// old returns the orphans that are older than any reservation, and forgets the parts that are no
-// longer orphans.
-func (s *orphanCollector) old(orphans []Orphan, now time.Time) []Orphan {
+// overdue returns the orphans that are older than any reservation, and forgets the resources that
+// are no longer orphans.
+func (s *orphanCollector) overdue(orphans []Orphan, now time.Time) []Orphan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := map[Orphan]time.Time{}
 	var old []Orphan
 	for _, o := range orphans {
-		since, known := s.first[o]
+		since, known := s.firstSeen[o]
 		if !known {
 			since = now
 		}
@@ -195,68 +209,62 @@ func (s *orphanCollector) old(orphans []Orphan, now time.Time) []Orphan {
 			old = append(old, o)
 		}
 	}
-	s.first = first
+	s.firstSeen = first
 	return old
 }
 
-// refusedFor is how long a part is left alone after Azure refused its deletion.
+// refusedFor is how long a resource is left alone after Azure refused its deletion.
 const refusedFor = 30 * time.Second
 
-// keptBack reports whether Azure has just refused to delete the part.
-func (s *orphanCollector) keptBack(o Orphan, now time.Time) bool {
+// refusedLately reports whether Azure has just refused to delete the resource.
+func (s *orphanCollector) refusedLately(o Orphan, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return now.Before(s.busy[o.Kind+o.Name])
+	return now.Before(s.refusedUntil[o.Kind+o.Name])
 }
 
-func (s *orphanCollector) refused(o Orphan, now time.Time) {
+func (s *orphanCollector) recordRefusal(o Orphan, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.busy, func(_ string, until time.Time) bool { return !now.Before(until) })
-	if s.busy == nil {
-		s.busy = map[string]time.Time{}
+	maps.DeleteFunc(s.refusedUntil, func(_ string, until time.Time) bool { return !now.Before(until) })
+	if s.refusedUntil == nil {
+		s.refusedUntil = map[string]time.Time{}
 	}
-	s.busy[o.Kind+o.Name] = now.Add(refusedFor)
+	s.refusedUntil[o.Kind+o.Name] = now.Add(refusedFor)
 }
 
 // leftovers returns the interfaces and disks of a virtual machine that does not exist any more.
 // Disks do not always carry the tags of their virtual machine; those without tags are found by
 // the name that karve gives them. The lists are started at since or later.
-func (s *orphanCollector) leftovers(ctx context.Context, machine string, since time.Time) ([]Orphan, error) {
-	parts, err := s.looseParts(ctx, since)
+func (s *orphanCollector) leftovers(ctx context.Context, vm string, since time.Time) ([]Orphan, error) {
+	resources, err := s.unattached(ctx, since)
 	if err != nil {
 		return nil, err
 	}
 	var left []Orphan
-	for _, x := range parts {
-		if x.ours && x.machine == machine || x.kind == OrphanDisk && len(x.tags) == 0 && isDiskOf(x.name, machine) {
+	for _, x := range resources {
+		if x.ours && x.vm == vm || x.kind == OrphanDisk && len(x.tags) == 0 && isDiskOf(x.name, vm) {
 			left = append(left, x.orphan)
 		}
 	}
 	return left, nil
 }
 
-// Reclaim requests the deletion of an orphan. It returns nil without a request while Azure still
-// reserves the orphan for its virtual machine, or the rate limits do not allow the deletion; a
-// later call tries again.
-func (p *Provider) Reclaim(ctx context.Context, o Orphan) error {
-	_, err := p.orphans.reclaim(ctx, o)
-	return err
-}
-
-// reclaim reports whether the orphan does not exist any more or its deletion was requested.
-func (s *orphanCollector) reclaim(ctx context.Context, o Orphan) (asked bool, err error) {
-	if s.keptBack(o, s.now()) || !s.tickets.mayDeletePart(o.Name) {
+// delete requests the deletion of an orphan. It sends no request while Azure still reserves the
+// orphan for its virtual machine, or the rate limits do not allow the deletion; a later call tries
+// again. It reports whether the orphan does not exist any more or its deletion was requested.
+func (s *orphanCollector) delete(ctx context.Context, o Orphan) (requested bool, err error) {
+	if s.refusedLately(o, s.now()) || !s.limiter.mayDeleteResource(o.Name) {
 		return false, nil
 	}
 	if o.Kind == OrphanNIC {
-		err = s.deleteNIC(ctx, o.Name)
+		_, err = s.nicClient.BeginDelete(ctx, s.group, o.Name, nil)
 	} else {
-		err = s.deleteDisk(ctx, o.Name)
+		_, err = s.diskClient.BeginDelete(ctx, s.group, o.Name, nil)
 	}
 	switch armerr.Classify(err).Kind {
 	case armerr.InUse:
-		s.refused(o, s.now())
+		s.recordRefusal(o, s.now())
 		return false, nil
 	case armerr.NotFound:
 		return true, nil

@@ -22,8 +22,8 @@ type reservation struct {
 	storage          int64 // bytes: the kubelet evicts below a tenth of the disk
 }
 
-// boot returns the reservation in the units of the kubelet's settings.
-func (r reservation) boot() bootstrap.Reserved {
+// bootstrap returns the reservation in the units of the kubelet's settings.
+func (r reservation) bootstrap() bootstrap.Reserved {
 	return bootstrap.Reserved{MilliCPU: r.milliCPU, MemoryMiB: r.memory / mebibyte, EvictionMiB: r.eviction / mebibyte}
 }
 
@@ -44,13 +44,13 @@ func reserve(vcpus, memoryMiB, maxPods, diskGB int64, minor int) reservation {
 // reservedCPU in milli-cores: 6 % of the first core, 4 % of the second, 2 % of
 // the third and fourth, 1 % of the rest.
 func reservedCPU(vcpus int64) int64 {
-	return tax(vcpus*1000, []bracket{{1000, 0.06}, {1000, 0.04}, {2000, 0.02}, {math.MaxInt64, 0.01}})
+	return sumBrackets(vcpus*1000, []bracket{{1000, 0.06}, {1000, 0.04}, {2000, 0.02}, {math.MaxInt64, 0.01}})
 }
 
 // reservedMemoryBefore129 in MiB: 25 % of the first 4 GiB, 20 % of the next 4,
 // 10 % of the next 8, 6 % of the next 112, 2 % of the rest.
 func reservedMemoryBefore129(memoryMiB int64) int64 {
-	return tax(memoryMiB, []bracket{{4096, 0.25}, {4096, 0.20}, {8192, 0.10}, {112 * 1024, 0.06}, {math.MaxInt64, 0.02}})
+	return sumBrackets(memoryMiB, []bracket{{4096, 0.25}, {4096, 0.20}, {8192, 0.10}, {112 * 1024, 0.06}, {math.MaxInt64, 0.02}})
 }
 
 type bracket struct {
@@ -58,14 +58,15 @@ type bracket struct {
 	share float64
 }
 
-func tax(amount int64, brackets []bracket) int64 {
-	var due float64
+// sumBrackets adds up the share of each bracket that the amount reaches into.
+func sumBrackets(amount int64, brackets []bracket) int64 {
+	var sum float64
 	for _, b := range brackets {
 		part := min(amount, b.width)
-		due += float64(part) * b.share
+		sum += float64(part) * b.share
 		amount -= part
 	}
-	return int64(due + 1e-6) // 0.06 and similar values are not exact in binary
+	return int64(sum + 1e-6) // 0.06 and similar values are not exact in binary
 }
 
 // overhead returns the reservation as amounts.

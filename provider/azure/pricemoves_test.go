@@ -74,11 +74,11 @@ func TestPriceMovesCountAtOnce(t *testing.T) {
 			time.Sleep(12 * time.Hour)
 			synctest.Wait()
 			if got := costs(); got != was*offering.Price(move.want) {
-				t.Errorf("the list says %d times %s, and it is sold at %s", move.factor, was, got)
+				t.Errorf("the list says %d times %s, and it is offered at %s", move.factor, was, got)
 			}
-			doubted := p.DoubtedPrices()
-			if told := len(doubted) > 0; told != (move.factor != move.want) || told && doubted[0].Size != "Standard_D4s_v5" {
-				t.Errorf("at %d times the price: told %v", move.factor, doubted)
+			doubted := p.RejectedPrices()
+			if reported := len(doubted) > 0; reported != (move.factor != move.want) || reported && doubted[0].Size != "Standard_D4s_v5" {
+				t.Errorf("at %d times the price: reported %v", move.factor, doubted)
 			}
 		}
 		if after := snapshot(t, p); after == before || after.Problem != "" {

@@ -5,91 +5,57 @@ package azure
 import (
 	"context"
 	"fmt"
-	"maps"
-	"net/http"
-	"reflect"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
-
-	"github.com/karve-dev/karve/internal/panics"
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/bootstrap"
-	"github.com/karve-dev/karve/provider/azure/internal/armlist"
-	"github.com/karve-dev/karve/provider/azure/internal/cached"
-	"github.com/karve-dev/karve/provider/azure/internal/ctxlock"
 	"github.com/karve-dev/karve/provider/azure/internal/image"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
-	"github.com/karve-dev/karve/provider/azure/internal/pricing"
-	"github.com/karve-dev/karve/provider/azure/internal/quota"
-	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/internal/stock"
-	"github.com/karve-dev/karve/provider/azure/internal/token"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
 // Provider launches AKS nodes. It is safe for concurrent use. Run keeps its lists of sizes,
-// prices and quota fresh.
+// prices and quota fresh. Each method asks the part that owns the subject.
 type Provider struct {
-	opts    Options
-	subnets nodeSubnets
-	zones   zones
-	ids     providerIDs
-	owner   ownership
-	tickets tickets
-	clients clients
-	decoder armlist.Decoder
-	boots   bootstrap.Encoder
 	limits  *ratelimit.Buckets
-	// credential signs requests to ARM.
-	credential *token.Renewal
+	cni     network.CNI
+	ids     providerIDs
+	sources *sources
+	network *network.Reader
+	images  *image.Images
+	prices  *priceList
+	memory  *observedMemory
 
-	prices *priceList
-	memory *seenMemory
-	types  *typeBuilder
-	quota  *quota.Tracker
-	images *image.Images
-	// auxiliary holds the tokens for images that another tenant shares.
-	auxiliary *token.Shared
-	// encryptable is the time at which the disk encryption set was last found usable.
-	encryptable atomic.Pointer[time.Time]
+	refusals  *refusals
+	evictions *stock.Evictions
+	catalogs  *catalogCache
+	cleanup   *cleanup
 
-	network     *network.Reader
-	stockouts   *stock.Stockouts
-	stockProbes *stock.Probes
-	evictions   *stock.Evictions
-	policies    *stock.Policies
-	catalogs    *catalogs
-
-	backends     []backend // the first creates new nodes
-	aks          *byAKS    // nil unless Options.AKSMachines names a pool
-	machines     *armlist.List[*machine]
-	nics         *armlist.List[*nicRow]
-	disks        *armlist.List[*diskRow]
-	inFlight     inFlights
-	orphans      *orphanCollector
-	updater      *updater
-	bootTimes    bootTimes
-	driftNotices driftNotices
-	claims       *ctxlock.ByName
-
-	tidying sync.Mutex
-	tidied  time.Time // see tidy; guarded by tidying
+	lists      resourceLists
+	instances  *instanceReader
+	launcher   *launcher
+	terminator *terminator
+	orphans    *orphanCollector
+	updater    *updater
+	drift      *driftChecker
+	encryption *diskEncryption
 }
 
 var (
-	_ provider.Provider = (*Provider)(nil)
-	_ provider.Drifter  = (*Provider)(nil)
-	_ provider.Repairer = (*Provider)(nil)
-
-	_ provider.Recognizer = (*Provider)(nil)
+	_ provider.Provider         = (*Provider)(nil)
+	_ provider.CapacityObserver = (*Provider)(nil)
+	_ provider.DriftNotifier    = (*Provider)(nil)
+	_ provider.Drifter          = (*Provider)(nil)
+	_ provider.EvictionObserver = (*Provider)(nil)
+	_ provider.FailureObserver  = (*Provider)(nil)
+	_ provider.OrphanCollector  = (*Provider)(nil)
+	_ provider.PriceReporter    = (*Provider)(nil)
+	_ provider.Recognizer       = (*Provider)(nil)
+	_ provider.Repairer         = (*Provider)(nil)
+	_ provider.RequestStats     = (*Provider)(nil)
+	_ provider.UnreadableLister = (*Provider)(nil)
+	_ provider.Updater          = (*Provider)(nil)
 )
 
 // New checks the options and returns a provider. It sends no request to Azure.
@@ -97,25 +63,8 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 	if err := opts.complete(); err != nil {
 		return nil, fmt.Errorf("azure: %w", err)
 	}
-	own, err := network.ParseSubnetID(opts.VNetSubnetID)
+	p, err := assemble(&opts)
 	if err != nil {
-		return nil, fmt.Errorf("azure: %w", err)
-	}
-	p := &Provider{
-		opts:        opts,
-		stockouts:   stock.NewStockouts(opts.Now),
-		stockProbes: stock.NewProbes(opts.Now),
-		evictions:   stock.NewEvictions(opts.Now),
-		policies:    stock.NewPolicies(),
-		memory:      &seenMemory{bytes: map[string]int64{}, share: *opts.VMMemoryOverheadPercent},
-		subnets:     nodeSubnets{own: own, id: opts.VNetSubnetID, key: strings.ToLower(opts.VNetSubnetID)},
-		zones:       zones(opts.Location),
-		ids:         newProviderIDs(opts.SubscriptionID, opts.NodeResourceGroup),
-		owner:       ownership{cluster: opts.ClusterName, additional: opts.AdditionalTags},
-		inFlight:    inFlights{byName: map[string]inFlight{}},
-		claims:      ctxlock.NewByName(),
-	}
-	if err := p.connect(); err != nil {
 		return nil, fmt.Errorf("azure: %w", err)
 	}
 	return p, nil
@@ -124,121 +73,154 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 // Name returns the provider's name in metrics and logs.
 func (p *Provider) Name() string { return "azure" }
 
-// clients are the clients of the Azure SDK. All share one transport.
-type clients struct {
-	arm            *arm.Client // for resources without a client of their own
-	vms            *armcompute.VirtualMachinesClient
-	disks          *armcompute.DisksClient
-	encryptionSets *armcompute.DiskEncryptionSetsClient
-	nics           *armnetwork.InterfacesClient
-}
-
-func (p *Provider) connect() error {
-	o := &p.opts
-	p.limits = ratelimit.New(ratelimit.Options{Share: o.ARMShare, Pace: o.ARMPace, Now: o.Now})
-	p.tickets = tickets{p.limits}
-	p.credential = token.NewRenewal(o.Credential, o.Now)
-	options := limited(o.ClientOptions, p.limits, p.credential)
-	compute, err := armcompute.NewClientFactory(o.SubscriptionID, p.credential, options)
-	if err != nil {
-		return fmt.Errorf("making compute clients: %w", err)
-	}
-	net, err := armnetwork.NewClientFactory(o.SubscriptionID, p.credential, options)
-	if err != nil {
-		return fmt.Errorf("making network clients: %w", err)
-	}
-	plain, err := arm.NewClient("karve", "v1.0.0", p.credential, options)
-	if err != nil {
-		return fmt.Errorf("making the ARM client: %w", err)
-	}
-	p.clients = clients{
-		arm:            plain,
-		vms:            compute.NewVirtualMachinesClient(),
-		disks:          compute.NewDisksClient(),
-		encryptionSets: compute.NewDiskEncryptionSetsClient(),
-		nics:           net.NewInterfacesClient(),
-	}
-	p.network = network.NewReader(o.network(p.subnets.own), network.Clients{
-		ARM: plain, Decoder: &p.decoder, Subnets: net.NewSubnetsClient(), VNets: net.NewVirtualNetworksClient(), SecurityGroups: net.NewSecurityGroupsClient(),
-	}, o.env())
-	p.images = image.New(image.Config{
-		ARM: plain, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Shared: o.SharedGallery, Every: o.ImagesEvery, Now: o.Now, Panics: o.Panics,
-	})
-	p.auxiliary = token.NewShared(o.SharedGallery.TokenURL, o.ClientOptions, o.env())
-	judge, err := pricing.NewJudge(o.Location)
-	if err != nil {
-		return err
-	}
-	p.openSources(options.Transport, judge)
-	if err := p.openBackends(); err != nil {
-		return err
-	}
-	p.openSharedLists()
-	return nil
-}
-
-// openBackends sets the backends. A backend that may have created nodes in the past is kept,
-// because it also deletes them.
-func (p *Provider) openBackends() (err error) {
-	p.backends = []backend{byCompute{p}}
-	if p.opts.AKSMachines.Pool == "" {
-		return nil
-	}
-	if p.aks, err = newByAKS(p); err != nil {
-		return err
-	}
-	p.backends = append(p.backends, p.aks)
-	if p.opts.AKSMachines.CreateNodes {
-		slices.Reverse(p.backends)
-	}
-	return nil
-}
-
-func (p *Provider) openSources(transport policy.Transporter, judge *pricing.Judge) {
-	o := &p.opts
-	if transport == nil {
-		transport = &http.Client{}
-	}
-	sizes := &sku.Reader{ARM: p.clients.arm, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Log: o.Log}
-	prices := &pricing.Reader{Transport: transport, URL: o.PricesURL, Location: o.Location, Now: o.Now, Judge: judge}
-	usages := &quota.Reader{ARM: p.clients.arm, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location}
-	p.prices = &priceList{judge: judge, source: &cached.Source[pricing.Table]{
-		Name: "prices", Load: prices.Read, Same: func(a, b pricing.Table) bool { return maps.Equal(a, b) }, Env: o.env(),
-		MaybeEmpty: func(t pricing.Table) bool { return len(t) == 0 },
-	}}
-	p.quota = quota.NewTracker(usages.Read, p.network.Addresses, o.env())
-	p.types = &typeBuilder{
-		zones: p.zones, nodeGroup: o.NodeResourceGroup, kubeletIdentity: o.KubeletIdentityClientID, cni: o.cni(), subnets: p.subnets,
-		builtIn: judge.BuiltIn, memory: p.memory,
-	}
-	p.catalogs = &catalogs{
-		now: o.Now, types: p.types, prices: p.prices, quota: p.quota, stockouts: p.stockouts, classes: map[string]*catalog{},
-		skus: &cached.Source[sku.Set]{Name: "VM sizes", Load: sizes.Read, Same: func(a, b sku.Set) bool { return reflect.DeepEqual(a, b) }, Doubt: sku.Doubt, Env: o.env()},
-	}
-}
-
 // Run keeps sizes, prices and quota fresh until ctx ends. It returns the error of ctx.
-func (p *Provider) Run(ctx context.Context) error {
-	var group panics.Group
-	for _, keep := range []func(context.Context){
-		p.catalogs.keepSizes,
-		p.prices.keep,
-		p.quota.KeepRegion,
-		p.quota.KeepSubnets,
-	} {
-		group.Go(func() error {
-			return p.opts.Panics.Loop(ctx, cached.PanicsName, func(ctx context.Context) error { keep(ctx); return nil })
-		})
+func (p *Provider) Run(ctx context.Context) error { return p.sources.run(ctx) }
+
+// Catalog returns the instance types of a node class. The first call reads the region's sizes,
+// prices and quota; later calls answer from memory.
+func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Catalog, error) {
+	c, err := p.catalogs.catalog(ctx, class)
+	if err == nil {
+		p.cleanup.run()
 	}
-	_ = group.Wait() // always nil
-	p.stopAsking()
-	return ctx.Err()
+	return c, err
 }
 
-// stopAsking cancels the requests that no caller waits for.
-func (p *Provider) stopAsking() {
-	p.catalogs.stop()
-	p.prices.stop()
-	p.quota.Stop()
-	p.auxiliary.Stop()
+// Launch advances the claim's node by one step: it creates a virtual machine if there is none,
+// reports the state of an existing one, and deletes one that failed.
+func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
+	in, err := p.launcher.launch(ctx, claim)
+	return in, withReason(err)
 }
+
+// Get reads one virtual machine, with its power state. One that exists without this cluster's
+// tags is an error other than ErrNotFound.
+func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error) {
+	return p.instances.get(ctx, id)
+}
+
+// List returns every virtual machine of this cluster. The list has no power state, so a
+// deallocated one looks running here; Get reads the power state.
+func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
+	return p.instances.list(ctx)
+}
+
+// Unreadable returns the rows of the last lists that could not be decoded.
+func (p *Provider) Unreadable() []provider.Unreadable { return p.lists.unreadable() }
+
+// Recognizes reports whether a provider ID names any virtual machine of Azure, of this cluster
+// or not.
+func (p *Provider) Recognizes(id string) bool { return p.ids.recognizes(id) }
+
+// Terminate deletes a node's virtual machine, one step per call: it deletes the virtual machine
+// and, once that does not exist any more, an interface or disk that is left. ErrNotFound means
+// that nothing is left.
+func (p *Provider) Terminate(ctx context.Context, id string) error {
+	return p.terminator.terminate(ctx, id)
+}
+
+// TerminateUnclaimed deletes all resources of a claim.
+func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
+	return p.terminator.terminateUnclaimed(ctx, claim)
+}
+
+// Orphans lists the interfaces and disks of this cluster whose virtual machine does not exist.
+func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) { return p.orphans.list(ctx) }
+
+// CollectOrphans deletes the orphans of claims that do not exist any more.
+func (p *Provider) CollectOrphans(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
+	return p.orphans.collect(ctx, claimed)
+}
+
+// Update changes the tags and identities of a virtual machine, and the tags of its interface, to
+// what the node class and the options say now.
+func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provider.Update, error) {
+	return p.updater.update(ctx, m)
+}
+
+// TagKeys returns the keys of all tags that the node class gives to virtual machines and, by its
+// annotation, ever gave.
+func (p *Provider) TagKeys(class *v1beta1.AKSNodeClass) []string { return p.updater.tagKeys(class) }
+
+// Drift compares a node with the status of its AKSNodeClass; it sends no request to Azure.
+// Status that is out of date for the class's spec causes no drift: the error is then a
+// provider.NotReadyError, unless another check finds drift.
+func (p *Provider) Drift(ctx context.Context, m provider.LaunchedNode) (provider.Drift, error) {
+	return p.drift.check(ctx, m)
+}
+
+// DriftChanged returns the claims whose machine AKS would now recreate, or would no longer
+// recreate, and those whose size has changed.
+func (p *Provider) DriftChanged() []string { return p.drift.changed() }
+
+// RepairPolicies returns AKS's policies: a kubelet that is not ready, and the condition of the
+// node's problem detector.
+func (p *Provider) RepairPolicies() []provider.RepairPolicy { return repairPolicies() }
+
+// ObserveCapacity records the memory of a size, as a node reports it.
+func (p *Provider) ObserveCapacity(ctx context.Context, node provider.ObservedCapacity) error {
+	return p.memory.observe(ctx, node)
+}
+
+// EvictionAnnounced puts the offering last for ten minutes.
+func (p *Provider) EvictionAnnounced(c offering.Ref) {
+	if c.CapacityType == offering.Spot {
+		p.evictions.RecordEviction(c)
+	}
+}
+
+// NodeUnusable blocks the size for an hour, for that node class.
+func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
+	p.refusals.nodeUnusable(class, c, lacks)
+}
+
+// ClassTrouble says why no node of a node class is launched now, and what to do about it; the
+// reason is empty when launches are allowed.
+func (p *Provider) ClassTrouble(class string) (reason, detail string) {
+	return p.refusals.classPause(class)
+}
+
+// PolicyDenial describes the last refusal by a policy of the subscription for a node class, and
+// what to do about it; empty when there is none, or a node was launched since.
+func (p *Provider) PolicyDenial(class string) string { return p.refusals.policyDenial(class) }
+
+// Images returns one image of every definition that the node class can use, in the version it
+// wants, preferred definitions first. Definitions without such a version are left out;
+// ErrNoImages means that none is left.
+func (p *Provider) Images(ctx context.Context, wish ImageSelection) ([]v1beta1.NodeImage, error) {
+	return p.images.Pick(ctx, wish)
+}
+
+// CheckSubnet reports whether nodes can join the subnet of a node class: a *SubnetError when
+// they cannot, another error when the check failed. An empty id means the cluster's own subnet,
+// and maxPods zero AKS's default.
+func (p *Provider) CheckSubnet(ctx context.Context, id string, maxPods int64) error {
+	return p.network.CheckSubnet(ctx, id, maxPods)
+}
+
+// CheckDiskEncryptionSet reports whether karve may use the configured disk encryption set, with
+// a *DiskEncryptionSetError when it may not. Without a set there is nothing to check.
+func (p *Provider) CheckDiskEncryptionSet(ctx context.Context) error { return p.encryption.check(ctx) }
+
+// WithoutLocalDNS describes why nodes of a node class do not run the DNS cache in mode
+// Preferred, by versions and network settings; empty when they do.
+func (p *Provider) WithoutLocalDNS(class *v1beta1.AKSNodeClass) string {
+	return withoutLocalDNS(class, p.cni)
+}
+
+// RejectedPrices returns the prices of the last list that were not used, for sizes of the region
+// that nodes can have, sorted by name.
+func (p *Provider) RejectedPrices() []RejectedPrice { return p.prices.doubted() }
+
+// PricesProblem describes why the price list could not be read; empty when it could.
+func (p *Provider) PricesProblem() string { return p.prices.state().Problem }
+
+// PricesUnlisted says that the price list was read and lacks the region; empty when the list has
+// the region.
+func (p *Provider) PricesUnlisted() string { return p.prices.unlisted() }
+
+// PriceStats counts the prices in use and the rejected ones.
+func (p *Provider) PriceStats() provider.PriceStats { return p.prices.stats() }
+
+// Requests counts the requests to Azure since New.
+func (p *Provider) Requests() provider.Requests { return p.limits.Requests() }

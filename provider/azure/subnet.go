@@ -2,11 +2,7 @@
 
 package azure
 
-import (
-	"context"
-
-	"github.com/karve-dev/karve/provider/azure/internal/network"
-)
+import "github.com/karve-dev/karve/provider/azure/internal/network"
 
 // SubnetError says why nodes cannot join a subnet. Reason is one of the reasons of an
 // AKSNodeClass's SubnetsReady condition.
@@ -20,10 +16,3 @@ const (
 	SubnetTooSmall   = network.SubnetTooSmall
 	SubnetJoinDenied = network.SubnetJoinDenied
 )
-
-// CheckSubnet reports whether nodes can join the subnet of a node class: a *SubnetError when
-// they cannot, another error when the check failed. An empty id means the cluster's own subnet,
-// and maxPods zero AKS's default.
-func (p *Provider) CheckSubnet(ctx context.Context, id string, maxPods int64) error {
-	return p.network.CheckSubnet(ctx, id, maxPods)
-}

@@ -44,7 +44,7 @@ type ownership struct {
 // node class's, overridden by karve's own. Azure ignores case in tag keys and does not allow
 // "/".
 func (o ownership) tags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[string]string {
-	out := o.wishedTags(class)
+	out := o.configuredTags(class)
 	for key, value := range map[string]string{
 		tagCluster:  o.cluster,
 		tagClaim:    claim.Name,
@@ -61,8 +61,8 @@ func (o ownership) tags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[s
 	return out
 }
 
-// wishedTags returns the tags that users configure. They may change during the life of a node.
-func (o ownership) wishedTags(class *v1beta1.AKSNodeClass) map[string]string {
+// configuredTags returns the tags that users configure. They may change during the life of a node.
+func (o ownership) configuredTags(class *v1beta1.AKSNodeClass) map[string]string {
 	out := map[string]string{}
 	for _, tags := range []map[string]string{o.additional, class.Spec.Tags} {
 		for key, value := range tags {
@@ -78,7 +78,7 @@ func (o ownership) wishedTags(class *v1beta1.AKSNodeClass) map[string]string {
 func reserved(key string) bool {
 	return slices.ContainsFunc([]string{
 		tagCluster, tagClaim, tagClaimUID, tagClass, tagClassHash, tagHashVersion, tagKubernetes, tagAKSOwner, tagNodePool, tagAKSMachine, tagBilling,
-	}, func(ours string) bool { return strings.EqualFold(ours, key) })
+	}, func(reserved string) bool { return strings.EqualFold(reserved, key) })
 }
 
 // vmTags returns the tags of the virtual machine itself, which has more: its tags are
@@ -99,7 +99,7 @@ func setTag(tags map[string]string, key, value string) {
 
 // annotations returns the annotations for the claim of a virtual machine. One created by an
 // earlier karve lacks these tags.
-func annotations(vm *machine) map[string]string {
+func annotations(vm *virtualMachine) map[string]string {
 	out := map[string]string{}
 	if hash := tag(vm.Tags, tagClassHash); hash != "" {
 		out[v1beta1.AnnotationHash], out[v1beta1.AnnotationHashVersion] = hash, cmp.Or(tag(vm.Tags, tagHashVersion), "v3")
@@ -107,8 +107,8 @@ func annotations(vm *machine) map[string]string {
 	if version := tag(vm.Tags, tagKubernetes); version != "" {
 		out[AnnotationKubernetesVersion] = version
 	}
-	if vm.said != nil && armtext.Of(vm.said.row.ID) != "" {
-		out[v1beta1.AnnotationAKSMachineResourceID] = *vm.said.row.ID
+	if vm.aksMachine != nil && armtext.Of(vm.aksMachine.row.ID) != "" {
+		out[v1beta1.AnnotationAKSMachineResourceID] = *vm.aksMachine.row.ID
 	}
 	return out
 }
@@ -128,6 +128,6 @@ func tag(tags map[string]*string, key string) string {
 
 // ours reports whether the virtual machine belongs to this cluster: karve created it, or
 // Karpenter's provider for Azure did before karve took over.
-func (o ownership) ours(vm *machine) bool {
+func (o ownership) ours(vm *virtualMachine) bool {
 	return strings.EqualFold(tag(vm.Tags, tagCluster), o.cluster) && tag(vm.Tags, tagClaimUID) != "" || o.inherited(vm)
 }

@@ -28,7 +28,7 @@ func TestHashOfAnEarlierKarve(t *testing.T) {
 		"the same":               {map[string]string{tagClassHash: "new", tagHashVersion: v1beta1.HashVersion}, ""},
 		"changed, and says none": {map[string]string{tagClassHash: "old"}, NodeClassDrift},
 	} {
-		vm := &machine{VirtualMachine: &armcompute.VirtualMachine{Tags: armtext.Pointers(test.tags)}}
+		vm := &virtualMachine{VirtualMachine: &armcompute.VirtualMachine{Tags: armtext.Pointers(test.tags)}}
 		drift, err := classDrift(class, provider.LaunchedNode{Annotations: annotations(vm)})
 		if err != nil || drift.Reason != test.want {
 			t.Errorf("%s: %+v, %v; want %q", name, drift, err, test.want)

@@ -45,44 +45,44 @@ type typeBuilder struct {
 	kubeletIdentity string // client ID
 	cni             network.CNI
 	subnets         nodeSubnets
-	builtIn         pricing.Table
-	memory          *seenMemory
+	builtInPrices   pricing.Table
+	memory          *observedMemory
 }
 
-// A typeSet is the instance types of one shape, before availability.
+// A typeSet is the instance types of node classes with the same settings, before availability.
 type typeSet struct {
-	types  []machineType // sorted by name
-	byName map[string]*machineType
+	types  []instanceType // sorted by name
+	byName map[string]*instanceType
 	quotas []string // names of the quotas that any offering uses
-	// values counts types by the basis of their price.
-	values map[pricing.Basis]int
+	// byPriceBasis counts types by the basis of their price.
+	byPriceBasis map[pricing.Basis]int
 	// described caches descriptions by offering.Ref without its price.
 	described sync.Map
 }
 
-// A machineType is one size in one node class.
-type machineType struct {
-	sku      *sku.SKU
-	reserved reservation
-	maxPods  int64
-	offered  offering.InstanceType // Offerings are without temporary unavailability
-	spotMost offering.Price        // maximum price as spot; zero is any price
+// An instanceType is one size in one node class.
+type instanceType struct {
+	sku          *sku.SKU
+	reserved     reservation
+	maxPods      int64
+	offered      offering.InstanceType // Offerings are without temporary unavailability
+	maxSpotPrice offering.Price        // maximum price as spot; zero is any price
 }
 
-// build builds the types of a shape from the region's sizes and prices.
-func (b *typeBuilder) build(skus sku.Set, prices pricing.Table, sh shape) *typeSet {
-	values := pricing.NewPricer(skus.List, prices, b.builtIn)
+// build builds the types for the settings of a class from the region's sizes and prices.
+func (b *typeBuilder) build(skus sku.Set, prices pricing.Table, settings classSettings) *typeSet {
+	pricer := pricing.NewPricer(skus.List, prices, b.builtInPrices)
 	labels := newLabelCache()
-	set := &typeSet{byName: make(map[string]*machineType, len(skus.List)), values: map[pricing.Basis]int{}}
+	set := &typeSet{byName: make(map[string]*instanceType, len(skus.List)), byPriceBasis: map[pricing.Basis]int{}}
 	quotas := newNameSet(quota.Regional, quota.Spot, quota.VMs)
-	set.types = make([]machineType, 0, len(skus.List))
+	set.types = make([]instanceType, 0, len(skus.List))
 	for _, s := range skus.List {
-		if !sh.accepts(s) {
+		if !settings.accepts(s) {
 			continue
 		}
-		price, by := values.Price(s)
-		set.values[by]++
-		set.types = append(set.types, b.machineType(s, sh, price, labels))
+		price, basis := pricer.Price(s)
+		set.byPriceBasis[basis]++
+		set.types = append(set.types, b.instanceType(s, settings, price, labels))
 		quotas.add(quota.OfFamily(s.Family))
 	}
 	for i := range set.types {
@@ -92,62 +92,83 @@ func (b *typeBuilder) build(skus sku.Set, prices pricing.Table, sh shape) *typeS
 	return set
 }
 
-// accepts reports whether nodes of the shape can have that size.
-func (sh shape) accepts(s *sku.SKU) bool {
+// candidate returns an offering as the node class has it.
+func (s *typeSet) candidate(ref offering.Ref) candidate {
+	t := s.byName[ref.Type]
+	return candidate{ref: ref, instanceType: t, offering: t.offeringOf(ref)}
+}
+
+// offeringOf returns the offering that a reference names; nil when the instance type has no such
+// offering.
+func (t *instanceType) offeringOf(c offering.Ref) *offering.Offering {
+	if t == nil {
+		return nil
+	}
+	for i := range t.offered.Offerings {
+		if o := &t.offered.Offerings[i]; o.Zone == c.Zone && o.CapacityType == c.CapacityType {
+			return o
+		}
+	}
+	return nil
+}
+
+// accepts reports whether nodes of the class can have that size.
+func (c classSettings) accepts(s *sku.SKU) bool {
 	switch {
-	case !sh.runs.Boots(s):
+	case !c.bootable.Boots(s):
 		return false
-	case sh.encryptAtHost && !s.Can.EncryptionAtHost:
+	case c.encryptAtHost && !s.Features.EncryptionAtHost:
 		return false
-	case sh.trustedLaunch && !s.Can.TrustedLaunch:
+	case c.trustedLaunch && !s.Features.TrustedLaunch:
 		return false
-	case sh.streaming && s.Arch == sku.ARM64:
+	case c.streaming && s.Arch == sku.ARM64:
 		return false
-	case sh.localDNS && (s.VCPUs < localDNSCPUs || s.MemoryMiB < localDNSMiB):
+	case c.localDNS && (s.VCPUs < localDNSCPUs || s.MemoryMiB < localDNSMiB):
 		return false
 	}
-	return s.GPUs == 0 || sh.acceptsGPU(s.GPU)
+	return s.GPUs == 0 || c.acceptsGPU(s.GPU)
 }
 
 // localDNSCPUs and localDNSMiB are the number of cores and the memory (MiB) that a node must have
 // at least to run the DNS cache.
 const localDNSCPUs, localDNSMiB = 4, 244
 
-// acceptsGPU: AKS installs NVIDIA drivers only, and those for virtualised A10 and RTX PRO cards
-// on Ubuntu only. If karve does not install drivers, every GPU is accepted.
-func (sh shape) acceptsGPU(gpu vmsize.GPU) bool {
-	if !sh.gpuDriver {
+// acceptsGPU reports whether nodes of the class can use a GPU. AKS installs NVIDIA drivers only,
+// and those for virtualised A10 and RTX PRO cards on Ubuntu only. If karve does not install
+// drivers, every GPU is accepted.
+func (c classSettings) acceptsGPU(gpu vmsize.GPU) bool {
+	if !c.gpuDriver {
 		return true
 	}
 	if gpu.Manufacturer != vmsize.NVIDIA {
 		return false
 	}
-	return sh.image != v1beta1.ImageFamilyAzureLinux || !gridDriver(gpu)
+	return c.image != v1beta1.ImageFamilyAzureLinux || !gridDriver(gpu)
 }
 
-func (b *typeBuilder) machineType(s *sku.SKU, sh shape, price pricing.Price, labels *labelCache) machineType {
-	reserved := reserve(s.VCPUs, s.MemoryMiB, sh.maxPods, sh.diskGB, sh.minor)
-	return machineType{
-		sku:      s,
-		reserved: reserved,
-		maxPods:  sh.maxPods,
-		spotMost: sh.spot.Max(price.OnDemand),
+func (b *typeBuilder) instanceType(s *sku.SKU, settings classSettings, price pricing.Price, labels *labelCache) instanceType {
+	reserved := reserve(s.VCPUs, s.MemoryMiB, settings.maxPods, settings.diskGB, settings.minor)
+	return instanceType{
+		sku:          s,
+		reserved:     reserved,
+		maxPods:      settings.maxPods,
+		maxSpotPrice: settings.spot.Max(price.OnDemand),
 		offered: offering.InstanceType{
 			Name:      s.Name,
-			Labels:    b.typeLabels(s, sh),
-			Capacity:  b.capacity(s, sh),
+			Labels:    b.typeLabels(s, settings),
+			Capacity:  b.capacity(s, settings),
 			Overhead:  reserved.overhead(),
-			Offerings: b.withAddresses(b.offers(s, price, sh.spot, labels), sh),
+			Offerings: b.withAddresses(b.offerings(s, price, settings.spot, labels), settings),
 		},
 	}
 }
 
-func (b *typeBuilder) capacity(s *sku.SKU, sh shape) quantity.Amounts {
+func (b *typeBuilder) capacity(s *sku.SKU, settings classSettings) quantity.Amounts {
 	c := quantity.Amounts{
 		quantity.NameCPU:     s.VCPUs * 1000,
-		quantity.NameMemory:  b.memory.of(s),
-		quantity.NameStorage: sh.diskGB * sku.Gigabyte,
-		quantity.NamePods:    sh.maxPods,
+		quantity.NameMemory:  b.memory.ofSize(s),
+		quantity.NameStorage: settings.diskGB * sku.Gigabyte,
+		quantity.NamePods:    settings.maxPods,
 	}
 	if s.DataDisks >= 0 {
 		c[quantity.Attachable+diskDriver] = s.DataDisks
@@ -161,26 +182,26 @@ func (b *typeBuilder) capacity(s *sku.SKU, sh shape) quantity.Amounts {
 	return c
 }
 
-// offers lists every zone of the size and, last, the region without a zone, each on demand and,
+// offerings lists every zone of the size and, last, the region without a zone, each on demand and,
 // if Azure offers it, as spot.
-func (b *typeBuilder) offers(s *sku.SKU, price pricing.Price, limit pricing.SpotLimit, labels *labelCache) []offering.Offering {
-	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.OnDemand, QuotaUses: quota.Uses(s, offering.OnDemand)}}
-	if s.Can.Spot {
-		ways = append(ways, offering.Offering{CapacityType: offering.Spot, Price: price.Spot, QuotaUses: quota.Uses(s, offering.Spot), Unavailable: limit.Forbids(price)})
+func (b *typeBuilder) offerings(s *sku.SKU, price pricing.Price, limit pricing.SpotLimit, labels *labelCache) []offering.Offering {
+	kinds := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.OnDemand, QuotaUses: quota.Uses(s, offering.OnDemand)}}
+	if s.Features.Spot {
+		kinds = append(kinds, offering.Offering{CapacityType: offering.Spot, Price: price.Spot, QuotaUses: quota.Uses(s, offering.Spot), Unavailable: limit.WhyForbidden(price)})
 	}
-	offers := make([]offering.Offering, 0, (len(s.Zones)+1)*len(ways))
+	all := make([]offering.Offering, 0, (len(s.Zones)+1)*len(kinds))
 	add := func(zone string, ultra bool) {
-		for _, way := range ways {
-			way.Zone, way.Fallback = zone, zone == stock.RegionalZone
-			way.Labels = labels.of(zone, way.CapacityType, ultra)
-			offers = append(offers, way)
+		for _, o := range kinds {
+			o.Zone, o.Fallback = zone, zone == stock.RegionalZone
+			o.Labels = labels.of(zone, o.CapacityType, ultra)
+			all = append(all, o)
 		}
 	}
 	for _, number := range s.Zones {
 		add(b.zones.label(number), s.Ultra.Zones[number])
 	}
 	add(stock.RegionalZone, s.Ultra.Regional)
-	return offers
+	return all
 }
 
 // labelCache shares offering labels, of which there are few, between thousands of offerings.
@@ -199,7 +220,7 @@ func (c *labelCache) of(zone, capacityType string, ultra bool) map[string][]stri
 	key := labelKey{zone, capacityType, ultra}
 	labels, ok := c.known[key]
 	if !ok {
-		labels = offerLabels(zone, capacityType, ultra)
+		labels = offeringLabels(zone, capacityType, ultra)
 		c.known[key] = labels
 	}
 	return labels
@@ -226,38 +247,40 @@ func (s *nameSet) add(name string) {
 	}
 }
 
-// otherPrices describes how many instance types are not priced by the list.
-func (t *typeSet) otherPrices(list pricelist.List) (parts []string) {
-	if n := t.values[pricing.BuiltIn]; n > 0 {
+// unlistedPrices describes how many instance types are not priced by the list.
+func (s *typeSet) unlistedPrices(list pricelist.List) (parts []string) {
+	if n := s.byPriceBasis[pricing.BuiltIn]; n > 0 {
 		parts = append(parts, fmt.Sprintf("%d types are offered at built-in prices (%s, %s)", n, list.Region, list.Of))
 	}
-	if n := t.values[pricing.Estimated]; n > 0 {
+	if n := s.byPriceBasis[pricing.Estimated]; n > 0 {
 		parts = append(parts, fmt.Sprintf("%d types are offered at guessed prices", n))
 	}
 	return parts
 }
 
-// withAddresses adds to each offering the addresses that a node of the shape takes.
-func (b *typeBuilder) withAddresses(offers []offering.Offering, sh shape) []offering.Offering {
-	draw, ok := b.addressUse(sh)
+// withAddresses adds to each offering the addresses that a node of the class takes.
+func (b *typeBuilder) withAddresses(all []offering.Offering, settings classSettings) []offering.Offering {
+	use, ok := b.addressUse(settings)
 	if !ok {
-		return offers
+		return all
 	}
-	drawn := map[string][]offering.QuotaUse{} // offerings of one capacity type share theirs
-	for i := range offers {
-		o := &offers[i]
-		if drawn[o.CapacityType] == nil {
-			drawn[o.CapacityType] = append(o.QuotaUses[:len(o.QuotaUses):len(o.QuotaUses)], draw)
+	uses := map[string][]offering.QuotaUse{} // offerings of one capacity type share theirs
+	for i := range all {
+		o := &all[i]
+		if uses[o.CapacityType] == nil {
+			uses[o.CapacityType] = append(o.QuotaUses[:len(o.QuotaUses):len(o.QuotaUses)], use)
 		}
-		o.QuotaUses = drawn[o.CapacityType]
+		o.QuotaUses = uses[o.CapacityType]
 	}
-	return offers
+	return all
 }
 
-func (b *typeBuilder) addressUse(sh shape) (offering.QuotaUse, bool) {
-	subnet, err := network.ParseSubnetID(sh.subnet)
+// addressUse returns the subnet addresses that a node of the class takes; false when its subnet is
+// not known.
+func (b *typeBuilder) addressUse(settings classSettings) (offering.QuotaUse, bool) {
+	subnet, err := network.ParseSubnetID(settings.subnet)
 	if err != nil {
 		return offering.QuotaUse{}, false
 	}
-	return offering.QuotaUse{Quota: quota.OfSubnet(subnet), Amount: b.cni.AddressesPerNode(sh.maxPods)}, true
+	return offering.QuotaUse{Quota: quota.OfSubnet(subnet), Amount: b.cni.AddressesPerNode(settings.maxPods)}, true
 }

@@ -159,7 +159,7 @@ func TestTagsFollowInPlace(t *testing.T) {
 			t.Errorf("%d writes to the machine and %d to its interface, want one each", n, m)
 		}
 		if after["VirtualMachines.CreateOrUpdate"] != 1 {
-			t.Error("another machine was bought")
+			t.Error("another machine was launched")
 		}
 		vm, _ = f.resources()
 		if vm.Tags["compute.aks.billing"] != "linux" {

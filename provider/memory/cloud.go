@@ -37,18 +37,18 @@ type Options struct {
 type Cloud struct {
 	opts Options
 
-	mu       sync.Mutex
-	machines map[string]*machine // by name
-	outages  []Outage
-	fault    func(op string) error
-	types    []offering.InstanceType // as show computed them, with Unavailable set
-	calls    map[string]int
-	bought   int
-	image    string // that new instances start from
+	mu        sync.Mutex
+	instances map[string]*vm // by name
+	outages   []Outage
+	fault     func(op string) error
+	types     []offering.InstanceType // as show computed them, with Unavailable set
+	calls     map[string]int
+	launched  int
+	image     string // that new instances start from
 }
 
-// A machine is one instance. Its times determine its state.
-type machine struct {
+// A vm is one instance. Its times determine its state.
+type vm struct {
 	claim   provider.Claim
 	choice  offering.Ref
 	typ     offering.InstanceType
@@ -80,7 +80,7 @@ func NewCloud(opts Options) *Cloud {
 	if opts.RetryAfter == 0 {
 		opts.RetryAfter = time.Second
 	}
-	return &Cloud{opts: opts, machines: map[string]*machine{}, calls: map[string]int{}, types: opts.Types, image: "memory-image"}
+	return &Cloud{opts: opts, instances: map[string]*vm{}, calls: map[string]int{}, types: opts.Types, image: "memory-image"}
 }
 
 // Types returns a few plausible instance types in two zones, each on demand and as spot.
@@ -143,7 +143,7 @@ func (c *Cloud) show() {
 	for i := range types {
 		types[i].Offerings = slices.Clone(types[i].Offerings)
 		for j := range types[i].Offerings {
-			if o := &types[i].Offerings[j]; c.out(choice(types[i], *o), false) {
+			if o := &types[i].Offerings[j]; c.isOut(choice(types[i], *o), false) {
 				o.Unavailable = "out of stock"
 			}
 		}
@@ -155,8 +155,8 @@ func choice(t offering.InstanceType, o offering.Offering) offering.Ref {
 	return offering.Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
 }
 
-// out reports whether an outage of that kind matches an offering.
-func (c *Cloud) out(choice offering.Ref, late bool) bool {
+// isOut reports whether an outage of that kind matches an offering.
+func (c *Cloud) isOut(choice offering.Ref, late bool) bool {
 	return slices.ContainsFunc(c.outages, func(o Outage) bool { return o.Late == late && o.matches(choice) })
 }
 
@@ -192,7 +192,7 @@ func (c *Cloud) Reclaim(providerID string) bool {
 	if m == nil {
 		return false
 	}
-	delete(c.machines, nameOf(providerID))
+	delete(c.instances, nameOf(providerID))
 	return true
 }
 
@@ -221,24 +221,24 @@ func (c *Cloud) Fail(providerID string) bool {
 	return true
 }
 
-// Machines returns the provider IDs of all instances that exist, sorted.
-func (c *Cloud) Machines() []string {
+// ProviderIDs returns the provider IDs of all instances that exist, sorted.
+func (c *Cloud) ProviderIDs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sweep()
 	var ids []string
-	for _, name := range slices.Sorted(maps.Keys(c.machines)) {
+	for _, name := range slices.Sorted(maps.Keys(c.instances)) {
 		ids = append(ids, idPrefix+name)
 	}
 	return ids
 }
 
-// Bought returns how many instances were ever created. More than there are claims means that one
+// Launched returns how many instances were ever created. More than there are claims means that one
 // claim was launched twice.
-func (c *Cloud) Bought() int {
+func (c *Cloud) Launched() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.bought
+	return c.launched
 }
 
 // Calls returns how often each call was made, by the names that SetFault uses.
@@ -259,17 +259,17 @@ func nameOf(providerID string) string {
 	return name
 }
 
-func (c *Cloud) find(providerID string) *machine {
+func (c *Cloud) find(providerID string) *vm {
 	c.sweep()
-	return c.machines[nameOf(providerID)]
+	return c.instances[nameOf(providerID)]
 }
 
 // sweep removes the instances whose deletion has finished.
 func (c *Cloud) sweep() {
 	now := time.Now()
-	for name, m := range c.machines {
+	for name, m := range c.instances {
 		if !m.deleted.IsZero() && now.Sub(m.deleted) >= c.opts.Delete {
-			delete(c.machines, name)
+			delete(c.instances, name)
 		}
 	}
 }
@@ -277,8 +277,8 @@ func (c *Cloud) sweep() {
 // left returns what remains of each quota.
 func (c *Cloud) left() map[string]int64 {
 	left := maps.Clone(c.opts.Quota)
-	for _, m := range c.machines {
-		for _, d := range draws(m.typ, m.choice) {
+	for _, m := range c.instances {
+		for _, d := range quotaUses(m.typ, m.choice) {
 			if _, limited := left[d.Quota]; limited {
 				left[d.Quota] -= d.Amount
 			}
@@ -287,7 +287,7 @@ func (c *Cloud) left() map[string]int64 {
 	return left
 }
 
-func draws(t offering.InstanceType, c offering.Ref) []offering.QuotaUse {
+func quotaUses(t offering.InstanceType, c offering.Ref) []offering.QuotaUse {
 	if o := offered(t, c); o != nil {
 		return o.QuotaUses
 	}
@@ -303,8 +303,8 @@ func offered(t offering.InstanceType, c offering.Ref) *offering.Offering {
 	return nil
 }
 
-// typeNamed finds an instance type by name.
-func (c *Cloud) typeNamed(name string) (offering.InstanceType, error) {
+// typeByName finds an instance type by name.
+func (c *Cloud) typeByName(name string) (offering.InstanceType, error) {
 	for _, t := range c.opts.Types {
 		if t.Name == name {
 			return t, nil

@@ -22,7 +22,7 @@ func harness(opts memory.Options, pause func(time.Duration)) providertest.Harnes
 		StockOut: func(_ *testing.T, c offering.Ref, late bool) {
 			cloud.StartOutage(memory.Outage{Type: c.Type, Zone: c.Zone, CapacityType: c.CapacityType, Late: late})
 		},
-		Residue: func(*testing.T) []string { return cloud.Machines() },
+		Residue: func(*testing.T) []string { return cloud.ProviderIDs() },
 		Pause:   pause,
 	}
 }
@@ -46,12 +46,12 @@ func TestLatencyPassesInVirtualTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took < 30*time.Second || took > 35*time.Second {
-			t.Errorf("the machine ran after %v", took)
+			t.Errorf("the instance ran after %v", took)
 		}
 		if !cloud.Reclaim(in.ProviderID) {
-			t.Error("the machine could not be reclaimed")
+			t.Error("the instance could not be reclaimed")
 		}
-		if left := cloud.Machines(); len(left) > 0 {
+		if left := cloud.ProviderIDs(); len(left) > 0 {
 			t.Errorf("after reclaim there are %v", left)
 		}
 	})

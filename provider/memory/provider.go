@@ -19,11 +19,11 @@ import (
 type Provider struct {
 	cloud *Cloud
 
-	mu       sync.Mutex
-	failed   map[offering.Ref]bool // by type, zone and capacity type
-	snapshot *provider.Catalog
-	shown    []offering.InstanceType // the cloud's types that snapshot was made from
-	learnt   int                     // len(failed) at that time
+	mu               sync.Mutex
+	failed           map[offering.Ref]bool // by type, zone and capacity type
+	lastCatalog      *provider.Catalog
+	typesAtSnapshot  []offering.InstanceType // the cloud's types that snapshot was made from
+	failedAtSnapshot int                     // len(failed) at that time
 }
 
 var (
@@ -66,8 +66,8 @@ func (p *Provider) call(ctx context.Context, op string) error {
 	return nil
 }
 
-// rereads is the age from which a snapshot is renewed even if nothing has changed.
-const rereads = 10 * time.Minute
+// renewAfter is the age from which a snapshot is renewed even if nothing has changed.
+const renewAfter = 10 * time.Minute
 
 // Catalog returns the same snapshot for every class.
 func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Catalog, error) {
@@ -81,22 +81,22 @@ func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Catalog, er
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := p.snapshot
+	old := p.lastCatalog
 	next := provider.Catalog{Types: p.available(types), QuotaLeft: left, Taken: time.Now(), Listed: time.Now()}
-	if old != nil && same(old.Types, next.Types) && maps.Equal(old.QuotaLeft, left) && next.Taken.Sub(old.Taken) < rereads {
+	if old != nil && same(old.Types, next.Types) && maps.Equal(old.QuotaLeft, left) && next.Taken.Sub(old.Taken) < renewAfter {
 		return old, nil
 	}
-	p.snapshot = &next
-	return p.snapshot, nil
+	p.lastCatalog = &next
+	return p.lastCatalog, nil
 }
 
 // available marks the offerings that this provider knows to fail, besides those that the cloud
 // shows as unavailable.
 func (p *Provider) available(types []offering.InstanceType) []offering.InstanceType {
-	if p.snapshot != nil && same(p.shown, types) && p.learnt == len(p.failed) {
-		return p.snapshot.Types
+	if p.lastCatalog != nil && same(p.typesAtSnapshot, types) && p.failedAtSnapshot == len(p.failed) {
+		return p.lastCatalog.Types
 	}
-	p.shown, p.learnt = types, len(p.failed)
+	p.typesAtSnapshot, p.failedAtSnapshot = types, len(p.failed)
 	if len(p.failed) == 0 {
 		return types
 	}
@@ -136,28 +136,28 @@ func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.I
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sweep()
-	name := machineName(claim)
-	m := c.machines[name]
+	name := instanceName(claim)
+	m := c.instances[name]
 	if m == nil {
-		return p.buy(name, claim)
+		return p.launchFirst(name, claim)
 	}
 	return p.follow(name, m), nil
 }
 
-// machineName returns a name that depends on the claim alone, so that every provider finds the
+// instanceName returns a name that depends on the claim alone, so that every provider finds the
 // instance.
-func machineName(claim provider.Claim) string { return claim.Name + "-" + claim.UID }
+func instanceName(claim provider.Claim) string { return claim.Name + "-" + claim.UID }
 
-func (p *Provider) buy(name string, claim provider.Claim) (provider.Instance, error) {
+func (p *Provider) launchFirst(name string, claim provider.Claim) (provider.Instance, error) {
 	var attempts []provider.Attempt
 	for _, choice := range claim.Offerings {
-		m, refusal := p.try(claim, choice)
+		m, refusal := p.tryOffering(claim, choice)
 		if refusal != nil {
 			attempts = append(attempts, *refusal)
 			continue
 		}
-		p.cloud.machines[name] = m
-		p.cloud.bought++
+		p.cloud.instances[name] = m
+		p.cloud.launched++
 		in := p.follow(name, m)
 		in.Attempts = append(attempts, in.Attempts...)
 		return in, nil
@@ -165,25 +165,25 @@ func (p *Provider) buy(name string, claim provider.Claim) (provider.Instance, er
 	return provider.Instance{}, &provider.CapacityError{Claim: claim.Name, Attempts: attempts}
 }
 
-func (p *Provider) try(claim provider.Claim, choice offering.Ref) (*machine, *provider.Attempt) {
-	refuse := func(code, reason string) (*machine, *provider.Attempt) {
+func (p *Provider) tryOffering(claim provider.Claim, choice offering.Ref) (*vm, *provider.Attempt) {
+	refuse := func(code, reason string) (*vm, *provider.Attempt) {
 		return nil, &provider.Attempt{Offering: choice, Code: code, Reason: reason, Detail: reason + " for " + choice.Type}
 	}
 	c := p.cloud
-	t, err := c.typeNamed(choice.Type)
+	t, err := c.typeByName(choice.Type)
 	if err != nil || offered(t, choice) == nil {
 		return refuse("NotOffered", "Restricted")
 	}
-	if c.out(choice, false) || p.hasFailed(choice) {
+	if c.isOut(choice, false) || p.hasFailed(choice) {
 		return refuse("OutOfStock", "OutOfStock")
 	}
 	left := c.left()
-	for _, d := range draws(t, choice) {
+	for _, d := range quotaUses(t, choice) {
 		if n, limited := left[d.Quota]; limited && n < d.Amount {
 			return refuse("QuotaExceeded", "Quota")
 		}
 	}
-	return &machine{claim: claim, choice: choice, typ: t, image: c.image, created: time.Now(), fails: c.out(choice, true)}, nil
+	return &vm{claim: claim, choice: choice, typ: t, image: c.image, created: time.Now(), fails: c.isOut(choice, true)}, nil
 }
 
 func (p *Provider) hasFailed(choice offering.Ref) bool {
@@ -193,8 +193,8 @@ func (p *Provider) hasFailed(choice offering.Ref) bool {
 }
 
 // follow reports an existing instance, and deletes one that failed.
-func (p *Provider) follow(name string, m *machine) provider.Instance {
-	in := p.cloud.instance(name, m)
+func (p *Provider) follow(name string, m *vm) provider.Instance {
+	in := p.cloud.describe(name, m)
 	switch in.State {
 	case provider.Failed:
 		p.mu.Lock()
@@ -209,8 +209,8 @@ func (p *Provider) follow(name string, m *machine) provider.Instance {
 	return in
 }
 
-// instance returns the present state of an instance.
-func (c *Cloud) instance(name string, m *machine) provider.Instance {
+// describe returns the present state of an instance.
+func (c *Cloud) describe(name string, m *vm) provider.Instance {
 	in := provider.Instance{
 		ProviderID: idPrefix + name, Name: name, NodeName: name,
 		ClaimName: m.claim.Name, ClaimUID: m.claim.UID, Pool: m.claim.Pool,
@@ -232,7 +232,7 @@ func (c *Cloud) instance(name string, m *machine) provider.Instance {
 	return in
 }
 
-func (c *Cloud) state(m *machine) provider.State {
+func (c *Cloud) state(m *vm) provider.State {
 	switch {
 	case !m.deleted.IsZero():
 		return provider.Terminating
@@ -257,7 +257,7 @@ func (p *Provider) Get(ctx context.Context, providerID string) (provider.Instanc
 	if m == nil {
 		return provider.Instance{}, missing(providerID)
 	}
-	return p.cloud.instance(nameOf(providerID), m), nil
+	return p.cloud.describe(nameOf(providerID), m), nil
 }
 
 // Recognizes reports whether a provider ID is of a cloud in memory.
@@ -272,8 +272,8 @@ func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 	defer p.cloud.mu.Unlock()
 	p.cloud.sweep()
 	var list []provider.Instance
-	for _, name := range slices.Sorted(maps.Keys(p.cloud.machines)) {
-		list = append(list, p.cloud.instance(name, p.cloud.machines[name]))
+	for _, name := range slices.Sorted(maps.Keys(p.cloud.instances)) {
+		list = append(list, p.cloud.describe(name, p.cloud.instances[name]))
 	}
 	return list, nil
 }
@@ -283,7 +283,7 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 	if err := p.call(ctx, "terminate"); err != nil {
 		return err
 	}
-	return p.cloud.end(providerID)
+	return p.cloud.deleteInstance(providerID)
 }
 
 // TerminateUnclaimed deletes the instance of a claim, if there is one.
@@ -291,10 +291,10 @@ func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim)
 	if err := p.call(ctx, "abandon"); err != nil {
 		return err
 	}
-	return p.cloud.end(idPrefix + machineName(claim))
+	return p.cloud.deleteInstance(idPrefix + instanceName(claim))
 }
 
-func (c *Cloud) end(providerID string) error {
+func (c *Cloud) deleteInstance(providerID string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.find(providerID)

@@ -29,7 +29,7 @@ func (r *run) catalogIsSane() {
 
 func (r *run) typeIsSane(s *provider.Catalog, t offering.InstanceType) {
 	if t.Name == "" || len(t.Offerings) == 0 || len(t.Labels["kubernetes.io/arch"]) == 0 {
-		r.Errorf("type %q has %d offers and architecture %v", t.Name, len(t.Offerings), t.Labels["kubernetes.io/arch"])
+		r.Errorf("type %q has %d offerings and architecture %v", t.Name, len(t.Offerings), t.Labels["kubernetes.io/arch"])
 	}
 	for name, n := range t.Capacity.Sub(t.Overhead) {
 		if n < 0 || n == 0 && t.Capacity[name] > 0 {
@@ -46,11 +46,11 @@ func (r *run) typeIsSane(s *provider.Catalog, t offering.InstanceType) {
 	for _, o := range t.Offerings {
 		id := o.Zone + "/" + o.CapacityType
 		if seen[id] || o.Zone == "" || o.CapacityType != offering.OnDemand && o.CapacityType != offering.Spot {
-			r.Errorf("type %s: offer %q is listed twice or malformed", t.Name, id)
+			r.Errorf("type %s: offering %q is listed twice or malformed", t.Name, id)
 		}
 		seen[id] = true
 		if o.Price <= 0 {
-			r.Errorf("type %s: offer %s costs %v", t.Name, id, o.Price)
+			r.Errorf("type %s: offering %s costs %v", t.Name, id, o.Price)
 		}
 		if o.CapacityType == offering.OnDemand {
 			onDemand[o.Zone] = o.Price
@@ -62,13 +62,13 @@ func (r *run) typeIsSane(s *provider.Catalog, t offering.InstanceType) {
 		}
 		for _, d := range o.QuotaUses {
 			if d.Amount <= 0 || d.Quota == "" {
-				r.Errorf("type %s: offer %s/%s draws %+v", t.Name, o.Zone, o.CapacityType, d)
+				r.Errorf("type %s: offering %s/%s uses %+v", t.Name, o.Zone, o.CapacityType, d)
 			}
 		}
 	}
-	for budget, n := range s.QuotaLeft {
+	for quota, n := range s.QuotaLeft {
 		if n < 0 {
-			r.Errorf("budget %s is %d", budget, n)
+			r.Errorf("quota %s is %d", quota, n)
 		}
 	}
 }
@@ -76,19 +76,19 @@ func (r *run) typeIsSane(s *provider.Catalog, t offering.InstanceType) {
 func (r *run) catalogIsStable() {
 	first := r.catalog()
 	if second := r.catalog(); first != second {
-		r.Errorf("nothing happened, and the catalog is another one")
+		r.Errorf("nothing changed, and the catalog is another one")
 	}
 	cheapest := r.choices()[0]
 	r.StockOut(r.T, cheapest, true)
-	if _, _, err := r.settle(r.p, r.claim("a", cheapest)); !isCapacity(err) {
+	if _, _, err := r.launchToEnd(r.p, r.claim("a", cheapest)); !isCapacity(err) {
 		r.Fatalf("launching what is out of stock: %v", err)
 	}
 	after := r.catalog()
 	if after == first {
-		r.Fatal("an offer failed, and the catalog is the same one")
+		r.Fatal("an offering failed, and the catalog is the same one")
 	}
 	if offered(after, cheapest).Unavailable == "" {
-		r.Errorf("%+v failed, and the catalog does not say so", cheapest)
+		r.Errorf("%+v failed, and is still available in the catalog", cheapest)
 	}
 }
 
@@ -111,11 +111,11 @@ func (r *run) launchRuns() {
 	claim := r.claim("a", c)
 	in := r.launch(claim)
 	got := offering.Ref{Type: in.Type, Zone: in.Zone, CapacityType: in.CapacityType, Price: in.Price}
-	r.equal("what was bought", c, got)
+	r.equal("the launched offering", c, got)
 	if in.ProviderID == "" || in.NodeName == "" || in.ImageID == "" || in.Created.IsZero() {
-		r.Errorf("the machine lacks its provider ID, node name, image or time: %+v", in)
+		r.Errorf("the instance lacks its provider ID, node name, image or time: %+v", in)
 	}
-	r.equal("claim of the machine", []string{"a", claim.UID, "pool"}, []string{in.ClaimName, in.ClaimUID, in.Pool})
+	r.equal("claim of the instance", []string{"a", claim.UID, "pool"}, []string{in.ClaimName, in.ClaimUID, in.Pool})
 	for _, t := range r.catalog().Types {
 		if t.Name == c.Type {
 			r.equal("capacity", t.Capacity, in.Capacity)
@@ -140,7 +140,7 @@ func (r *run) launchConcurrently() {
 	claim := r.claim("a", r.choices()[:3]...)
 	providers := []provider.Provider{r.p, r.Open(r.T)}
 	r.each(8, func(i int) error {
-		_, _, err := r.settle(providers[i%2], claim)
+		_, _, err := r.launchToEnd(providers[i%2], claim)
 		return err
 	})
 	r.wantOne(claim)
@@ -158,7 +158,7 @@ func (r *run) launchAcrossRestarts() {
 	}
 	ids[r.launch(claim).ProviderID] = true
 	if len(ids) != 1 {
-		r.Errorf("the claim had several machines: %v", ids)
+		r.Errorf("the claim had several instances: %v", ids)
 	}
 	r.wantOne(claim)
 }
@@ -166,7 +166,7 @@ func (r *run) launchAcrossRestarts() {
 // launchRemembers restarts after a launch: with the LaunchState that was to be kept, without it,
 // and with other values in its place.
 func (r *run) launchRemembers() {
-	for name, recall := range map[string]func(map[string]string){
+	for name, tamper := range map[string]func(map[string]string){
 		"kept": func(map[string]string) {}, "lost": func(m map[string]string) { clear(m) },
 		"spoilt": func(m map[string]string) {
 			for key := range m {
@@ -189,8 +189,8 @@ func (r *run) launchRemembers() {
 			if in.State == provider.Running {
 				break
 			}
-			r.memorize(claim.LaunchState, in.LaunchState)
-			recall(claim.LaunchState)
+			r.storeLaunchState(claim.LaunchState, in.LaunchState)
+			tamper(claim.LaunchState)
 			r.pause(in.RetryAfter)
 		}
 		if in.State != provider.Running || in.ClaimUID != claim.UID {
@@ -202,13 +202,13 @@ func (r *run) launchRemembers() {
 	}
 }
 
-// memorize stores Instance.LaunchState as the claim's LaunchState.
-func (r *run) memorize(into, memory map[string]string) {
+// storeLaunchState stores Instance.LaunchState as the claim's LaunchState.
+func (r *run) storeLaunchState(into, state map[string]string) {
 	r.Helper()
 	size := 0
-	for key, value := range memory {
+	for key, value := range state {
 		if size += len(key) + len(value); !strings.HasPrefix(key, "karve.dev/") || size > 9<<10 {
-			r.Errorf("to be remembered: %s, %d bytes", key, size)
+			r.Errorf("launch state %s, %d bytes", key, size)
 		}
 		if into[key] = value; value == "" {
 			delete(into, key)
@@ -221,10 +221,10 @@ func (r *run) launchNamesakes() {
 	two := one
 	two.UID = "another"
 	if r.launch(one).ProviderID == r.launch(two).ProviderID {
-		r.Error("two claims share a machine")
+		r.Error("two claims share an instance")
 	}
-	if n := len(r.machines()); n != 2 {
-		r.Errorf("two claims have %d machines", n)
+	if n := len(r.instances()); n != 2 {
+		r.Errorf("two claims have %d instances", n)
 	}
 }
 
@@ -237,13 +237,13 @@ func (r *run) failsOver(late bool) {
 	r.StockOut(r.T, choices[0], late)
 	r.StockOut(r.T, choices[1], late)
 	claim := r.claim("a", choices...)
-	in, attempts, err := r.settle(r.p, claim)
+	in, attempts, err := r.launchToEnd(r.p, claim)
 	r.must(err)
 	if in.Type != choices[2].Type || in.Zone != choices[2].Zone || in.CapacityType != choices[2].CapacityType {
-		r.Errorf("bought %s in %s (%s), want %+v", in.Type, in.Zone, in.CapacityType, choices[2])
+		r.Errorf("launched %s in %s (%s), want %+v", in.Type, in.Zone, in.CapacityType, choices[2])
 	}
 	if len(attempts) == 0 || attempts[0].Offering.Type != choices[0].Type || attempts[0].Code == "" || attempts[0].Reason == "" {
-		r.Errorf("the refusals are not told: %+v", attempts)
+		r.Errorf("the refusals are not reported: %+v", attempts)
 	}
 	r.wantOne(claim)
 	r.terminate(func() error { return r.p.Terminate(r.Context(), in.ProviderID) })
@@ -256,17 +256,17 @@ func (r *run) distinct(n int) []offering.Ref {
 	r.Helper()
 	var out []offering.Ref
 	families := map[string]bool{}
-	budgets := map[string]string{}
+	quotas := map[string]string{}
 	for _, t := range r.catalog().Types {
 		for _, o := range t.Offerings {
 			if o.CapacityType == offering.OnDemand && len(o.QuotaUses) > 0 {
-				budgets[t.Name] = o.QuotaUses[0].Quota
+				quotas[t.Name] = o.QuotaUses[0].Quota
 			}
 		}
 	}
 	for _, c := range r.choices() {
-		if c.CapacityType == offering.OnDemand && !families[budgets[c.Type]] {
-			families[budgets[c.Type]] = true
+		if c.CapacityType == offering.OnDemand && !families[quotas[c.Type]] {
+			families[quotas[c.Type]] = true
 			out = append(out, c)
 		}
 	}
@@ -285,13 +285,13 @@ func (r *run) capacityError(late bool) {
 	for _, c := range choices {
 		r.StockOut(r.T, c, late)
 	}
-	_, _, err := r.settle(r.p, r.claim("a", choices...))
+	_, _, err := r.launchToEnd(r.p, r.claim("a", choices...))
 	var capacity *provider.CapacityError
 	if !errors.As(err, &capacity) {
 		r.Fatalf("launching what is out of stock: %v, want a CapacityError", err)
 	}
 	if len(capacity.Attempts) != 2 {
-		r.Errorf("the error tells %d attempts, want 2: %+v", len(capacity.Attempts), capacity.Attempts)
+		r.Errorf("the error has %d attempts, want 2: %+v", len(capacity.Attempts), capacity.Attempts)
 	}
 	r.wantNothing()
 }
@@ -310,9 +310,9 @@ func (r *run) listAndGet() {
 	for i, c := range choices {
 		r.launch(r.claim(fmt.Sprintf("claim-%d", i), c))
 	}
-	list := r.machines()
+	list := r.instances()
 	if len(list) != 2 {
-		r.Fatalf("list has %d machines, want 2", len(list))
+		r.Fatalf("list has %d instances, want 2", len(list))
 	}
 	for _, listed := range list {
 		got, err := r.p.Get(r.Context(), listed.ProviderID)
@@ -325,15 +325,15 @@ func (r *run) listAndGet() {
 func (r *run) terminateLeavesNothing() {
 	in := r.launch(r.claim("a", r.choices()[0]))
 	if len(r.Residue(r.T)) == 0 {
-		r.Fatal("the harness does not see the machine")
+		r.Fatal("the harness does not see the instance")
 	}
 	r.terminate(func() error { return r.p.Terminate(r.Context(), in.ProviderID) })
 	if _, err := r.p.Get(r.Context(), in.ProviderID); !errors.Is(err, provider.ErrNotFound) {
-		r.Errorf("getting a terminated machine: %v", err)
+		r.Errorf("getting a terminated instance: %v", err)
 	}
 	r.wantNothing()
 	if err := r.p.Terminate(r.Context(), in.ProviderID); !errors.Is(err, provider.ErrNotFound) {
-		r.Errorf("terminating a terminated machine: %v", err)
+		r.Errorf("terminating a terminated instance: %v", err)
 	}
 }
 
@@ -347,7 +347,7 @@ func (r *run) notFound() {
 		r.Errorf("terminate: %v", err)
 	}
 	if err := r.p.TerminateUnclaimed(r.Context(), r.claim("never-launched", r.choices()[0])); !errors.Is(err, provider.ErrNotFound) {
-		r.Errorf("abandon: %v", err)
+		r.Errorf("terminate unclaimed: %v", err)
 	}
 }
 
@@ -370,7 +370,7 @@ func (r *run) foreign() {
 	}
 }
 
-func (r *run) abandon() {
+func (r *run) terminateUnclaimed() {
 	claim := r.claim("a", r.choices()[0])
 	_, err := r.p.Launch(r.Context(), claim)
 	r.must(err)
@@ -380,21 +380,21 @@ func (r *run) abandon() {
 	r.wantNothing()
 }
 
-func (r *run) budgets() {
+func (r *run) quotas() {
 	c := r.distinct(1)[0]
 	before := r.catalog().QuotaLeft
 	in := r.launch(r.claim("a", c))
-	r.equal("budgets while the machine runs", minus(before, offered(r.catalog(), c).QuotaUses), r.catalog().QuotaLeft)
+	r.equal("quota while the instance runs", minus(before, offered(r.catalog(), c).QuotaUses), r.catalog().QuotaLeft)
 	r.terminate(func() error { return r.p.Terminate(r.Context(), in.ProviderID) })
-	r.equal("budgets after it is gone", before, r.catalog().QuotaLeft)
+	r.equal("quota after it is gone", before, r.catalog().QuotaLeft)
 }
 
-func minus(budgets map[string]int64, draws []offering.QuotaUse) map[string]int64 {
+func minus(quotas map[string]int64, uses []offering.QuotaUse) map[string]int64 {
 	out := map[string]int64{}
-	for name, n := range budgets {
+	for name, n := range quotas {
 		out[name] = n
 	}
-	for _, d := range draws {
+	for _, d := range uses {
 		if _, limited := out[d.Quota]; limited {
 			out[d.Quota] -= d.Amount
 		}
@@ -407,7 +407,7 @@ func (r *run) launchMany() {
 	choices := r.choices()[:3]
 	ids := make([]string, n)
 	r.each(n, func(i int) error {
-		in, _, err := r.settle(r.p, r.claim(fmt.Sprintf("claim-%d", i), choices...))
+		in, _, err := r.launchToEnd(r.p, r.claim(fmt.Sprintf("claim-%d", i), choices...))
 		ids[i] = in.ProviderID
 		return err
 	})
@@ -415,8 +415,8 @@ func (r *run) launchMany() {
 	for _, id := range ids {
 		distinct[id] = true
 	}
-	if len(distinct) != n || len(r.machines()) != n {
-		r.Errorf("%d claims have %d provider IDs and %d machines", n, len(distinct), len(r.machines()))
+	if len(distinct) != n || len(r.instances()) != n {
+		r.Errorf("%d claims have %d provider IDs and %d instances", n, len(distinct), len(r.instances()))
 	}
 	r.each(n, func(i int) error {
 		for range steps {

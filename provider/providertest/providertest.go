@@ -49,26 +49,26 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		name  string
 		check func(*run)
 	}{
-		{"the catalog can be believed", (*run).catalogIsSane},
+		{"the catalog is plausible", (*run).catalogIsSane},
 		{"an unchanged catalog is the same pointer", (*run).catalogIsStable},
-		{"a launch ends in a running machine", (*run).launchRuns},
-		{"a claim launched again and again has one machine", (*run).launchRepeats},
-		{"a claim launched concurrently has one machine", (*run).launchConcurrently},
-		{"a claim launched across restarts has one machine", (*run).launchAcrossRestarts},
-		{"what a provider wants remembered may be lost or wrong", (*run).launchRemembers},
-		{"claims of one name and two UIDs have two machines", (*run).launchNamesakes},
-		{"a launch walks past stock-outs", (*run).launchFailsOver},
-		{"a launch walks past machines that never come up", (*run).launchFailsOverLate},
-		{"a launch without any choice left leaves nothing behind", (*run).capacityErrorLeavesNothing},
-		{"a launch without any late choice left leaves nothing behind", (*run).lateCapacityErrorLeavesNothing},
+		{"a launch ends in a running instance", (*run).launchRuns},
+		{"a claim launched again and again has one instance", (*run).launchRepeats},
+		{"a claim launched concurrently has one instance", (*run).launchConcurrently},
+		{"a claim launched across restarts has one instance", (*run).launchAcrossRestarts},
+		{"the launch state of a claim may be lost or changed", (*run).launchRemembers},
+		{"claims of one name and two UIDs have two instances", (*run).launchNamesakes},
+		{"a launch tries the next offering after a stock-out", (*run).launchFailsOver},
+		{"a launch tries the next offering after an instance that never starts", (*run).launchFailsOverLate},
+		{"a launch without an available offering leaves nothing behind", (*run).capacityErrorLeavesNothing},
+		{"a launch whose instances all fail late leaves nothing behind", (*run).lateCapacityErrorLeavesNothing},
 		{"a cancelled launch can be repeated", (*run).launchCancelled},
 		{"get and list agree", (*run).listAndGet},
-		{"a terminated machine is gone with all that was its", (*run).terminateLeavesNothing},
-		{"what is not there is not found", (*run).notFound},
-		{"another cloud's provider ID is nobody's", (*run).foreign},
-		{"a claim without a provider ID can be abandoned", (*run).abandon},
-		{"launches draw on budgets and terminations refill them", (*run).budgets},
-		{"many claims at once have one machine each", (*run).launchMany},
+		{"a terminated instance is deleted with its resources", (*run).terminateLeavesNothing},
+		{"an instance that does not exist is not found", (*run).notFound},
+		{"another cloud's provider ID is foreign", (*run).foreign},
+		{"a claim without a provider ID can be terminated", (*run).terminateUnclaimed},
+		{"launches use quota and terminations free it", (*run).quotas},
+		{"many claims at once have one instance each", (*run).launchMany},
 	} {
 		t.Run(strings.ReplaceAll(law.name, " ", "-"), func(t *testing.T) {
 			h := open(t)
@@ -112,7 +112,7 @@ func (r *run) choices() []offering.Ref {
 	}
 	slices.SortFunc(all, byPrice)
 	if len(all) < 3 {
-		r.Fatalf("the catalog has %d offers; the laws need three", len(all))
+		r.Fatalf("the catalog has %d offerings; the laws need three", len(all))
 	}
 	return all
 }
@@ -138,8 +138,8 @@ func (r *run) pause(d time.Duration) {
 	}
 }
 
-// settle launches until the instance runs, and collects the refused attempts.
-func (r *run) settle(p provider.Provider, c provider.Claim) (provider.Instance, []provider.Attempt, error) {
+// launchToEnd launches until the instance runs, and collects the refused attempts.
+func (r *run) launchToEnd(p provider.Provider, c provider.Claim) (provider.Instance, []provider.Attempt, error) {
 	var attempts []provider.Attempt
 	for range steps {
 		in, err := p.Launch(r.Context(), c)
@@ -151,7 +151,7 @@ func (r *run) settle(p provider.Provider, c provider.Claim) (provider.Instance, 
 			return in, attempts, nil
 		}
 		if in.State != provider.Creating || in.RetryAfter <= 0 {
-			return in, attempts, fmt.Errorf("launch is %s, to be asked again after %v: want Creating and a delay", in.State, in.RetryAfter)
+			return in, attempts, fmt.Errorf("launch is %s, to be repeated after %v: want Creating and a delay", in.State, in.RetryAfter)
 		}
 		r.pause(in.RetryAfter)
 	}
@@ -160,13 +160,13 @@ func (r *run) settle(p provider.Provider, c provider.Claim) (provider.Instance, 
 
 func (r *run) launch(c provider.Claim) provider.Instance {
 	r.Helper()
-	in, _, err := r.settle(r.p, c)
+	in, _, err := r.launchToEnd(r.p, c)
 	r.must(err)
 	return in
 }
 
-// machines returns the instances that exist, in any state.
-func (r *run) machines() []provider.Instance {
+// instances returns the instances that exist, in any state.
+func (r *run) instances() []provider.Instance {
 	r.Helper()
 	list, err := r.p.List(r.Context())
 	r.must(err)
@@ -175,9 +175,9 @@ func (r *run) machines() []provider.Instance {
 
 func (r *run) wantOne(c provider.Claim) {
 	r.Helper()
-	list := r.machines()
+	list := r.instances()
 	if len(list) != 1 || list[0].ClaimUID != c.UID {
-		r.Fatalf("want one machine, for claim UID %s; got %+v", c.UID, list)
+		r.Fatalf("want one instance, for claim UID %s; got %+v", c.UID, list)
 	}
 }
 
@@ -192,13 +192,13 @@ func (r *run) terminate(again func() error) {
 		r.must(err)
 		r.pause(time.Second)
 	}
-	r.Fatalf("the machine is not gone after %d steps", steps)
+	r.Fatalf("the instance is not gone after %d steps", steps)
 }
 
 func (r *run) wantNothing() {
 	r.Helper()
-	if list := r.machines(); len(list) > 0 {
-		r.Fatalf("machines are left: %+v", list)
+	if list := r.instances(); len(list) > 0 {
+		r.Fatalf("instances are left: %+v", list)
 	}
 	if left := r.Residue(r.T); len(left) > 0 {
 		r.Fatalf("left behind in the cloud: %v", left)

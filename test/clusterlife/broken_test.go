@@ -13,52 +13,52 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// broken is a Mind that gives the engine wrong facts, or whose answers are tampered
+// brokenDecider is a Decider that gives the engine wrong facts, or whose answers are tampered
 // with: the effect of a mistake in a rule.
 type brokenDecider struct {
 	Engine
 	facts func(*disrupt.Cluster)
 	plan  func(*disrupt.Plan)
 	late  func(*disrupt.Move) // once it was looked at again
-	buy   func(*schedule.Plan)
+	solve func(*schedule.Plan)
 }
 
 func (b brokenDecider) Solve(w *cluster.Snapshot) schedule.Plan {
 	p := b.Engine.Solve(w)
-	if b.buy != nil {
-		b.buy(&p)
+	if b.solve != nil {
+		b.solve(&p)
 	}
 	return p
 }
 
 func (b brokenDecider) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
-	b.misread(&c)
+	b.changeInput(&c)
 	p := b.Engine.Search(w, c)
-	b.tamper(&p)
+	b.changePlan(&p)
 	return p
 }
 
 func (b brokenDecider) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
-	b.misread(&c)
+	b.changeInput(&c)
 	now, left := b.Engine.Recheck(w, c, m)
 	if left.Because != "" {
 		return now, left
 	}
 	p := disrupt.Plan{Moves: []disrupt.Move{now}}
-	b.tamper(&p)
+	b.changePlan(&p)
 	if b.late != nil {
 		b.late(&p.Moves[0])
 	}
 	return p.Moves[0], left
 }
 
-func (b brokenDecider) tamper(p *disrupt.Plan) {
+func (b brokenDecider) changePlan(p *disrupt.Plan) {
 	if b.plan != nil {
 		b.plan(p)
 	}
 }
 
-func (b brokenDecider) misread(c *disrupt.Cluster) {
+func (b brokenDecider) changeInput(c *disrupt.Cluster) {
 	if b.facts != nil {
 		b.facts(c)
 	}
@@ -71,9 +71,9 @@ func without(c *disrupt.Cluster, drop func(disrupt.Block) bool) {
 	}
 }
 
-// TestBrokenMindsAreCaught breaks the engine's rules one at a time. Each time the Watch
-// must notice, by the rule that was broken, within the first hours of some clusters.
-func TestBrokenMindsAreCaught(t *testing.T) {
+// TestBrokenRulesAreFound breaks the engine's rules one at a time. Each time the Checker
+// must report the rule that was broken, within the first hours of some clusters.
+func TestBrokenRulesAreFound(t *testing.T) {
 	pools := func(change func(*disrupt.Pool)) func(*disrupt.Cluster) {
 		return func(c *disrupt.Cluster) {
 			for i := range c.Pools {
@@ -81,7 +81,7 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 			}
 		}
 	}
-	for rule, mind := range map[string]brokenDecider{
+	for rule, decider := range map[string]brokenDecider{
 		"budget": {facts: pools(func(p *disrupt.Pool) {
 			for i := range p.Budgets {
 				p.Budgets[i].Nodes++
@@ -93,10 +93,10 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 		"pdb": {facts: func(c *disrupt.Cluster) {
 			without(c, func(b disrupt.Block) bool { return b.Because == disrupt.PodDisruptionBudget })
 		}},
-		"quiet":  {facts: pools(func(p *disrupt.Pool) { p.ConsolidateAfter /= 2 })},
-		"age":    {facts: pools(func(p *disrupt.Pool) { p.MinAge = 0 })},
-		"thrift": {facts: pools(func(p *disrupt.Pool) { p.MinSavings = &disrupt.MinSavings{} })},
-		"policy": {facts: pools(func(p *disrupt.Pool) { p.Policy = disrupt.WhenEmptyOrUnderutilized })},
+		"quiet":       {facts: pools(func(p *disrupt.Pool) { p.ConsolidateAfter /= 2 })},
+		"age":         {facts: pools(func(p *disrupt.Pool) { p.MinAge = 0 })},
+		"min-savings": {facts: pools(func(p *disrupt.Pool) { p.MinSavings = &disrupt.MinSavings{} })},
+		"policy":      {facts: pools(func(p *disrupt.Pool) { p.Policy = disrupt.WhenEmptyOrUnderutilized })},
 		"due": {facts: func(c *disrupt.Cluster) {
 			for i := range c.Nodes {
 				c.Nodes[i].Due = []disrupt.Due{{Cause: disrupt.Drifted, Detail: "NodePoolDrifted", Since: c.Nodes[i].Created}}
@@ -107,9 +107,9 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 			for i := range p.Moves {
 				for j := range p.Moves[i].Launches {
 					l := &p.Moves[i].Launches[j]
-					dear := l.Offerings[len(l.Offerings)-1]
-					dear.Type = "D16as"
-					l.Offerings = append(slices.Clone(l.Offerings), dear)
+					expensive := l.Offerings[len(l.Offerings)-1]
+					expensive.Type = "D16as"
+					l.Offerings = append(slices.Clone(l.Offerings), expensive)
 				}
 			}
 		}},
@@ -125,7 +125,7 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 	} {
 		t.Run(rule, func(t *testing.T) {
 			for seed := range uint64(20) {
-				c := Day(seed, mind)
+				c := Day(seed, decider)
 				for range 10 {
 					c.Live(time.Hour)
 					if slices.ContainsFunc(c.Checker.Violations, func(f Violation) bool { return f.Rule == rule }) {
@@ -133,15 +133,15 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 					}
 				}
 			}
-			t.Errorf("nobody noticed")
+			t.Errorf("no violation is found")
 		})
 	}
 }
 
-// TestCyclesAreCaught has moves undone on purpose: by a replacement that equals the node that was
+// TestCyclesAreFound has moves undone on purpose: by a replacement that equals the node that was
 // there before, and by one that is missing and must be launched for the pods that wait.
-func TestCyclesAreCaught(t *testing.T) {
-	dear := func(all []schedule.Launch) {
+func TestCyclesAreFound(t *testing.T) {
+	expensive := func(all []schedule.Launch) {
 		for i, l := range all {
 			all[i].Offerings = slices.Clone(l.Offerings)
 			for j := range l.Offerings {
@@ -149,27 +149,27 @@ func TestCyclesAreCaught(t *testing.T) {
 			}
 		}
 	}
-	for rule, mind := range map[string]brokenDecider{
-		"cycle":   {late: func(m *disrupt.Move) { dear(m.Launches) }},
-		"relapse": {late: func(m *disrupt.Move) { m.Launches = nil }, buy: func(p *schedule.Plan) { dear(p.Launches) }},
+	for rule, decider := range map[string]brokenDecider{
+		"cycle":   {late: func(m *disrupt.Move) { expensive(m.Launches) }},
+		"relapse": {late: func(m *disrupt.Move) { m.Launches = nil }, solve: func(p *schedule.Plan) { expensive(p.Launches) }},
 	} {
 		t.Run(rule, func(t *testing.T) {
-			c := newcomer(mind, 12)
+			c := withCheaperType(decider, 12)
 			c.Durations.SearchInterval = 10 * time.Minute
 			c.Live(2 * time.Hour)
 			if !slices.ContainsFunc(c.Checker.Violations, func(f Violation) bool { return f.Rule == rule }) {
-				t.Errorf("nobody noticed; %+v", c.Stats)
+				t.Errorf("no violation is found; %+v", c.Stats)
 			}
 		})
 	}
 }
 
-// newcomer is a settled cluster of D4s nodes when the cheaper D4as becomes available.
-func newcomer(mind Decider, pods int) *Cluster {
+// withCheaperType is a settled cluster of D4s nodes when the cheaper D4as becomes available.
+func withCheaperType(decider Decider, pods int) *Cluster {
 	p := &Pool{Name: "general", ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "1"}}, MinAge: -1, Types: []string{"D4s", "D4as"}, CapacityTypes: []string{offering.OnDemand}}
-	c := New(1, mind, p)
-	noBargain(c)
-	c.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxUnavailable: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
+	c := New(1, decider, p)
+	withoutCheapest(c)
+	c.workloads.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxUnavailable: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
 	c.Live(10 * time.Minute)
 	for _, z := range zones {
 		c.SetUnavailable(offeringKey{"D4as", z, offering.OnDemand}, false)

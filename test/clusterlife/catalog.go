@@ -37,10 +37,10 @@ const (
 	maxPods                = 110
 )
 
-// deal is an offering.
+// offeringKey is an offering.
 type offeringKey struct{ instanceType, zone, capacityType string }
 
-// market is the catalog now. Prices and stock change by events only.
+// catalog has the instance types and their prices and stock now, which change by events only.
 type catalog struct {
 	priceFactor map[offeringKey]float64 // of the usual price; absent means 1
 	unavailable map[offeringKey]bool
@@ -73,12 +73,12 @@ func (m *catalog) price(d offeringKey) offering.Price {
 	}
 	p, err := offering.USDPerHour(usd)
 	if err != nil {
-		panic(fmt.Sprintf("life: price of %v: %v", d, err))
+		panic(fmt.Sprintf("clusterlife: price of %v: %v", d, err))
 	}
 	return p
 }
 
-// reprice changes the price of an offering, restock its availability.
+// setPriceFactor changes the price of an offering, setUnavailable whether it has capacity.
 func (m *catalog) setPriceFactor(d offeringKey, factor float64) {
 	m.priceFactor[d], m.cached = factor, nil
 }
@@ -86,7 +86,7 @@ func (m *catalog) setUnavailable(d offeringKey, soldOut bool) {
 	m.unavailable[d], m.cached = soldOut, nil
 }
 
-// offered returns the catalog as the provider interface gives it to the engine.
+// instanceTypes returns the catalog as the provider interface gives it to the engine.
 func (m *catalog) instanceTypes() []offering.InstanceType {
 	if m.cached != nil {
 		return m.cached
@@ -103,7 +103,7 @@ func (m *catalog) instanceTypes() []offering.InstanceType {
 				d := offeringKey{s.name, z, ct}
 				o := offering.Offering{Zone: z, CapacityType: ct, Price: m.price(d)}
 				if m.unavailable[d] {
-					o.Unavailable = "sold out"
+					o.Unavailable = "no capacity"
 				}
 				t.Offerings = append(t.Offerings, o)
 			}

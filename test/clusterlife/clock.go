@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// dawn is when every day begins: a Monday, midnight UTC.
+// start is when every day begins: a Monday, midnight UTC.
 var start = time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC)
 
 // clock is virtual time and the events scheduled in it. Events of one instant happen in
@@ -24,7 +24,7 @@ type event struct {
 	do  func()
 }
 
-// after asks for do to happen once d has passed; at once, but later, when d is not positive.
+// after has do run once d has passed; at this instant, but later, when d is not positive.
 func (c *clock) after(d time.Duration, do func()) {
 	c.seq++
 	heap.Push(&c.events, event{c.now.Add(max(0, d)), c.seq, do})
@@ -39,8 +39,7 @@ func (c *clock) every(d time.Duration, do func() bool) {
 	})
 }
 
-// instant lets everything happen that is due next, and reports false when that is
-// nothing or later than end.
+// runNext runs all events of the next instant. It returns false when there is none up to end.
 func (c *clock) runNext(end time.Time) bool {
 	if len(c.events) == 0 || c.events[0].at.After(end) {
 		return false

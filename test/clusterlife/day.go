@@ -10,25 +10,25 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Quiet is when the load of a Day stops changing: the rest of the day is for the
+// LoadEnds is when the load of a Day stops changing: the rest of the day is for the
 // cluster to become as cheap as it can be.
 const LoadEnds = 20 * time.Hour
 
 // Day is the first day of a cluster drawn from the seed: its workloads, their owners'
 // settings, and all events. Live(24 * time.Hour) runs it.
-func Day(seed uint64, mind Decider) *Cluster {
-	c := New(seed, mind)
+func Day(seed uint64, decider Decider) *Cluster {
+	c := New(seed, decider)
 	c.Durations.SearchInterval = time.Minute
 	if d := (&day{Cluster: c}); d.chance(70) {
 		c.Settings = disrupt.Defaults()
 	}
 	c.Settings.SpotToSpot = true
 	d := &day{c, start.Add(LoadEnds)}
-	d.pools()
+	d.addPools()
 	c.mirror = newMirror(c)
-	d.workloads()
-	d.cronJobs()
-	d.failures()
+	d.addWorkloads()
+	d.addCronJobs()
+	d.addFailures()
 	return c
 }
 
@@ -41,12 +41,12 @@ func (d *day) chance(percent int) bool { return d.rng.IntN(100) < percent }
 
 func oneOf[T any](d *day, of ...T) T { return of[d.rng.IntN(len(of))] }
 
-// some time before the load stops changing.
+// randomTime is some time before the load stops changing.
 func (d *day) randomTime() time.Duration {
 	return time.Duration(d.rng.Int64N(int64(LoadEnds - time.Hour))).Truncate(time.Second)
 }
 
-func (d *day) pools() {
+func (d *day) addPools() {
 	general := &Pool{Name: "general", Policy: disrupt.WhenEmptyOrUnderutilized, ConsolidateAfter: oneOf(d, 0, 30*time.Second, 2*time.Minute, 5*time.Minute), Budgets: d.budgets(), MinAge: -1}
 	if d.chance(40) {
 		general.CapacityTypes = []string{offering.OnDemand}
@@ -84,7 +84,7 @@ func (d *day) budgets() []Budget {
 	return all
 }
 
-// taints of the pools that have one.
+// taintedPool is a pool with a taint, half of the time.
 func (d *day) taintedPool() *Pool {
 	for _, p := range d.Pools {
 		if p.Taint != "" && d.chance(50) {
@@ -94,21 +94,21 @@ func (d *day) taintedPool() *Pool {
 	return nil
 }
 
-func (d *day) workloads() {
+func (d *day) addWorkloads() {
 	for i := range 4 + d.rng.IntN(6) {
 		w := &workload{
 			Name: fmt.Sprintf("w%d", i), Milli: oneOf[int64](d, 100, 250, 500, 500, 1000, 1500, 3000), MiB: oneOf[int64](d, 128, 512, 1024, 2048, 6000),
 			Replicas: 2 + d.rng.IntN(10), MaxUnavailable: -1, Grace: time.Duration(d.rng.IntN(60)) * time.Second, Startup: time.Duration(1+d.rng.IntN(40)) * time.Second,
 		}
 		if p := d.taintedPool(); p != nil {
-			w.Pool, w.Tolerates = p.Name, p.Taint
+			w.Placement.Pool, w.Placement.Tolerates = p.Name, p.Taint
 		}
-		w.Spread, w.OnDemand = d.chance(25), w.Pool == "" && d.chance(15)
-		if w.Spread && d.chance(75) { // without it the first node that is ready takes all
-			w.Domains = 3
+		w.Placement.Spread, w.Placement.OnDemand = d.chance(25), w.Placement.Pool == "" && d.chance(15)
+		if w.Placement.Spread && d.chance(75) { // without it the first node that is ready takes all
+			w.Placement.MinDomains = 3
 		}
-		w.OnePerNode = d.chance(12)
-		if w.OnePerNode {
+		w.Placement.OnePerNode = d.chance(12)
+		if w.Placement.OnePerNode {
 			w.Replicas = min(w.Replicas, 5)
 		}
 		if d.chance(40) {
@@ -117,7 +117,7 @@ func (d *day) workloads() {
 		if d.chance(12) {
 			w.DoNotDisrupt, w.Replicas, w.ProtectFor = true, min(w.Replicas, 2), oneOf(d, 0, 10*time.Minute, 2*time.Hour)
 		}
-		d.deploy(w)
+		d.workloads.deploy(w)
 		if d.chance(70) {
 			d.scaleByHour(w, w.Replicas, d.rng.Float64()*0.9, d.rng.Float64()*0.4, d.loadEnds)
 		}
@@ -127,17 +127,17 @@ func (d *day) workloads() {
 	}
 }
 
-func (d *day) cronJobs() {
+func (d *day) addCronJobs() {
 	for i := range 1 + d.rng.IntN(3) {
 		w := &workload{
 			Name: fmt.Sprintf("job%d", i), Milli: oneOf[int64](d, 100, 500, 2000), MiB: 512, Replicas: 1 + d.rng.IntN(3), MaxUnavailable: -1,
-			Every: time.Minute * oneOf(d, time.Duration(1), 15, 60), Takes: time.Duration(10+d.rng.IntN(200)) * time.Second,
+			Job: job{Every: time.Minute * oneOf(d, time.Duration(1), 15, 60), Takes: time.Duration(10+d.rng.IntN(200)) * time.Second},
 		}
 		if i > 0 {
-			w.Every = max(w.Every, 15*time.Minute)
+			w.Job.Every = max(w.Job.Every, 15*time.Minute)
 		}
 		if p := d.taintedPool(); p != nil {
-			w.Pool, w.Tolerates = p.Name, p.Taint
+			w.Placement.Pool, w.Placement.Tolerates = p.Name, p.Taint
 		}
 		if d.chance(30) {
 			w.DoNotDisrupt, w.ProtectFor = true, oneOf(d, 0, time.Minute)
@@ -146,12 +146,12 @@ func (d *day) cronJobs() {
 	}
 }
 
-func (d *day) failures() {
+func (d *day) addFailures() {
 	for range d.rng.IntN(4) {
-		d.after(d.randomTime(), func() { d.failNode(d.randomNode(false)) })
+		d.after(d.randomTime(), func() { d.failNode(d.nodes.random(false)) })
 	}
 	for range d.rng.IntN(6) {
-		d.after(d.randomTime(), func() { d.interruptSpotNode(d.randomNode(true)) })
+		d.after(d.randomTime(), func() { d.interruptSpotNode(d.nodes.random(true)) })
 	}
 	for range d.rng.IntN(5) {
 		what := d.randomOffering()
@@ -170,7 +170,7 @@ func (d *day) failures() {
 	}
 	if d.chance(20) {
 		d.after(d.randomTime(), func() {
-			if m := d.randomNode(false); m != nil {
+			if m := d.nodes.random(false); m != nil {
 				m.doNotDisrupt = true
 			}
 		})

@@ -6,23 +6,21 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Events from outside the cluster. Each is reported to the Watch: the nodes may return to
+// Events from outside the cluster. Each is reported to the Checker: the nodes may return to
 // an earlier state when the conditions changed.
 
 // Scale sets the replicas of a workload.
 func (c *Cluster) Scale(w *workload, n int) {
-	if w.Replicas == n && w.Every == 0 {
+	if w.Replicas == n && !w.isJob() {
 		return
 	}
 	c.Checker.outsideChange()
-	c.setReplicas(w, n)
+	c.workloads.setReplicas(w, n)
 }
 
-// wave scales a workload until quiet: a sine over the day and noise, every few minutes.
+// scaleByHour scales a workload until quiet: a sine over the day and noise, every few minutes.
 func (c *Cluster) scaleByHour(w *workload, base int, swing, noise float64, quiet time.Time) {
 	phase := c.rng.Float64() * 2 * math.Pi
 	c.every(time.Duration(3+c.rng.IntN(10))*time.Minute, func() bool {
@@ -36,25 +34,25 @@ func (c *Cluster) scaleByHour(w *workload, base int, swing, noise float64, quiet
 	})
 }
 
-// jobs starts a CronJob's pods again and again until quiet.
+// startJobs starts a CronJob's pods again and again until quiet.
 func (c *Cluster) startJobs(w *workload, quiet time.Time) {
-	c.deploy(w)
-	c.every(w.Every, func() bool {
+	c.workloads.deploy(w)
+	c.every(w.Job.Every, func() bool {
 		if !c.now.Before(quiet) {
 			return false
 		}
 		c.Checker.outsideChange()
 		for range w.Replicas {
-			c.createPod(w)
+			c.workloads.create(w)
 		}
 		return true
 	})
 }
 
-// fails makes a node stop reporting: its pods are given up after five minutes, and the
+// failNode makes a node stop reporting: its pods are deleted after five minutes, and the
 // node is removed after ten.
 func (c *Cluster) failNode(m *node) {
-	if m == nil || m.initialized.IsZero() || m.gone {
+	if m == nil || m.initialized.IsZero() || m.phase == gone {
 		return
 	}
 	c.Checker.outsideChange()
@@ -68,39 +66,28 @@ func (c *Cluster) failNode(m *node) {
 	c.after(5*time.Minute, func() {
 		c.Checker.outsideChange()
 		for _, p := range slices.Clone(m.pods) {
-			c.terminatePod(p)
+			c.workloads.terminate(p)
 		}
 	})
-	c.after(10*time.Minute, func() { c.Checker.outsideChange(); c.removeNode(m) })
+	c.after(10*time.Minute, func() { c.Checker.outsideChange(); c.nodes.remove(m) })
 }
 
-// reclaim evicts a spot instance with half a minute's notice.
+// interruptSpotNode evicts a spot instance with half a minute's notice.
 func (c *Cluster) interruptSpotNode(m *node) {
-	if m == nil || m.initialized.IsZero() || m.gone {
+	if m == nil || m.initialized.IsZero() || m.phase == gone {
 		return
 	}
 	c.Checker.outsideChange()
 	c.logf("reclaim %s", m.key)
-	m.deleting, m.tainted, m.stuckFinalizer = true, true, false
+	m.phase, m.tainted, m.stuckFinalizer = max(m.phase, deleting), true, false
 	for _, p := range slices.Clone(m.pods) {
-		c.terminatePod(p)
+		c.workloads.terminate(p)
 	}
 	c.changed()
-	c.after(30*time.Second, func() { c.Checker.outsideChange(); c.removeNode(m) })
+	c.after(30*time.Second, func() { c.Checker.outsideChange(); c.nodes.remove(m) })
 }
 
-// some returns a random node that serves, spot or not; nil when there is none.
-func (c *Cluster) randomNode(spot bool) *node {
-	from := slices.DeleteFunc(slices.Clone(c.machines), func(m *node) bool {
-		return !m.schedulable() || spot && m.offering.capacityType != offering.Spot
-	})
-	if len(from) == 0 {
-		return nil
-	}
-	return from[c.rng.IntN(len(from))]
-}
-
-// Price changes the price of an offering.
+// ScalePrice changes the price of an offering.
 func (c *Cluster) ScalePrice(d offeringKey, factor float64) {
 	c.Checker.outsideChange()
 	c.Checker.priceChanges++
@@ -109,15 +96,15 @@ func (c *Cluster) ScalePrice(d offeringKey, factor float64) {
 	c.changed()
 }
 
-// SoldOut takes a deal off the shelves, or puts it back.
+// SetUnavailable makes an offering unavailable, or available again.
 func (c *Cluster) SetUnavailable(d offeringKey, out bool) {
 	c.Checker.outsideChange()
 	c.catalog.setUnavailable(d, out)
-	c.logf("sold out %v: %v", d, out)
+	c.logf("unavailable %v: %v", d, out)
 	c.changed()
 }
 
-// Retemplate changes a pool's template: its nodes have drifted.
+// ChangeTemplate changes a pool's template: its nodes have drifted.
 func (c *Cluster) ChangeTemplate(p *Pool) {
 	c.Checker.outsideChange()
 	p.Version++
@@ -125,8 +112,8 @@ func (c *Cluster) ChangeTemplate(p *Pool) {
 	c.changed()
 }
 
-// Roll updates a workload.
+// StartRollout updates a workload.
 func (c *Cluster) StartRollout(w *workload) {
 	c.Checker.outsideChange()
-	c.startRollout(w)
+	c.workloads.startRollout(w)
 }

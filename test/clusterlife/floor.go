@@ -12,16 +12,16 @@ import (
 // The floor of a cluster's cost is a price below which the same pods cannot run,
 // whatever nodes are launched and wherever the pods run. It shares no code with the engine and is
 // far above the cost of fractions of nodes: nodes are whole here, and the linear program chooses
-// shares of whole fillings of nodes (Gilmore and Gomory's cutting
+// shares of patterns, which are ways to fill whole nodes (Gilmore and Gomory's cutting
 // stock, one of the bounds for packing).
 //
-// Each kind of pod gets a worth, so that no filling of any node is worth more than the
-// node costs. The worth of all pods together is then a lower bound, whatever the worths
+// Each kind of pod gets a value, so that no pattern is worth more than its
+// node costs. The value of all pods together is then a lower bound, whatever the values
 // are (weak duality); the master problem only looks for good ones. As there are no halves
 // of nodes either, it is split into cases, so many nodes of some sort at most or at
 // least one more, and the lowest of all cases counts.
 
-// kind is the pods of one workload that must be somewhere.
+// podKind is the pods of one workload that must be somewhere.
 type podKind struct {
 	owner *workload
 	n     int
@@ -32,7 +32,7 @@ type podKind struct {
 	within map[string]int
 }
 
-// vessel is an instance type as fillings see it. Types that admit the same pods and have the same
+// nodeType is an instance type as patterns see it. Types that admit the same pods and have the same
 // capacity differ in zone and price only.
 type nodeType struct {
 	admits     []bool // by kind
@@ -40,7 +40,7 @@ type nodeType struct {
 	zones      map[string]float64 // price in dollars an hour, the least in the zone
 }
 
-// filling is one way to use a vessel.
+// pattern is one way to use a node type.
 type pattern struct {
 	nodeType int
 	zone     string
@@ -60,10 +60,10 @@ func (c *Cluster) floor(pods []*pod, enough offering.Price) offering.Price {
 	return offering.Price(math.Floor(f.solve(enough.USD()) * 1e9))
 }
 
-// kinds sorts pods by workload.
+// podKinds sorts pods by workload.
 func (c *Cluster) podKinds(pods []*pod) []podKind {
 	var out []podKind
-	for _, w := range c.workloads {
+	for _, w := range c.workloads.list {
 		k := podKind{owner: w}
 		for _, p := range pods {
 			if p.owner == w {
@@ -73,10 +73,10 @@ func (c *Cluster) podKinds(pods []*pod) []podKind {
 		if k.n == 0 {
 			continue
 		}
-		if k.most = k.n; w.OnePerNode {
+		if k.most = k.n; w.Placement.OnePerNode {
 			k.most = 1
 		}
-		if w.Spread {
+		if w.Placement.Spread {
 			k.spread(pods)
 		}
 		out = append(out, k)
@@ -122,7 +122,7 @@ func (k *podKind) inOne(zone string) int {
 	return k.most
 }
 
-// vessels returns the instance types that pools may launch, available or not.
+// nodeTypes returns the instance types that pools may launch, available or not.
 func (c *Cluster) nodeTypes(kinds []podKind) []*nodeType {
 	var out []*nodeType
 	for _, p := range c.Pools {
@@ -144,7 +144,7 @@ func (c *Cluster) nodeTypes(kinds []podKind) []*nodeType {
 func (c *Cluster) nodeType(p *Pool, capacity string, s size, kinds []podKind) *nodeType {
 	v := &nodeType{milli: s.cores*1000 - systemMilli - daemonMilli, mib: s.gib*1024 - systemMiB - daemonMiB, zones: map[string]float64{}}
 	for _, k := range kinds {
-		v.admits = append(v.admits, k.owner.admitted(&node{pool: p, offering: offeringKey{capacityType: capacity}}))
+		v.admits = append(v.admits, k.owner.Placement.admits(p, capacity))
 	}
 	for _, z := range zones {
 		v.zones[z] = c.catalog.price(offeringKey{s.name, z, capacity}).USD()
@@ -152,7 +152,7 @@ func (c *Cluster) nodeType(p *Pool, capacity string, s size, kinds []podKind) *n
 	return v
 }
 
-// add keeps one vessel of a kind, at the lowest price in each zone.
+// add keeps one node type of those alike, at the lowest price in each zone.
 func add(all []*nodeType, v *nodeType) []*nodeType {
 	for _, o := range all {
 		if o.milli == v.milli && o.mib == v.mib && slices.Equal(o.admits, v.admits) {
@@ -178,19 +178,19 @@ func (d demand) counts(zone string) bool {
 	return d.zone == "" || (zone == d.zone) != d.outside
 }
 
-// floorer looks for worths.
+// floorSearch looks for values.
 type floorSearch struct {
 	kinds     []podKind
 	nodeTypes []*nodeType
-	class     []int // by vessel: those that admit the same pods
+	class     []int // by node type: those that admit the same pods
 	demands   []demand
 	patterns  []pattern // that were of use
 }
 
-func newFloor(kinds []podKind, vessels []*nodeType) *floorSearch {
-	f := &floorSearch{kinds: kinds, nodeTypes: vessels}
-	for i, v := range vessels {
-		f.class = append(f.class, slices.IndexFunc(vessels[:i+1], func(o *nodeType) bool { return slices.Equal(o.admits, v.admits) }))
+func newFloor(kinds []podKind, types []*nodeType) *floorSearch {
+	f := &floorSearch{kinds: kinds, nodeTypes: types}
+	for i, v := range types {
+		f.class = append(f.class, slices.IndexFunc(types[:i+1], func(o *nodeType) bool { return slices.Equal(o.admits, v.admits) }))
 	}
 	for i, k := range kinds {
 		f.demands = append(f.demands, demand{kind: i, n: k.n})
@@ -206,22 +206,22 @@ func newFloor(kinds []podKind, vessels []*nodeType) *floorSearch {
 	return f
 }
 
-// rounds bounds the search for better worths in one case. The result so far is a
+// rounds bounds the search for better values in one branch. The result so far is a
 // lower bound, too.
 const rounds = 200
 
 // relax returns the lower bound of a case in dollars an hour, and how much there is of each known
-// filling in the best mixture.
+// pattern in the best solution.
 func (f *floorSearch) relax(limits []branchLimit) (floor float64, shares map[int]float64) {
 	m := f.linearProgram(limits)
 	for range rounds {
 		m.optimize()
-		worth := m.duals()
+		value := m.duals()
 		sum := 0.0
 		for i, n := range m.rhs {
-			sum += worth[i] * n
+			sum += value[i] * n
 		}
-		over, found := f.violatedPatterns(worth, limits)
+		over, found := f.violatedPatterns(value, limits)
 		floor = max(floor, sum/over)
 		if len(found) == 0 || floor >= sum*(1-1e-6) {
 			break
@@ -240,7 +240,7 @@ func (f *floorSearch) relax(limits []branchLimit) (floor float64, shares map[int
 	return floor * (1 - 1e-9), shares
 }
 
-// master is the problem of a case with all fillings that are known.
+// linearProgram is the problem of a branch with all known patterns.
 func (f *floorSearch) linearProgram(limits []branchLimit) *linearProgram {
 	var rhs []float64
 	var most []bool
@@ -276,13 +276,13 @@ func (f *floorSearch) column(x pattern, limits []branchLimit) []float64 {
 	return col
 }
 
-// overfull returns fillings that are worth more than their node costs, and how many
+// violatedPatterns returns patterns that are worth more than their node costs, and how many
 // times as much at most; at least once.
-func (f *floorSearch) violatedPatterns(worth []float64, limits []branchLimit) (float64, []pattern) {
+func (f *floorSearch) violatedPatterns(value []float64, limits []branchLimit) (float64, []pattern) {
 	over := 1.0
 	var found []pattern
 	for i, v := range f.nodeTypes {
-		for _, x := range f.distinctZones(i, worth, limits) {
+		for _, x := range f.distinctZones(i, value, limits) {
 			value, count := f.bestPattern(v, x, x.price*(1+1e-9)-x.node)
 			if count == nil {
 				continue
@@ -294,20 +294,20 @@ func (f *floorSearch) violatedPatterns(worth []float64, limits []branchLimit) (f
 	return over, found
 }
 
-// zoneWorth is a vessel in a zone, and the worth of pods there.
+// zoneValues is a node type in a zone, and the value of pods there.
 type zoneValues struct {
 	zone  string
 	price float64
 	value []float64 // by kind
 	most  []int     // of a kind on one node
-	node  float64   // worth of the node itself, negative when there should be fewer of them
+	node  float64   // value of the node itself, negative when there should be fewer of them
 }
 
-// markets leaves out zones where the same worth costs more.
-func (f *floorSearch) distinctZones(vessel int, worth []float64, limits []branchLimit) []zoneValues {
+// distinctZones leaves out zones where the same value costs more.
+func (f *floorSearch) distinctZones(typ int, value []float64, limits []branchLimit) []zoneValues {
 	var out []zoneValues
 	for _, z := range zones {
-		x := f.valuesIn(vessel, z, worth, limits)
+		x := f.valuesIn(typ, z, value, limits)
 		same := slices.IndexFunc(out, func(o zoneValues) bool {
 			return o.node == x.node && slices.Equal(o.value, x.value) && slices.Equal(o.most, x.most)
 		})
@@ -321,12 +321,12 @@ func (f *floorSearch) distinctZones(vessel int, worth []float64, limits []branch
 	return out
 }
 
-func (f *floorSearch) valuesIn(vessel int, zone string, worth []float64, limits []branchLimit) zoneValues {
-	v := f.nodeTypes[vessel]
+func (f *floorSearch) valuesIn(typ int, zone string, value []float64, limits []branchLimit) zoneValues {
+	v := f.nodeTypes[typ]
 	x := zoneValues{zone: zone, price: v.zones[zone], value: make([]float64, len(f.kinds)), most: make([]int, len(f.kinds))}
 	for i, d := range f.demands {
 		if v.admits[d.kind] && d.counts(zone) {
-			x.value[d.kind] += worth[i]
+			x.value[d.kind] += value[i]
 		}
 	}
 	for i, k := range f.kinds {
@@ -335,8 +335,8 @@ func (f *floorSearch) valuesIn(vessel int, zone string, worth []float64, limits 
 		}
 	}
 	for i, l := range limits {
-		if l.counts(f, vessel, zone) {
-			x.node += worth[len(f.demands)+i]
+		if l.counts(f, typ, zone) {
+			x.node += value[len(f.demands)+i]
 		}
 	}
 	return x

@@ -44,15 +44,15 @@ func handful(seed uint64) (*Cluster, []*pod) {
 		left -= n
 		w := &workload{
 			Name: fmt.Sprint("w", i), Milli: []int64{100, 500, 1500, 3000}[rng.IntN(4)], MiB: []int64{128, 1024, 6000, 12000}[rng.IntN(4)],
-			Replicas: n, Spread: rng.IntN(2) == 0, OnePerNode: rng.IntN(4) == 0, OnDemand: rng.IntN(4) == 0,
+			Replicas: n, Placement: placement{Spread: rng.IntN(2) == 0, OnePerNode: rng.IntN(4) == 0, OnDemand: rng.IntN(4) == 0},
 		}
 		if rng.IntN(3) == 0 {
-			w.Pool, w.Tolerates = "batch", "batch"
+			w.Placement.Pool, w.Placement.Tolerates = "batch", "batch"
 		}
-		c.deploy(w)
+		c.workloads.deploy(w)
 		first := rng.IntN(3)
 		for j := range n {
-			p := c.createPod(w)
+			p := c.workloads.create(w)
 			p.node = &node{offering: offeringKey{zone: zones[(first+j)%3]}}
 			if left+n < 6 || j > 0 { // one pod at most is pinned
 				pods = append(pods, p)
@@ -63,8 +63,8 @@ func handful(seed uint64) (*Cluster, []*pod) {
 }
 
 func describe(c *Cluster) (out string) {
-	for _, w := range c.workloads {
-		out += fmt.Sprintf("\n%d x %dm %dMi pool=%q spread=%v apart=%v on-demand=%v", w.Replicas, w.Milli, w.MiB, w.Pool, w.Spread, w.OnePerNode, w.OnDemand)
+	for _, w := range c.workloads.list {
+		out += fmt.Sprintf("\n%d x %dm %dMi pool=%q spread=%v apart=%v on-demand=%v", w.Replicas, w.Milli, w.MiB, w.Placement.Pool, w.Placement.Spread, w.Placement.OnePerNode, w.Placement.OnDemand)
 	}
 	return out
 }
@@ -120,11 +120,11 @@ func (e *exhaust) place(i int, piles []pile, price float64) {
 
 // with returns the pile with one pod more, unless it fits no instance type.
 func (e *exhaust) with(h pile, w *workload) (pile, bool) {
-	if !w.admitted(&node{pool: h.pool, offering: h.on}) {
+	if !w.Placement.admits(h.pool, h.on.capacityType) {
 		return h, false
 	}
 	for _, o := range h.owners {
-		if o == w && w.OnePerNode {
+		if o == w && w.Placement.OnePerNode {
 			return h, false
 		}
 	}
@@ -139,8 +139,8 @@ func (e *exhaust) with(h pile, w *workload) (pile, bool) {
 
 // even reports whether every spread has a skew of 1 at most, pinned pods where they are.
 func (e *exhaust) even(piles []pile) bool {
-	for _, w := range e.c.workloads {
-		if !w.Spread {
+	for _, w := range e.c.workloads.list {
+		if !w.Placement.Spread {
 			continue
 		}
 		at := map[string]int{}

@@ -29,7 +29,7 @@ func fleet(t *testing.T, p *Pool, pods int, before ...func(*Cluster)) (*Cluster,
 	for _, f := range before {
 		f(c)
 	}
-	w := c.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxUnavailable: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
+	w := c.workloads.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxUnavailable: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
 	c.Live(30 * time.Minute)
 	if got := running(w); got != pods {
 		t.Fatalf("%d of %d pods run", got, pods)
@@ -37,15 +37,15 @@ func fleet(t *testing.T, p *Pool, pods int, before ...func(*Cluster)) (*Cluster,
 	return c, w
 }
 
-// noBargain makes the cheapest type unavailable; bargain makes it available for less than
-// ever, with something wrong about it.
-func noBargain(c *Cluster) {
+// withoutCheapest makes the cheapest type unavailable; offerCheapest makes it available for less
+// than ever, with something wrong about it.
+func withoutCheapest(c *Cluster) {
 	for _, z := range zones {
 		c.SetUnavailable(offeringKey{"D4as", z, offering.OnDemand}, true)
 	}
 }
 
-func bargain(c *Cluster, wrong map[offeringKey]bool) {
+func offerCheapest(c *Cluster, wrong map[offeringKey]bool) {
 	for _, z := range zones {
 		d := offeringKey{"D4as", z, offering.OnDemand}
 		wrong[d] = true
@@ -64,8 +64,8 @@ func running(w *workload) int {
 	return n
 }
 
-// faultless fails the test with the faults that the Watch found.
-func faultless(t *testing.T, c *Cluster) {
+// noViolations fails the test with the violations that the Checker found.
+func noViolations(t *testing.T, c *Cluster) {
 	t.Helper()
 	if len(c.Checker.Violations) == 0 {
 		return
@@ -84,32 +84,32 @@ func faultless(t *testing.T, c *Cluster) {
 
 // TestIncident29StockoutChurn: on a fleet of 600 nodes the cheapest type was offered, and
 // every launch of it found no capacity. Every replacement fell back to the type before,
-// and the fleet churned for ever (kubernetes-sigs/karpenter 1293).
+// and the fleet churned forever (kubernetes-sigs/karpenter 1293).
 //
 // Nothing may be evicted for a node that never joins, and attempts become rarer.
 func TestIncident29StockoutChurn(t *testing.T) {
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "20%"}}, Types: []string{"D4s", "D4as", "D8s"}}
-	c, _ := fleet(t, p, 60, noBargain)
-	bargain(c, c.catalog.launchFails) // which no launch gets
+	c, _ := fleet(t, p, 60, withoutCheapest)
+	offerCheapest(c, c.catalog.launchFails) // which no launch gets
 	c.Live(2 * time.Hour)
 	early := c.Stats
 	c.Live(6 * time.Hour)
 	if n := c.Stats.Evictions - early.Evictions; n > 0 {
-		t.Errorf("%d pods were evicted in six hours for machines that never came", n)
+		t.Errorf("%d pods were evicted in six hours for nodes that never came", n)
 	}
 	// A node that failed again and again is tried once an hour at most.
-	if n, most := c.Stats.Failed-early.Failed, 6*len(c.machines); n > most {
-		t.Errorf("%d moves failed in six hours, want at most %d for %d nodes", n, most, len(c.machines))
+	if n, most := c.Stats.Failed-early.Failed, 6*len(c.nodes.list); n > most {
+		t.Errorf("%d moves failed in six hours, want at most %d for %d nodes", n, most, len(c.nodes.list))
 	}
 	t.Logf("first two hours %+v, then %+v", early, c.Stats)
-	faultless(t, c)
+	noViolations(t, c)
 }
 
-// TestIncident30ConsolidationStorms: pods were created and deleted at the edge of the capacity,
-// CronJobs every minute; nodes were launched and consolidated around the clock, once for fourteen
-// hours, and pulling images cost thousands of dollars
-// (aws/karpenter-provider-aws 7146, 8536, 3921, 7344).
-func TestIncident30ConsolidationStorms(t *testing.T) {
+// TestIncident30ConsolidationAroundTheClock: pods were created and deleted at the edge of the
+// capacity, CronJobs every minute; nodes were launched and consolidated around the clock, once for
+// fourteen hours, and pulling images cost thousands of dollars (aws/karpenter-provider-aws 7146,
+// 8536, 3921, 7344).
+func TestIncident30ConsolidationAroundTheClock(t *testing.T) {
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "100%"}}}
 	c, w := fleet(t, p, 40)
 	up := false
@@ -122,18 +122,18 @@ func TestIncident30ConsolidationStorms(t *testing.T) {
 		}
 		return true
 	})
-	c.startJobs(&workload{Name: "job", Milli: 1000, MiB: 512, Replicas: 2, MaxUnavailable: -1, Every: time.Minute, Takes: 40 * time.Second}, c.now.Add(14*time.Hour))
+	c.startJobs(&workload{Name: "job", Milli: 1000, MiB: 512, Replicas: 2, MaxUnavailable: -1, Job: job{Every: time.Minute, Takes: 40 * time.Second}}, c.now.Add(14*time.Hour))
 	before := c.Stats
 	c.Live(14 * time.Hour)
-	evictions, purchases := c.Stats.Evictions-before.Evictions, c.Stats.Launches-before.Launches
-	t.Logf("in 14 hours %d evictions, %d purchases, %d nodes at the end", evictions, purchases, len(c.machines))
+	evictions, launches := c.Stats.Evictions-before.Evictions, c.Stats.Launches-before.Launches
+	t.Logf("in 14 hours %d evictions, %d launches, %d nodes at the end", evictions, launches, len(c.nodes.list))
 	if evictions > 14*4 {
 		t.Errorf("%d evictions in 14 hours, want at most 4 an hour of 40 pods", evictions)
 	}
-	if purchases > 14*4 {
-		t.Errorf("%d machines bought in 14 hours, want at most 4 an hour", purchases)
+	if launches > 14*4 {
+		t.Errorf("%d nodes launched in 14 hours, want at most 4 an hour", launches)
 	}
-	faultless(t, c)
+	noViolations(t, c)
 }
 
 // TestIncident35WholeFleetAtAFixedHour: a provider's images and prices
@@ -147,7 +147,7 @@ func TestIncident35WholeFleetAtAFixedHour(t *testing.T) {
 	c.Live(start.Add(9 * time.Hour).Sub(c.now))
 	before := c.Stats
 	c.ChangeTemplate(p)
-	for _, m := range c.machines {
+	for _, m := range c.nodes.list {
 		c.ScalePrice(m.offering, 1.4)
 	}
 	c.Live(9*time.Hour - time.Minute)
@@ -158,12 +158,12 @@ func TestIncident35WholeFleetAtAFixedHour(t *testing.T) {
 	if c.Stats.ByCause[disrupt.Drifted] == 0 {
 		t.Errorf("nothing was replaced")
 	}
-	for _, m := range c.machines {
+	for _, m := range c.nodes.list {
 		if m.version != p.Version {
 			t.Errorf("%s has not been replaced five hours after the window", m.key)
 		}
 	}
-	faultless(t, c) // the Watch counts disrupted nodes at every move
+	noViolations(t, c) // the Checker counts disrupted nodes at every move
 }
 
 // TestIncident37BudgetSemantics: percentages of small pools, several budgets, reasons and
@@ -183,7 +183,7 @@ func TestIncident37BudgetSemantics(t *testing.T) {
 		"for this reason":            {[]Budget{{Nodes: "4"}, {Nodes: "1", Reasons: []disrupt.Cause{disrupt.Drifted}}}, 1},
 		"none is written":            {nil, 9},
 		"nothing at all":             {[]Budget{{Nodes: "0"}}, 0},
-		"what nobody can read":       {[]Budget{{Nodes: "ten"}}, 0},
+		"no number":                  {[]Budget{{Nodes: "ten"}}, 0},
 		"outside its window":         {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "0 12 * * *", Duration: time.Hour}}, 2},
 		"inside its window":          {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "0 0 * * *", Duration: 24 * time.Hour}}, 0},
 		"the window began yesterday": {[]Budget{{Nodes: "2"}, {Nodes: "0", Schedule: "30 22 * * 0", Duration: 8 * time.Hour}}, 0},
@@ -193,15 +193,15 @@ func TestIncident37BudgetSemantics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &Pool{ConsolidateAfter: time.Hour, Budgets: tt.budgets, Types: []string{"D4s"}}
 			c, _ := fleet(t, p, 36)
-			if len(c.machines) != 9 {
-				t.Fatalf("%d nodes, want 9 for this test", len(c.machines))
+			if len(c.nodes.list) != 9 {
+				t.Fatalf("%d nodes, want 9 for this test", len(c.nodes.list))
 			}
 			c.ChangeTemplate(p)
 			most := 0
 			c.every(time.Second, func() bool {
 				down := 0
-				for _, m := range c.machines {
-					if m.tainted && !m.terminating && m.replacementFor == nil {
+				for _, m := range c.nodes.list {
+					if m.tainted && m.phase < terminating && m.replacementFor == nil {
 						down++
 					}
 				}
@@ -212,40 +212,40 @@ func TestIncident37BudgetSemantics(t *testing.T) {
 			if most != tt.want {
 				t.Errorf("%d nodes were down at once, want %d", most, tt.want)
 			}
-			faultless(t, c)
+			noViolations(t, c)
 		})
 	}
 }
 
-// TestIncident38BudgetOfPodsBlocksForEver: a PodDisruptionBudget that allows nothing kept
+// TestIncident38BudgetOfPodsBlocksForever: a PodDisruptionBudget that allows nothing kept
 // a big node running, and paid for, after a user deleted it
 // (kubernetes-sigs/karpenter 1776, 2802, 1047).
 //
 // The terminationGracePeriod bounds it; without one the node is kept, and others are disrupted.
-func TestIncident38BudgetOfPodsBlocksForEver(t *testing.T) {
+func TestIncident38BudgetOfPodsBlocksForever(t *testing.T) {
 	for name, grace := range map[string]time.Duration{"no grace": 0, "an hour's grace": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "20%"}}, TerminationGracePeriod: grace, Types: []string{"D4s"}}
 			c, web := fleet(t, p, 40)
-			c.deploy(&workload{Name: "db", Milli: 500, MiB: 500, Replicas: 1, MaxUnavailable: 0, Grace: 30 * time.Second, Startup: time.Second})
+			c.workloads.deploy(&workload{Name: "db", Milli: 500, MiB: 500, Replicas: 1, MaxUnavailable: 0, Grace: 30 * time.Second, Startup: time.Second})
 			c.Live(10 * time.Minute)
-			db := c.workloads[1].pods[0]
+			db := c.workloads.list[1].pods[0]
 			stuck := db.node
-			c.deleteNode(stuck)
+			c.nodes.delete(stuck)
 			c.Checker.outsideChange()
 			c.Scale(web, 15)
 			c.Live(50 * time.Minute)
-			if stuck.gone || db.gone {
+			if stuck.phase == gone || db.gone {
 				t.Errorf("the pod was evicted although its budget forbids it")
 			}
 			if b := c.Costs(); float64(b.Actual) > 1.25*float64(b.NewCluster) {
 				t.Errorf("the rest does not go on: %s", b)
 			}
 			c.Live(time.Hour)
-			if want := grace > 0; stuck.gone != want {
-				t.Errorf("after two hours the node is gone: %v, want %v", stuck.gone, want)
+			if want := grace > 0; stuck.phase == gone != want {
+				t.Errorf("after two hours the node is gone: %v, want %v", stuck.phase == gone, want)
 			}
-			faultless(t, c)
+			noViolations(t, c)
 		})
 	}
 }
@@ -259,7 +259,7 @@ func TestIncident48ScaleInTakesHalfADay(t *testing.T) {
 	const rounds = 3
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "10%"}}, Types: []string{"D4s", "D4as", "D8as"}}
 	c, web := fleet(t, p, 250)
-	nodes := len(c.machines)
+	nodes := len(c.nodes.list)
 	c.Scale(web, 50)
 	c.Live(20 * time.Second)
 	waste := func() offering.Price { b := c.Costs(); return b.Actual - b.SolveBound }
@@ -273,7 +273,7 @@ func TestIncident48ScaleInTakesHalfADay(t *testing.T) {
 	if half > rounds*round {
 		t.Errorf("it took %s, more than %d rounds of %s", half, rounds, round)
 	}
-	faultless(t, c)
+	noViolations(t, c)
 }
 
 // TestFinalizerThatNeverGoes: some controller's finalizer keeps a drained node. It counts
@@ -281,23 +281,23 @@ func TestIncident48ScaleInTakesHalfADay(t *testing.T) {
 func TestFinalizerThatNeverGoes(t *testing.T) {
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "2"}}}
 	c, web := fleet(t, p, 40)
-	stuck := c.machines[0]
+	stuck := c.nodes.list[0]
 	stuck.stuckFinalizer = true
-	c.deleteNode(stuck)
+	c.nodes.delete(stuck)
 	c.Checker.outsideChange()
 	c.Scale(web, 10)
 	c.Live(3 * time.Hour)
-	if stuck.gone {
+	if stuck.phase == gone {
 		t.Errorf("the node went in spite of its finalizer")
 	}
 	if got := running(web); got != 10 {
 		t.Errorf("%d of 10 pods run", got)
 	}
-	rest := c.cost() - c.catalog.price(stuck.offering)
+	rest := c.nodes.cost() - c.catalog.price(stuck.offering)
 	if b := c.Costs(); float64(rest) > 1.25*float64(b.NewCluster) {
 		t.Errorf("the rest does not go on: costs %s without the stuck node; %s", rest, b)
 	}
-	faultless(t, c)
+	noViolations(t, c)
 }
 
 // TestReplacementThatNeverRegisters: instances of the cheapest type start and never join.
@@ -305,25 +305,25 @@ func TestFinalizerThatNeverGoes(t *testing.T) {
 // each failure makes the next attempt rarer.
 func TestReplacementThatNeverRegisters(t *testing.T) {
 	p := &Pool{ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "20%"}}, Types: []string{"D4s", "D4as"}}
-	c, web := fleet(t, p, 40, noBargain)
-	bargain(c, c.catalog.neverRegisters)
+	c, web := fleet(t, p, 40, withoutCheapest)
+	offerCheapest(c, c.catalog.neverRegisters)
 	before := c.Stats
 	c.Live(8 * time.Hour)
 	t.Logf("%+v", c.Stats)
 	if n := c.Stats.Evictions - before.Evictions; n > 0 {
-		t.Errorf("%d pods were evicted for machines that never joined", n)
+		t.Errorf("%d pods were evicted for nodes that never joined", n)
 	}
 	if got := running(web); got != 40 {
 		t.Errorf("%d of 40 pods run", got)
 	}
-	if n, most := c.Stats.Failed-before.Failed, 14*len(c.machines); n > most {
+	if n, most := c.Stats.Failed-before.Failed, 14*len(c.nodes.list); n > most {
 		t.Errorf("%d moves failed, want at most %d", n, most)
 	}
-	faultless(t, c)
+	noViolations(t, c)
 }
 
 // TestQuietClusterNearsTheBound: where nothing blocks and nodes are small beside the
-// cluster, an hour after a storm of changes ended it costs within 10 % of a price below
+// cluster, an hour after many changes ended it costs within 10 % of a price below
 // which no cluster could run the same pods.
 func TestQuietClusterNearsTheBound(t *testing.T) {
 	for seed := range uint64(3) {
@@ -333,8 +333,8 @@ func TestQuietClusterNearsTheBound(t *testing.T) {
 		var all []*workload
 		for i, w := range []workload{{Milli: 250, MiB: 512}, {Milli: 500, MiB: 2048}, {Milli: 1000, MiB: 1024}, {Milli: 1500, MiB: 6000}, {Milli: 200, MiB: 3000}, {Milli: 700, MiB: 700}} {
 			w.Name, w.MaxUnavailable, w.Replicas, w.Grace, w.Startup = string(rune('a'+i)), -1, 20, 10*time.Second, 5*time.Second
-			w.OnDemand = true
-			all = append(all, c.deploy(&w))
+			w.Placement.OnDemand = true
+			all = append(all, c.workloads.deploy(&w))
 		}
 		for range 12 {
 			c.Live(10 * time.Minute)
@@ -349,10 +349,10 @@ func TestQuietClusterNearsTheBound(t *testing.T) {
 		}
 		c.Live(time.Hour)
 		b := c.Costs()
-		t.Logf("seed %d: %s before, %s after, %.1f%% over the bound; %d nodes; %+v", seed, peak, b, 100*(float64(b.Actual)/float64(b.SolveBound)-1), len(c.machines), c.Stats)
+		t.Logf("seed %d: %s before, %s after, %.1f%% over the bound; %d nodes; %+v", seed, peak, b, 100*(float64(b.Actual)/float64(b.SolveBound)-1), len(c.nodes.list), c.Stats)
 		if float64(b.Actual) > 1.1*float64(b.SolveBound) {
 			t.Errorf("seed %d: costs %s", seed, b)
 		}
-		faultless(t, c)
+		noViolations(t, c)
 	}
 }

@@ -27,7 +27,7 @@ func TestDays(t *testing.T) {
 		b, s := l.bill, l.cluster.Stats
 		all.Actual, all.SolveBound, all.NewCluster, all.Floor = all.Actual+b.Actual, all.SolveBound+b.SolveBound, all.NewCluster+b.NewCluster, all.Floor+b.Floor
 		total.Moves, total.Undone, total.Pauses = total.Moves+s.Moves, total.Undone+s.Undone, total.Pauses+s.Pauses
-		t.Logf("seed %d: %v nodes %d, pods %d, %s, %+v", seed, l.took, len(l.cluster.machines), len(l.cluster.pods), b, s)
+		t.Logf("seed %d: %v nodes %d, pods %d, %s, %+v", seed, l.took, len(l.cluster.nodes.list), len(l.cluster.workloads.pods), b, s)
 		for i, f := range l.cluster.Checker.Violations {
 			if i < 5 {
 				t.Errorf("seed %d: %s", seed, f)
@@ -38,7 +38,7 @@ func TestDays(t *testing.T) {
 			t.Errorf("seed %d: costs %s, less than is possible", seed, b)
 		}
 		if len(b.Blocked) == 0 && b.NewCluster < b.Floor {
-			t.Errorf("seed %d: %s: less than the floor buys it anew", seed, b)
+			t.Errorf("seed %d: %s: less than the floor says", seed, b)
 		}
 		if most := offering.Price(float64(b.NewCluster)*1.5) + slack; b.Actual > most {
 			t.Errorf("seed %d: costs %s after %s of quiet", seed, b, 24*time.Hour-LoadEnds)
@@ -51,9 +51,9 @@ func TestDays(t *testing.T) {
 		t.Errorf("all clusters together cost %s after hours of quiet, more than 10%% over what is possible", all)
 	}
 	if total.Undone*50 > total.Moves {
-		t.Errorf("%d machines were bought for pods that %d moves displaced", total.Undone, total.Moves)
+		t.Errorf("%d nodes were launched for pods that %d moves displaced", total.Undone, total.Moves)
 	}
-	t.Logf("together: %s; %.1f%% over the floor; %d moves, %d undone by the scheduler, %d rests for it",
+	t.Logf("together: %s; %.1f%% over the floor; %d moves, %d undone by the scheduler, %d pauses for it",
 		all, 100*(float64(all.Actual)/float64(all.Floor)-1), total.Moves, total.Undone, total.Pauses)
 }
 
@@ -106,7 +106,7 @@ func live(seed uint64) lived {
 	start := time.Now()
 	c := Day(seed, nil)
 	c.Live(24 * time.Hour)
-	for i := 0; i < 30 && len(c.moves) > 0; i++ { // nodes expire at any time
+	for i := 0; i < 30 && len(c.disruption.moves) > 0; i++ { // nodes expire at any time
 		c.Live(time.Minute)
 	}
 	b := c.Costs()
@@ -121,13 +121,13 @@ const slack = offering.Price(30e6)
 // unsettled names the workloads whose pods do not run although nothing changed for hours.
 func unsettled(t *testing.T, seed uint64, c *Cluster) {
 	t.Helper()
-	for _, w := range c.workloads {
-		if w.Every == 0 && running(w) != w.Replicas {
+	for _, w := range c.workloads.list {
+		if !w.isJob() && running(w) != w.Replicas {
 			t.Errorf("seed %d: %d of %d pods of %s run at the end", seed, running(w), w.Replicas, w.Name)
 		}
 	}
-	for _, m := range c.machines {
-		if m.tainted && m.move == nil && !m.deleting {
+	for _, m := range c.nodes.list {
+		if m.tainted && m.move == nil && !m.isDeleting() {
 			t.Errorf("seed %d: %s is left tainted", seed, m.key)
 		}
 	}

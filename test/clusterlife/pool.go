@@ -26,7 +26,7 @@ type Pool struct {
 	Taint         string   // key of a NoSchedule taint; empty means none
 	LimitCPU      int64    // cores; 0 means no limit
 	Policy        disrupt.Policy
-	// ConsolidateAfter is how long a node must be quiet; negative means Never.
+	// ConsolidateAfter is how long nothing may have happened on a node; negative means Never.
 	ConsolidateAfter time.Duration
 	Budgets          []Budget
 	// MinSavings is the share of the price that a replacement must save.
@@ -34,7 +34,7 @@ type Pool struct {
 	MinAge     time.Duration // negative means the operator's setting
 	// Grace is the terminationGracePeriod; 0 means none.
 	TerminationGracePeriod time.Duration
-	// ExpireAfter is a node's lifetime, and ends softly; 0 means for ever.
+	// ExpireAfter is a node's lifetime, and ends softly; 0 means no limit.
 	ExpireAfter time.Duration
 	// Version is the template's hash: nodes of another version have drifted.
 	Version int
@@ -49,7 +49,7 @@ type Budget struct {
 	Duration time.Duration
 }
 
-// asWorld returns the pool as the engine sees it when it launches nodes.
+// snapshotPool returns the pool as the engine sees it when it launches nodes.
 func (p *Pool) snapshotPool() cluster.NodePool {
 	w := cluster.NodePool{Name: p.Name, Weight: p.Weight, NodeClass: class, Labels: map[string]string{"pool": p.Name}}
 	in := func(key string, values []string) {
@@ -73,7 +73,7 @@ func (p *Pool) taints() []cluster.Taint {
 	return []cluster.Taint{{Key: p.Taint, Effect: cluster.NoSchedule}}
 }
 
-// asDisrupt returns the pool as the engine sees it when it disrupts nodes.
+// disruptionPool returns the pool as the engine sees it when it disrupts nodes.
 func (p *Pool) disruptionPool(now time.Time) disrupt.Pool {
 	d := disrupt.Pool{Name: p.Name, Policy: p.Policy, ConsolidateAfter: max(0, p.ConsolidateAfter), ConsolidationDisabled: p.ConsolidateAfter < 0, MinAge: p.MinAge}
 	if p.MinSavings > 0 {
@@ -96,7 +96,7 @@ func (b Budget) at(now time.Time) disrupt.Budget {
 	}
 	schedule, err := cron.ParseStandard(b.Schedule)
 	if err != nil {
-		panic(fmt.Sprintf("life: schedule %q: %v", b.Schedule, err))
+		panic(fmt.Sprintf("clusterlife: schedule %q: %v", b.Schedule, err))
 	}
 	start := schedule.Next(now.Add(-b.Duration))
 	if out.Active = !start.After(now); out.Active {
@@ -138,7 +138,7 @@ func (b Budget) allows(n int, cause disrupt.Cause, now time.Time) int {
 	return count
 }
 
-// open walks back minute by minute and asks each whether the schedule names it.
+// activeAt walks back minute by minute and asks each whether the schedule names it.
 func (b Budget) activeAt(now time.Time) bool {
 	for t := now.UTC().Truncate(time.Minute); now.Sub(t) < b.Duration; t = t.Add(-time.Minute) {
 		if matches(b.Schedule, t) {
@@ -148,7 +148,7 @@ func (b Budget) activeAt(now time.Time) bool {
 	return false
 }
 
-// named reports whether "minute hour * * weekdays" names the minute; numbers, ranges and stars.
+// matches reports whether "minute hour * * weekdays" names the minute; numbers, ranges and stars.
 func matches(schedule string, t time.Time) bool {
 	fields := strings.Fields(schedule)
 	has := func(field string, n int) bool {

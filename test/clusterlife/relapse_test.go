@@ -9,11 +9,11 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// TestMovesInVainGetRare: a Mind that forgets which nodes its moves must launch has the same pods
+// TestUndoneMovesGetRare: a Decider that omits the launches of its moves has the same pods
 // evicted and the same nodes launched again and again. With Rule CONSOLIDATION-23 in the executor
 // a pause doubles each time, from half a minute to six hours.
-func TestMovesInVainGetRare(t *testing.T) {
-	c := newcomer(brokenDecider{late: func(m *disrupt.Move) { m.Launches = nil }}, 12)
+func TestUndoneMovesGetRare(t *testing.T) {
+	c := withCheaperType(brokenDecider{late: func(m *disrupt.Move) { m.Launches = nil }}, 12)
 	for _, z := range zones { // the replacement is as expensive as the node before
 		c.catalog.launchFails[offeringKey{"D4as", z, "on-demand"}] = true
 	}
@@ -22,9 +22,9 @@ func TestMovesInVainGetRare(t *testing.T) {
 	c.Live(24 * time.Hour)
 	t.Logf("first %+v, then %+v", early, c.Stats)
 	if early.Pauses < 8 {
-		t.Errorf("the pool rested %d times, want more for this test", early.Pauses)
+		t.Errorf("the pool was paused %d times, want more for this test", early.Pauses)
 	}
 	if n := c.Stats.Pauses - early.Pauses; n < 3 || n > 4 {
-		t.Errorf("%d moves in vain in a day, want one in six hours", n)
+		t.Errorf("%d undone moves in a day, want one in six hours", n)
 	}
 }

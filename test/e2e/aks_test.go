@@ -16,8 +16,8 @@ import (
 	"github.com/karve-dev/karve/local"
 )
 
-// aksMakes is an environment of one test's, in which AKS makes the machines.
-func aksMakes(t *testing.T) *local.Environment {
+// aksEnvironment is an environment of one test's, in which AKS creates the VMs.
+func aksEnvironment(t *testing.T) *local.Environment {
 	t.Helper()
 	ownEnvironments.wait(t)
 	b := commands(t)
@@ -45,12 +45,12 @@ func aksMakes(t *testing.T) *local.Environment {
 	return env
 }
 
-// Twenty pods come to run on machines that AKS makes and bootstraps; a node that somebody
+// Twenty pods come to run on machines that AKS makes and bootstraps; a node that a user
 // deletes is replaced; and nothing stays behind, in AKS's pool either.
 //
 // Rule AKS-1.
 func TestMachinesOfAKSBecomeNodes(t *testing.T) {
-	env := aksMakes(t)
+	env := aksEnvironment(t)
 	settle(t, env)
 	apply(t, env, pool("aks", "default", `- {key: karpenter.azure.com/sku-cpu, operator: In, values: ["8"]}`))
 	apply(t, env, deployment("aks", 20, `{cpu: "1"}`, "nodeSelector: {pool: aks}"))
@@ -64,11 +64,11 @@ func TestMachinesOfAKSBecomeNodes(t *testing.T) {
 	}
 	waitMachineGone(t, env, victim.Name)
 	waitRunning(t, env, "aks", 20)
-	if err := env.CheckMachines(t.Context(), patience); err != nil {
+	if err := env.CheckVMs(t.Context(), waitLimit); err != nil {
 		t.Error(err)
 	}
 	remove(t, env, deployment("aks", 20, `{cpu: "1"}`, ""))
-	err := local.Until(t.Context(), patience, "AKS's pool is empty", func(context.Context) (bool, error) {
+	err := local.Until(t.Context(), waitLimit, "AKS's pool is empty", func(context.Context) (bool, error) {
 		if left := len(env.Emulator().State().Machines); left > 0 {
 			return false, fmt.Errorf("%d machines are left", left)
 		}
@@ -104,7 +104,7 @@ func checkNodesOfAKS(t *testing.T, env *local.Environment) {
 
 func waitMachineGone(t *testing.T, env *local.Environment, name string) {
 	t.Helper()
-	err := local.Until(t.Context(), patience, "machine "+name+" is gone", func(context.Context) (bool, error) {
+	err := local.Until(t.Context(), waitLimit, "machine "+name+" is gone", func(context.Context) (bool, error) {
 		for _, m := range env.Emulator().State().Machines {
 			if m.Name == name {
 				return false, fmt.Errorf("it is %s", m.Provisioning)

@@ -11,27 +11,27 @@ import (
 	"github.com/karve-dev/karve/local"
 )
 
-// bill prices machines as Azure does.
-type bill struct {
+// priceList prices instance types as Azure does.
+type priceList struct {
 	region string
 	sizes  map[string]catalog.Size
 }
 
-func billOf(t *testing.T, env *local.Environment) bill {
+func newPriceList(t *testing.T, env *local.Environment) priceList {
 	t.Helper()
 	all, err := catalog.Sizes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bill{region: env.Emulator().Location(), sizes: map[string]catalog.Size{}}
+	b := priceList{region: env.Emulator().Location(), sizes: map[string]catalog.Size{}}
 	for _, s := range all {
 		b.sizes[s.Name] = s
 	}
 	return b
 }
 
-// total is what all claims' machines cost together, in USD per hour.
-func (b bill) total(claims []local.Claim) float64 {
+// total is what all claims cost together, in USD per hour.
+func (b priceList) total(claims []local.Claim) float64 {
 	sum := 0.0
 	for _, c := range claims {
 		price, _ := b.sizes[c.Type].PriceIn(b.region)
@@ -47,10 +47,10 @@ func (b bill) total(claims []local.Claim) float64 {
 // demand is what pods ask for together.
 type demand struct{ cpu, gib float64 }
 
-// bound is a price below which no D and E machines hold the demand, in USD per hour: for whatever a core and a GiB are said to be worth, so that no
-// machine holds more worth than it costs, the demand's worth is one. Nothing is
-// taken off for what the system keeps of a machine, so the true minimum is higher.
-func (b bill) bound(d demand, price func(catalog.Price) float64) float64 {
+// bound is a price below which no D and E sizes hold the demand, in USD per hour: for any prices of
+// a core and a GiB at which no size holds more than it costs, the demand costs at least that.
+// Nothing is taken off for what the system reserves on a node, so the true minimum is higher.
+func (b priceList) bound(d demand, price func(catalog.Price) float64) float64 {
 	best := 0.0
 	for exponent := -40; exponent <= 40; exponent++ {
 		perGiB := math.Pow(1.2, float64(exponent)) // worth of a GiB in cores

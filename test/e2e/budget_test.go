@@ -11,14 +11,14 @@ import (
 )
 
 // checkBudget looks at every instant of a history of nodes and claims: of a pool's
-// nodes that were ready once and whose machines are not going yet, at most percent
+// nodes that were ready once and whose VMs are not being deleted, at most percent
 // of a hundred, rounded up, are kept from pods, leave or do not work. It counts for
 // itself, by what the objects say.
 func checkBudget(t *testing.T, h *history, pool string, percent int) {
 	t.Helper()
 	worst, broken := 0, 0
 	h.replay(t, func(now instant) {
-		count := censusOf(t, now, pool)
+		count := countNodes(t, now, pool)
 		worst = max(worst, count.down)
 		if allowed := (percent*count.nodes + 99) / 100; count.down > allowed {
 			if broken++; broken <= 3 {
@@ -29,16 +29,16 @@ func checkBudget(t *testing.T, h *history, pool string, percent int) {
 	t.Logf("at most %d nodes of pool %s were down at once; %d instants were beyond the budget", worst, pool, broken)
 }
 
-type census struct{ nodes, down int }
+type nodeCount struct{ nodes, down int }
 
-func censusOf(t *testing.T, now instant, pool string) census {
-	going := map[string]bool{} // nodes whose machines are on their way out
+func countNodes(t *testing.T, now instant, pool string) nodeCount {
+	going := map[string]bool{} // nodes whose VMs are being deleted
 	now.each(claimsKind, func(o *object) {
 		if claimSays(o, "InstanceTerminating") {
 			going[nodeOfClaim(o)] = true
 		}
 	})
-	var count census
+	var count nodeCount
 	now.each(nodesKind, func(o *object) {
 		labels := o.GetLabels()
 		if labels["karpenter.sh/nodepool"] != pool || labels["karpenter.sh/initialized"] != "true" || going[o.GetName()] {
@@ -56,11 +56,11 @@ func down(n *corev1.Node) bool {
 	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
-	return n.DeletionTimestamp != nil || !ready || kept(n)
+	return n.DeletionTimestamp != nil || !ready || taintedByUs(n)
 }
 
-// kept reports whether karve keeps pods away from the node.
-func kept(n *corev1.Node) bool {
+// taintedByUs reports whether karve keeps pods away from the node.
+func taintedByUs(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(x corev1.Taint) bool { return x.Key == "karpenter.sh/disrupted" })
 }
 

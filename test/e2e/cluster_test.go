@@ -45,12 +45,12 @@ func remove(t *testing.T, env *local.Environment, yaml []byte) {
 }
 
 // settle waits, after everything was deleted, until nothing is left anywhere: no
-// claim, no node of ours, no machine, card or disk.
+// claim, no node of ours, no VM, network interface or disk.
 func settle(t *testing.T, env *local.Environment) {
 	t.Helper()
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		err := local.Until(ctx, patience, "every NodeClaim and node is gone", func(ctx context.Context) (bool, error) {
+		err := local.Until(ctx, waitLimit, "every NodeClaim and node is gone", func(ctx context.Context) (bool, error) {
 			claims, err := env.Claims(ctx)
 			if err != nil {
 				return false, err
@@ -64,13 +64,13 @@ func settle(t *testing.T, env *local.Environment) {
 		if err != nil {
 			t.Error(err)
 		}
-		if err := env.CheckMachines(ctx, patience); err != nil {
+		if err := env.CheckVMs(ctx, waitLimit); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// ownNodes lists nodes that karve bought.
+// ownNodes lists nodes that karve launched.
 func ownNodes(ctx context.Context, env *local.Environment) ([]corev1.Node, error) {
 	var nodes corev1.NodeList
 	err := env.Client().List(ctx, &nodes, client.HasLabels{"karpenter.sh/nodepool"})
@@ -144,7 +144,7 @@ func running(ctx context.Context, env *local.Environment, app string) (int, erro
 // waitRunning waits until an app has exactly n running pods.
 func waitRunning(t *testing.T, env *local.Environment, app string, n int) {
 	t.Helper()
-	err := local.Until(t.Context(), patience, fmt.Sprintf("%d pods of %s run", n, app), func(ctx context.Context) (bool, error) {
+	err := local.Until(t.Context(), waitLimit, fmt.Sprintf("%d pods of %s run", n, app), func(ctx context.Context) (bool, error) {
 		if err := env.Err(); err != nil {
 			return false, err
 		}

@@ -30,7 +30,7 @@ func demo(t *testing.T, dir string, args ...string) *exec.Cmd {
 }
 
 // The quick start: the demo plays its whole scenario, says so in plain lines when
-// nobody watches a terminal, and its last line has the times.
+// the output is no terminal, and its last line has the times.
 func TestDemoOnce(t *testing.T) {
 	ownEnvironments.wait(t)
 	dir := t.TempDir()
@@ -124,7 +124,7 @@ func (d *runningDemo) waitLine(t *testing.T, text string) {
 
 func waitNoProcesses(t *testing.T, dir string) {
 	t.Helper()
-	err := local.Until(t.Context(), patience, "no process of the demo is left", func(context.Context) (bool, error) {
+	err := local.Until(t.Context(), waitLimit, "no process of the demo is left", func(context.Context) (bool, error) {
 		if left := processesNaming(t, dir); len(left) > 0 {
 			return false, fmt.Errorf("left: %q", left)
 		}

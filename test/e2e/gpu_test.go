@@ -31,7 +31,7 @@ func TestUsersBringTheGPUDriver(t *testing.T) {
 
 	node := readyNode(t, env)
 	if n := node.Status.Capacity[gpus]; !n.IsZero() {
-		t.Fatalf("the node has %s GPUs before anybody brought a driver: AKS's is installed", n.String())
+		t.Fatalf("the node has %s GPUs before a user brought a driver: AKS's is installed", n.String())
 	}
 	advertise(t, env, node)
 	waitRunning(t, env, "train", 1)
@@ -39,7 +39,7 @@ func TestUsersBringTheGPUDriver(t *testing.T) {
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("%d NodeClaims, %v", len(claims), err)
 	}
-	if err := env.WaitCondition(t.Context(), "karpenter.sh/v1", "NodeClaim", claims[0].Name, "Initialized", "True", patience); err != nil {
+	if err := env.WaitCondition(t.Context(), "karpenter.sh/v1", "NodeClaim", claims[0].Name, "Initialized", "True", waitLimit); err != nil {
 		t.Error(err)
 	}
 }
@@ -48,7 +48,7 @@ func TestUsersBringTheGPUDriver(t *testing.T) {
 func readyNode(t *testing.T, env *local.Environment) *corev1.Node {
 	t.Helper()
 	var found *corev1.Node
-	err := local.Until(t.Context(), patience, "the node is ready", func(ctx context.Context) (bool, error) {
+	err := local.Until(t.Context(), waitLimit, "the node is ready", func(ctx context.Context) (bool, error) {
 		nodes, err := ownNodes(ctx, env)
 		for i := range nodes {
 			for _, c := range nodes[i].Status.Conditions {

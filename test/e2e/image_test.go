@@ -18,9 +18,9 @@ import (
 func TestImageReleaseChangesEveryNode(t *testing.T) {
 	env := plain.take(t)
 	settle(t, env)
-	var all []share
+	var all []mixedDeployment
 	for i := range 10 {
-		s := share{name: fmt.Sprintf("image-%d", i), milliCPU: 200 + 100*(i%3), mib: 1024, before: 60, then: 60, capacity: "on-demand"}
+		s := mixedDeployment{name: fmt.Sprintf("image-%d", i), milliCPU: 200 + 100*(i%3), mib: 1024, before: 60, then: 60, capacity: "on-demand"}
 		if i%2 == 0 {
 			s.budget = "maxUnavailable: 10%"
 		}
@@ -28,9 +28,9 @@ func TestImageReleaseChangesEveryNode(t *testing.T) {
 		apply(t, env, s.manifest("image"))
 	}
 	waitPending(t, env, 600)
-	apply(t, env, changing("image", `- {key: karpenter.azure.com/sku-cpu, operator: In, values: ["8"]}`)) // some twenty nodes
-	waitAll(t, env, all, func(s share) int { return s.before })
-	waitQuiet(t, env) // so that nothing but the release moves nodes
+	apply(t, env, consolidatedPool("image", `- {key: karpenter.azure.com/sku-cpu, operator: In, values: ["8"]}`)) // some twenty nodes
+	waitAll(t, env, all, func(s mixedDeployment) int { return s.before })
+	waitQuiet(t, env, func() bool { return false }) // so that nothing but the release moves nodes
 	old := claimNames(t, env)
 
 	h := record(t, env, nodesKind, claimsKind)
@@ -38,7 +38,7 @@ func TestImageReleaseChangesEveryNode(t *testing.T) {
 	if err := env.Emulator().PublishImage("*", fmt.Sprintf("209901.01.%d", began.Unix())); err != nil {
 		t.Fatal(err)
 	}
-	err := local.Until(t.Context(), 2*patience, "every node of before is gone", func(ctx context.Context) (bool, error) {
+	err := local.Until(t.Context(), 2*waitLimit, "every node of before is gone", func(ctx context.Context) (bool, error) {
 		if err := env.Err(); err != nil {
 			return false, err
 		}
@@ -57,7 +57,7 @@ func TestImageReleaseChangesEveryNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d nodes were changed in %.0f s", len(old), time.Since(began).Seconds())
-	waitAll(t, env, all, func(s share) int { return s.then })
+	waitAll(t, env, all, func(s mixedDeployment) int { return s.then })
 	checkBudget(t, h, "image", 10)
 	checkCapacity(t, h, "image", cores(all))
 }

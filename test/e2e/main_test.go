@@ -17,9 +17,9 @@ import (
 	"github.com/karve-dev/karve/local"
 )
 
-// patience is how long anything may take before it counts as never. It is long:
+// waitLimit is how long anything may take before it counts as never. It is long:
 // two busy cores with the race detector are slow, and slow is not wrong.
-const patience = 4 * time.Minute
+const waitLimit = 4 * time.Minute
 
 // built are the commands under test.
 type built struct{ karve, demo, controlplane string }
@@ -113,8 +113,8 @@ func (s *system) startEnvironment() (*local.Environment, error) {
 		Dir:          s.dir,
 		Controlplane: b.controlplane,
 		Karve:        b.karve,
-		// Leaked machines are looked for from this age on; the default would only
-		// make the tests wait. The lease is long: on a machine that does much else at
+		// Leaked VMs are looked for from this age on; the default would only
+		// make the tests wait. The lease is long: on a computer that does much else at
 		// the same time a leader may be slow to renew it, and is no less alive. Moves are
 		// watched as briefly before they begin as Azure's delays are short.
 		KarveEnv: []string{"ORPHAN_GRACE_PERIOD=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s", "LOG_LEVEL=debug"},

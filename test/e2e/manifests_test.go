@@ -12,12 +12,12 @@ func TestPublishedManifestsWorkUnmodified(t *testing.T) {
 		apply(t, env, manifest(t, name))
 	}
 	for _, class := range []string{"azurelinux", "default"} {
-		if err := env.WaitCondition(t.Context(), "karpenter.azure.com/v1beta1", "AKSNodeClass", class, "Ready", "True", patience); err != nil {
+		if err := env.WaitCondition(t.Context(), "karpenter.azure.com/v1beta1", "AKSNodeClass", class, "Ready", "True", waitLimit); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, pool := range []string{"general", "gpu", "budgets"} {
-		if err := env.WaitCondition(t.Context(), "karpenter.sh/v1", "NodePool", pool, "Ready", "True", patience); err != nil {
+		if err := env.WaitCondition(t.Context(), "karpenter.sh/v1", "NodePool", pool, "Ready", "True", waitLimit); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -33,17 +33,17 @@ func TestPublishedManifestsWorkUnmodified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bought := map[string]int{}
+	launched := map[string]int{}
 	for _, c := range claims {
-		bought[c.Pool]++
+		launched[c.Pool]++
 		// Dashboards and the bill go by these labels.
 		if c.Type == "" || c.Zone == "" || c.CapacityType == "" {
 			t.Errorf("NodeClaim %s runs and does not say on what: type %q, zone %q, capacity type %q", c.Name, c.Type, c.Zone, c.CapacityType)
 		}
 	}
 	for _, pool := range []string{"general", "gpu", "budgets"} {
-		if bought[pool] == 0 {
-			t.Errorf("pool %s bought nothing; machines per pool: %v", pool, bought)
+		if launched[pool] == 0 {
+			t.Errorf("pool %s launched nothing; nodes per pool: %v", pool, launched)
 		}
 	}
 }

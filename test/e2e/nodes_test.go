@@ -29,7 +29,7 @@ func TestEvictedSpotNodeIsReplaced(t *testing.T) {
 	if err := env.Emulator().VMs.Evict(path.Base(victim.ProviderID), 0); err != nil {
 		t.Fatal(err)
 	}
-	err = local.Until(t.Context(), patience, "the evicted node's claim is gone", func(ctx context.Context) (bool, error) {
+	err = local.Until(t.Context(), waitLimit, "the evicted node's claim is gone", func(ctx context.Context) (bool, error) {
 		claims, err := env.Claims(ctx)
 		for _, c := range claims {
 			if c.UID == victim.UID {
@@ -42,20 +42,20 @@ func TestEvictedSpotNodeIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitRunning(t, env, "spot", 4)
-	if err := env.CheckMachines(t.Context(), patience); err != nil {
+	if err := env.CheckVMs(t.Context(), waitLimit); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestEmptyNodesAreGivenBack(t *testing.T) {
 	env := environment(t)
-	settle(t, env) // nodes, machines, network cards and disks
+	settle(t, env) // nodes, VMs, network interfaces and disks
 	apply(t, env, pool("empty", "default", ""))
 	work := deployment("empty", 6, `{cpu: "2"}`, "nodeSelector: {pool: empty}")
 	apply(t, env, work)
 	waitRunning(t, env, "empty", 6)
 	remove(t, env, work)
-	err := local.Until(t.Context(), patience, "the pool's nodes are gone while the pool stays", func(ctx context.Context) (bool, error) {
+	err := local.Until(t.Context(), waitLimit, "the pool's nodes are gone while the pool stays", func(ctx context.Context) (bool, error) {
 		claims, err := env.Claims(ctx)
 		return err == nil && len(claims) == 0, err
 	})
@@ -73,7 +73,7 @@ func TestThousandPodsRun(t *testing.T) {
 	apply(t, env, deployment("thousand", 1000, `{cpu: "1"}`, "nodeSelector: {pool: thousand}"))
 	waitRunning(t, env, "thousand", 1000)
 	t.Logf("1000 pods ran %.1f s after their Deployment was created", time.Since(began).Seconds())
-	if err := env.CheckMachines(t.Context(), patience); err != nil {
+	if err := env.CheckVMs(t.Context(), waitLimit); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/local"
 )
 
-// A pod that nothing can host is told which filter removed the last candidate,
+// A pod that nothing can host has an event that says which filter removed the last candidate,
 // with counts.
 func TestUnschedulablePodIsToldWhy(t *testing.T) {
 	env := environment(t)
@@ -20,15 +20,15 @@ func TestUnschedulablePodIsToldWhy(t *testing.T) {
 	apply(t, env, pool("explain", "default", ""))
 	apply(t, env, deployment("too-big", 1, `{cpu: "5000"}`, "nodeSelector: {pool: explain}"))
 	apply(t, env, deployment("nowhere", 1, `{cpu: "1"}`, "nodeSelector: {pool: explain, topology.kubernetes.io/zone: mars-1}"))
-	waitTold(t, env, "too-big", `pool "explain"`, "offerings", "0 after Resources")
-	waitTold(t, env, "nowhere", `pool "explain"`, "offerings", "0 after Requirements")
+	waitEvent(t, env, "too-big", `pool "explain"`, "offerings", "0 after Resources")
+	waitEvent(t, env, "nowhere", `pool "explain"`, "offerings", "0 after Requirements")
 }
 
-// waitTold waits for a FailedScheduling event of ours on a pod of the app that
+// waitEvent waits for a FailedScheduling event of ours on a pod of the app that
 // has all the words.
-func waitTold(t *testing.T, env *local.Environment, app string, words ...string) {
+func waitEvent(t *testing.T, env *local.Environment, app string, words ...string) {
 	t.Helper()
-	err := local.Until(t.Context(), patience, "pod "+app+" is told why it waits", func(ctx context.Context) (bool, error) {
+	err := local.Until(t.Context(), waitLimit, "pod "+app+" has an event that says why it waits", func(ctx context.Context) (bool, error) {
 		all, err := pods(ctx, env, app)
 		if err != nil || len(all) == 0 {
 			return false, err
@@ -123,11 +123,11 @@ func TestBadClassesShowInConditionsAndHarmNobody(t *testing.T) {
 	waitReason(t, env, "AKSNodeClass", "imageless", "ImagesReady", "ImagesNotFound")
 	for _, name := range []string{"lost", "imageless"} {
 		for kind, condition := range map[string]string{"AKSNodeClass": "Ready", "NodePool": "NodeClassReady"} {
-			if err := env.WaitCondition(t.Context(), apiVersion(kind), kind, name, condition, "False", patience); err != nil {
+			if err := env.WaitCondition(t.Context(), apiVersion(kind), kind, name, condition, "False", waitLimit); err != nil {
 				t.Error(err)
 			}
 		}
-		waitTold(t, env, name, fmt.Sprintf("pool %q", name), "NodePoolNotReady")
+		waitEvent(t, env, name, fmt.Sprintf("pool %q", name), "NodePoolNotReady")
 	}
 	waitRunning(t, env, "fine", 1)
 }
@@ -158,7 +158,7 @@ func TestZeroQuotaIsToldAndHarmsNobody(t *testing.T) {
 	apply(t, env, deployment("noquota", 1, `{cpu: "1"}`, "nodeSelector: {pool: noquota}"))
 	apply(t, env, deployment("fine", 1, `{cpu: "1"}`, "nodeSelector: {pool: fine}"))
 	waitRunning(t, env, "fine", 1)
-	waitTold(t, env, "noquota", `pool "noquota"`, "uota")
+	waitEvent(t, env, "noquota", `pool "noquota"`, "uota")
 }
 
 func apiVersion(kind string) string {
@@ -171,7 +171,7 @@ func apiVersion(kind string) string {
 func waitReason(t *testing.T, env *local.Environment, kind, name, condition, reason string) {
 	t.Helper()
 	what := fmt.Sprintf("%s %s says %s %s", kind, name, condition, reason)
-	err := local.Until(t.Context(), patience, what, func(ctx context.Context) (bool, error) {
+	err := local.Until(t.Context(), waitLimit, what, func(ctx context.Context) (bool, error) {
 		have, err := env.Condition(ctx, apiVersion(kind), kind, name, condition)
 		if err == nil && have.Reason != reason {
 			err = fmt.Errorf("it says %q: %s", have.Reason, have.Message)

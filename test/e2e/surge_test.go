@@ -27,10 +27,10 @@ func TestSurgeLeavesNoUnreadySecond(t *testing.T) {
 	env := environment(t)
 	settle(t, env)
 	apply(t, env, pool("surge", "default", ""))
-	apply(t, env, single("single"))
+	apply(t, env, surgeDeployment("single"))
 	waitRunning(t, env, "single", 1)
 	old := onlyPod(t, env, "single")
-	err := local.Until(t.Context(), patience, "the Service has an endpoint", func(ctx context.Context) (bool, error) {
+	err := local.Until(t.Context(), waitLimit, "the Service has an endpoint", func(ctx context.Context) (bool, error) {
 		var list discoveryv1.EndpointSliceList
 		err := env.Client().List(ctx, &list, client.InNamespace("default"), client.MatchingLabels{discoveryv1.LabelServiceName: "single"})
 		n := 0
@@ -47,7 +47,7 @@ func TestSurgeLeavesNoUnreadySecond(t *testing.T) {
 	if err := env.Client().Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: old.Spec.NodeName}}); err != nil {
 		t.Fatal(err)
 	}
-	err = local.Until(t.Context(), patience, "the node is gone", func(ctx context.Context) (bool, error) {
+	err = local.Until(t.Context(), waitLimit, "the node is gone", func(ctx context.Context) (bool, error) {
 		err := env.Client().Get(ctx, client.ObjectKey{Name: old.Spec.NodeName}, &corev1.Node{})
 		return client.IgnoreNotFound(err) == nil && err != nil, nil
 	})
@@ -108,9 +108,9 @@ func serving(s *discoveryv1.EndpointSlice) int {
 	return n
 }
 
-// single is a Deployment of one pod that wants a surge, behind a Service and a
+// surgeDeployment is a Deployment of one pod that wants a surge, behind a Service and a
 // budget that no eviction passes.
-func single(name string) []byte {
+func surgeDeployment(name string) []byte {
 	d := strings.Replace(string(deployment(name, 1, `{cpu: "1"}`, "nodeSelector: {pool: surge}")),
 		"namespace: default}", `namespace: default, annotations: {karve.dev/surge: "true"}}`, 1)
 	return fmt.Appendf(nil, `%s

@@ -92,8 +92,8 @@ func TestSpreadApartAndWithDisks(t *testing.T) {
 	}
 }
 
-// A disk cannot follow its pod to another zone, so when a spot machine is taken back
-// its successor is bought in the zone of the disk.
+// A disk cannot follow its pod to another zone, so when a spot VM is evicted
+// its replacement is launched in the zone of the disk.
 func TestEvictedPodComesBackToItsDisk(t *testing.T) {
 	env := environment(t)
 	settle(t, env)
@@ -115,7 +115,7 @@ func TestEvictedPodComesBackToItsDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = local.Until(t.Context(), patience, before.pod+" runs elsewhere", func(ctx context.Context) (bool, error) {
+	err = local.Until(t.Context(), waitLimit, before.pod+" runs elsewhere", func(ctx context.Context) (bool, error) {
 		var p corev1.Pod
 		if err := env.Client().Get(ctx, client.ObjectKey{Namespace: "default", Name: before.pod}, &p); err != nil {
 			return false, err
@@ -135,26 +135,26 @@ func TestEvictedPodComesBackToItsDisk(t *testing.T) {
 	waitRunning(t, env, "keeper", 2)
 }
 
-// place is where a pod and its disk are.
-type place struct {
+// podPlace is where a pod and its disk are.
+type podPlace struct {
 	pod, node, zone, diskZone string
 	uid                       types.UID
 }
 
 // places lists where an app's pods are, by name.
-func places(t *testing.T, env *local.Environment, app string) []place {
+func places(t *testing.T, env *local.Environment, app string) []podPlace {
 	t.Helper()
 	all, err := pods(t.Context(), env, app) // the API server lists by name
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []place
+	var list []podPlace
 	for _, p := range all {
 		var node corev1.Node
 		if err := env.Client().Get(t.Context(), client.ObjectKey{Name: p.Spec.NodeName}, &node); err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, place{
+		list = append(list, podPlace{
 			pod: p.Name, uid: p.UID, node: node.Name, zone: node.Labels[corev1.LabelTopologyZone],
 			diskZone: diskZone(t, env, p),
 		})
@@ -188,7 +188,7 @@ func settleDisks(t *testing.T, env *local.Environment) {
 	t.Helper()
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		err := local.Until(ctx, patience, "every volume is detached and gone", func(ctx context.Context) (bool, error) {
+		err := local.Until(ctx, waitLimit, "every volume is detached and gone", func(ctx context.Context) (bool, error) {
 			var volumes corev1.PersistentVolumeList
 			var attachments storagev1.VolumeAttachmentList
 			if err := errors.Join(env.Client().List(ctx, &volumes), env.Client().List(ctx, &attachments)); err != nil {

@@ -38,7 +38,7 @@ import (
 type cluster struct {
 	t     testing.TB
 	azure *azureemulator.Server
-	cloud *wire
+	cloud *transport
 	api   client.WithWatch // without delay, and without watch events
 	slow  client.Client    // as controllers know it
 
@@ -50,22 +50,22 @@ type cluster struct {
 	halt                          context.CancelFunc
 
 	mu      sync.Mutex
-	free    map[string]bool   // nodes that take a pod
-	homes   map[string]string // pod → node
-	pending []string          // pods
-	ends    map[string]*end   // of pods whose VM was taken back
-	noticed map[string]bool   // VMs
+	free    map[string]bool    // nodes that take a pod
+	homes   map[string]string  // pod → node
+	pending []string           // pods
+	ends    map[string]*podEnd // of pods whose VM was taken back
+	noticed map[string]bool    // VMs
 }
 
-// end is how a pod of a VM that was taken back ended.
-type end struct {
+// podEnd is how a pod of a VM that was taken back ended.
+type podEnd struct {
 	grace                time.Duration
 	noticed, asked, gone time.Time // gone: the VM
 	end                  time.Time // when its grace is over
 }
 
-// got is how long the pod had to end itself: negative when it was not asked.
-func (e *end) got() time.Duration {
+// graceGot is how long the pod had to end itself: negative when it was not asked.
+func (e *podEnd) graceGot() time.Duration {
 	switch {
 	case e.asked.IsZero():
 		return -1
@@ -78,15 +78,15 @@ func (e *end) got() time.Duration {
 func newCluster(t testing.TB, o Options) *cluster {
 	t.Helper()
 	ctx, halt := context.WithCancel(context.Background())
-	c := &cluster{t: t, halt: halt, changes: make(chan change, 1<<20), free: map[string]bool{}, homes: map[string]string{}, ends: map[string]*end{}, noticed: map[string]bool{}}
+	c := &cluster{t: t, halt: halt, changes: make(chan change, 1<<20), free: map[string]bool{}, homes: map[string]string{}, ends: map[string]*podEnd{}, noticed: map[string]bool{}}
 	env := controllertest.New(t, memory.Options{}) // for its API
 	c.api = env.API
-	c.slow = c.heard(c.api)
+	c.slow = c.delayedAPI(c.api)
 	var err error
 	if c.azure, err = newAzure(ctx, o, c); err != nil {
 		t.Fatal(err)
 	}
-	c.cloud = &wire{next: c.azure.InProcess(), readTakes: o.ReadTakes}
+	c.cloud = &transport{next: c.azure.InProcess(), readTakes: o.ReadTakes}
 	cloud, err := newProvider(ctx, c.azure, c.cloud, o.Share)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 		End: &termination.Claims{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}})
 	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, EvictionObserver: cloud, Events: recorder, Metrics: set, Log: log, Class: class})
 	evictor := termination.NewEvictor(c.slow, recorder, set, log)
-	evictor.Displaces = c.mirror.BeginEviction
+	evictor.BeforeRemoval = c.mirror.BeginEviction
 	c.nodes = newQueue(ctx, &c.running, &termination.Nodes{Client: c.slow, Live: c.slow, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log})
 	c.mirror.AssumeSynced()
 	c.running.Go(func() { _ = recorder.Start(ctx) })
@@ -203,7 +203,7 @@ func (c *cluster) claimOf(ctx context.Context, m azureemulator.VM) *karpv1.NodeC
 	for ctx.Err() == nil {
 		claim := &karpv1.NodeClaim{}
 		if err := c.api.Get(ctx, key, claim); err != nil {
-			c.t.Errorf("reading the claim of machine %s: %v", m.Name, err)
+			c.t.Errorf("reading the claim of VM %s: %v", m.Name, err)
 			return nil
 		}
 		if claim.Status.ProviderID != "" && len(claim.Status.Allocatable) > 0 {
@@ -248,14 +248,14 @@ func (c *cluster) unplug(node string) {
 	_ = c.slow.Patch(ctx, n, client.MergeFrom(stored)) // it may go just now
 }
 
-// note remembers that a VM's eviction is announced now.
-func (c *cluster) note(vm string) {
+// recordNotice records that a VM's eviction is announced now.
+func (c *cluster) recordNotice(vm string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for pod, node := range c.homes {
 		if strings.EqualFold(node, vm) {
 			p := c.pod(pod)
-			c.ends[pod] = &end{grace: time.Duration(*p.Spec.TerminationGracePeriodSeconds) * time.Second, noticed: time.Now()}
+			c.ends[pod] = &podEnd{grace: time.Duration(*p.Spec.TerminationGracePeriodSeconds) * time.Second, noticed: time.Now()}
 			return
 		}
 	}

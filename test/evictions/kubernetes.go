@@ -33,7 +33,7 @@ type change struct {
 }
 
 // delayedAPI is the API with its delays, and with kubelets that let pods have their grace.
-func (c *cluster) heard(api client.WithWatch) client.WithWatch {
+func (c *cluster) delayedAPI(api client.WithWatch) client.WithWatch {
 	tell := func(o client.Object, err error) error {
 		time.Sleep(apiTakes)
 		if err == nil {
@@ -79,7 +79,7 @@ func (c *cluster) terminate(p *corev1.Pod, grace time.Duration) {
 	if e == nil || !e.end.IsZero() && !e.end.After(now.Add(grace)) {
 		c.mu.Unlock()
 		if e == nil {
-			c.t.Errorf("pod %s is asked to go, and its machine was not taken back", p.Name)
+			c.t.Errorf("pod %s is asked to go, and its VM was not evicted", p.Name)
 		}
 		return
 	}
@@ -137,32 +137,32 @@ func (c *cluster) watch(ctx context.Context) {
 			return
 		case x := <-c.changes:
 			time.Sleep(time.Until(x.at.Add(watchTakes)))
-			c.spread(ctx, x.of)
+			c.notify(ctx, x.of)
 			c.schedule(ctx)
 		}
 	}
 }
 
-// spread shows an object as it is now to the watchers of its kind.
-func (c *cluster) spread(ctx context.Context, o client.Object) {
+// notify shows an object as it is now to the watchers of its kind.
+func (c *cluster) notify(ctx context.Context, o client.Object) {
 	err := c.api.Get(ctx, client.ObjectKeyFromObject(o), o)
 	gone := apierrors.IsNotFound(err)
 	switch o := o.(type) {
 	case *corev1.Pod:
-		tell(o, gone, func(p *corev1.Pod) { c.mirror.SetPod(p, false) }, c.mirror.RemovePod)
+		setOrRemove(o, gone, func(p *corev1.Pod) { c.mirror.SetPod(p, false) }, c.mirror.RemovePod)
 	case *corev1.Node:
-		tell(o, gone, c.mirror.SetNode, c.mirror.RemoveNode)
+		setOrRemove(o, gone, c.mirror.SetNode, c.mirror.RemoveNode)
 		c.nodes.wake(o)
 		c.wakeClaims(ctx, o)
-		c.offer(o, gone)
+		c.reportNode(o, gone)
 	case *karpv1.NodeClaim:
-		tell(o, gone, c.mirror.SetClaim, c.mirror.RemoveClaim)
+		setOrRemove(o, gone, c.mirror.SetClaim, c.mirror.RemoveClaim)
 		c.lifecycle.wake(o)
 		c.interrupted.wake(o)
 	}
 }
 
-func tell[T client.Object](o T, gone bool, set, remove func(T)) {
+func setOrRemove[T client.Object](o T, gone bool, set, remove func(T)) {
 	if gone {
 		remove(o)
 		return
@@ -181,8 +181,8 @@ func (c *cluster) wakeClaims(ctx context.Context, n *corev1.Node) {
 	}
 }
 
-// offer reports to the scheduler whether a node takes pods.
-func (c *cluster) offer(n *corev1.Node, gone bool) {
+// reportNode reports to the scheduler whether a node takes pods.
+func (c *cluster) reportNode(n *corev1.Node, gone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	open := !gone && n.DeletionTimestamp == nil && len(n.Spec.Taints) == 0 && n.Labels[karpv1.NodeInitializedLabelKey] == "true"

@@ -58,7 +58,7 @@ func (r Result) Quantile(q float64) time.Duration {
 }
 
 func (r Result) String() string {
-	return fmt.Sprintf("%d machines taken back, %d bought (%d urgently); notice to request p50 %v, p99 %v, at most %v; %d of %d pods got too little; %d requests throttled; up in %v",
+	return fmt.Sprintf("%d VMs evicted, %d launched (%d urgently); notice to request p50 %v, p99 %v, at most %v; %d of %d pods got too little; %d requests throttled; up in %v",
 		r.Evicted, r.Bought, r.Urgent, r.Quantile(0.5), r.Quantile(0.99), r.Quantile(1), len(r.Shorted), r.Pods, r.Throttled, r.Up.Round(time.Second))
 }
 
@@ -131,7 +131,7 @@ func (c *cluster) evict(random *rand.Rand, o Options) []time.Time {
 	start, notices := time.Now(), []time.Time(nil)
 	for i, d := range after {
 		time.Sleep(time.Until(start.Add(d)))
-		c.note(names[i])
+		c.recordNotice(names[i])
 		if err := c.azure.VMs.Evict(names[i], 0); err != nil {
 			c.t.Fatal(err)
 		}
@@ -140,11 +140,12 @@ func (c *cluster) evict(random *rand.Rand, o Options) []time.Time {
 	return notices
 }
 
-// delays pairs the n-th announcement with the n-th launch. Launches that were never made are left out.
-func delays(notices, purchases []time.Time) []time.Duration {
+// delays pairs the n-th announcement with the n-th launch. Launches that were never made are left
+// out.
+func delays(notices, launches []time.Time) []time.Duration {
 	var all []time.Duration
-	for i := range min(len(notices), len(purchases)) {
-		all = append(all, purchases[i].Sub(notices[i]))
+	for i := range min(len(notices), len(launches)) {
+		all = append(all, launches[i].Sub(notices[i]))
 	}
 	slices.Sort(all)
 	return all
@@ -156,7 +157,7 @@ func (c *cluster) cutShort() []string {
 	defer c.mu.Unlock()
 	var all []string
 	for pod, e := range c.ends {
-		if got := e.got(); got < min(e.grace, notice)-Slack {
+		if got := e.graceGot(); got < min(e.grace, notice)-Slack {
 			all = append(all, fmt.Sprintf("%s: grace %v, asked %v after the notice, had %v", pod, e.grace, e.asked.Sub(e.noticed), got))
 		}
 	}

@@ -20,7 +20,7 @@ func TestManyEvictions(t *testing.T) {
 		r := evictions.Run(t, evictions.Options{Seed: 1, Nodes: 60, Evicted: 40, Within: 3 * time.Second, ReadTakes: 2 * time.Second})
 		t.Log(r)
 		if r.Quantile(0.99) > 2*time.Second || len(r.Delays) != r.Evicted || r.Bought != r.Evicted || r.Urgent != r.Evicted || r.Throttled != 0 {
-			t.Errorf("want as many machines as go, each asked for urgently and within 2 s, and nothing throttled: %v", r)
+			t.Errorf("want as many VMs as are evicted, each asked for urgently and within 2 s, and nothing throttled: %v", r)
 		}
 		if len(r.Shorted) > 0 || r.Pods != r.Evicted {
 			t.Errorf("pods got too little: %q", r.Shorted)
@@ -37,7 +37,7 @@ func TestSlowMetadata(t *testing.T) {
 		r := evictions.Run(t, evictions.Options{Seed: 1, Nodes: 24, Evicted: 12, SlowMetadata: true})
 		t.Log(r)
 		if r.Quantile(1) > 14*time.Second || r.Quantile(0) < 6*time.Second || len(r.Delays) != r.Evicted || r.Bought != r.Evicted || r.Urgent != r.Evicted {
-			t.Errorf("want as many machines as go, each asked for urgently and 6 to 14 s after the notice: %v", r)
+			t.Errorf("want as many VMs as are evicted, each asked for urgently and 6 to 14 s after the notice: %v", r)
 		}
 	})
 }

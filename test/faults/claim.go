@@ -45,7 +45,7 @@ type claim struct {
 // controllers are what provisions, follows and ends claims, as karve's do.
 type controllers struct {
 	claims    *claims
-	market    *market
+	catalog   *catalog
 	seed      uint64
 	dismissed <-chan struct{}
 }
@@ -55,28 +55,28 @@ type controllers struct {
 func (k *controllers) serve(ctx context.Context, order int) {
 	replaces := false
 	for n := 0; k.needed(ctx); n++ {
-		if len(k.market.choices(order)) == 0 {
-			k.rest(ctx)
+		if len(k.catalog.choices(order)) == 0 {
+			k.waitForBatch(ctx)
 			continue
 		}
-		if replaces = k.try(ctx, order, n, replaces); k.needed(ctx) && !replaces {
-			k.rest(ctx)
+		if replaces = k.serveClaim(ctx, order, n, replaces); k.needed(ctx) && !replaces {
+			k.waitForBatch(ctx)
 		}
 	}
 }
 
-// try makes a claim and sees it to its end. It reports whether its VM was lost.
-func (k *controllers) try(ctx context.Context, order, n int, replaces bool) bool {
+// serveClaim makes a claim and sees it to its end. It reports whether its VM was lost.
+func (k *controllers) serveClaim(ctx context.Context, order, n int, replaces bool) bool {
 	c := k.claims.create(k.seed, order, n, replaces)
 	if k.launch(ctx, c) {
-		k.attend(ctx, c)
+		k.watchVM(ctx, c)
 	}
 	k.end(ctx, c)
 	return k.claims.everJoined(c)
 }
 
-// rest waits until pods are planned for again.
-func (k *controllers) rest(ctx context.Context) {
+// waitForBatch waits until pods are planned for again.
+func (k *controllers) waitForBatch(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-k.dismissed:
@@ -121,7 +121,7 @@ func (k *controllers) launch(ctx context.Context, c *claim) bool {
 		default:
 			again = retry{}
 		}
-		if time.Since(begun) > c.patience() {
+		if time.Since(begun) > c.launchTimeout() {
 			return false
 		}
 		k.pause(ctx, c, wait)
@@ -129,8 +129,8 @@ func (k *controllers) launch(ctx context.Context, c *claim) bool {
 	return false
 }
 
-// patience is how long a launch may take.
-func (c *claim) patience() time.Duration {
+// launchTimeout is how long a launch may take.
+func (c *claim) launchTimeout() time.Duration {
 	if c.unseen {
 		return registrationTimeout
 	}
@@ -140,24 +140,24 @@ func (c *claim) patience() time.Duration {
 // instance goes on with the launch. When there is no offering any more, only a VM that exists
 // counts.
 func (k *controllers) instance(ctx context.Context, c *claim) (provider.Instance, error) {
-	if choices := k.market.choices(c.order); len(choices) > 0 {
+	if choices := k.catalog.choices(c.order); len(choices) > 0 {
 		bought := c.Claim
 		bought.Offerings, bought.LaunchState = choices, maps.Clone(c.LaunchState)
-		return k.market.provider.Launch(ctx, bought)
+		return k.catalog.provider.Launch(ctx, bought)
 	}
 	nothing := &provider.CapacityError{Claim: c.Name}
 	if c.id == "" {
 		return provider.Instance{}, nothing
 	}
-	in, err := k.market.provider.Get(ctx, c.id)
+	in, err := k.catalog.provider.Get(ctx, c.id)
 	if errors.Is(err, provider.ErrNotFound) || err == nil && in.State != provider.Creating && in.State != provider.Running {
 		return provider.Instance{}, nothing
 	}
 	return in, err
 }
 
-// attend watches over a VM that runs, until its claim is to end.
-func (k *controllers) attend(ctx context.Context, c *claim) {
+// watchVM watches over a VM that runs, until its claim is to end.
+func (k *controllers) watchVM(ctx context.Context, c *claim) {
 	var again retry
 	for launched := time.Now(); k.needed(ctx) && !k.claims.isLost(c); {
 		wait, ask := k.claims.nextLook(c, launched)
@@ -165,7 +165,7 @@ func (k *controllers) attend(ctx context.Context, c *claim) {
 			return
 		}
 		if ask {
-			in, err := k.market.provider.Get(ctx, c.id)
+			in, err := k.catalog.provider.Get(ctx, c.id)
 			switch {
 			case errors.Is(err, provider.ErrNotFound) || err == nil && in.State.Lost():
 				return
@@ -185,9 +185,9 @@ func (k *controllers) end(ctx context.Context, c *claim) {
 	for ctx.Err() == nil {
 		var err error
 		if c.id != "" {
-			err = k.market.provider.Terminate(ctx, c.id)
+			err = k.catalog.provider.Terminate(ctx, c.id)
 		} else {
-			err = k.market.provider.TerminateUnclaimed(ctx, c.Claim)
+			err = k.catalog.provider.TerminateUnclaimed(ctx, c.Claim)
 		}
 		wait := endPoll
 		switch {
@@ -203,7 +203,7 @@ func (k *controllers) end(ctx context.Context, c *claim) {
 	}
 }
 
-func (c *claim) poke() {
+func (c *claim) wake() {
 	select {
 	case c.changed <- struct{}{}:
 	default:

@@ -31,8 +31,8 @@ func newClaims() *claims {
 
 func (cs *claims) create(seed uint64, order, n int, replaces bool) *claim {
 	c := &claim{order: order, changed: make(chan struct{}, 1), Claim: provider.Claim{
-		Name: fmt.Sprintf("siege-%d-%d", order, n), UID: fmt.Sprintf("uid-%d-%d-%d", seed, order, n),
-		Pool: "siege", Class: className, Urgent: replaces,
+		Name: fmt.Sprintf("fault-%d-%d", order, n), UID: fmt.Sprintf("uid-%d-%d-%d", seed, order, n),
+		Pool: "fault", Class: className, Urgent: replaces,
 	}}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -70,8 +70,8 @@ func (cs *claims) count() int {
 	return cs.made
 }
 
-// standing are claims that exist.
-func (cs *claims) standing() []string {
+// existing are claims that exist.
+func (cs *claims) existing() []string {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	var all []string
@@ -105,15 +105,15 @@ func (cs *claims) join(c *claim) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c.node, c.joined, cs.joined[c.order], cs.last = true, true, true, time.Now()
-	c.poke()
+	c.wake()
 }
 
-// part notes that it does not any more.
-func (cs *claims) part(c *claim) {
+// leave notes that it does not any more.
+func (cs *claims) leave(c *claim) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c.node, c.silent = false, time.Now()
-	c.poke()
+	c.wake()
 }
 
 func (cs *claims) lastJoined() time.Time {
@@ -141,32 +141,32 @@ func (cs *claims) isLost(c *claim) bool {
 	return c.lost
 }
 
-func (cs *claims) lose(c *claim) {
+// markLost has a claim end whose VM is gone or will be.
+func (cs *claims) markLost(c *claim) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c.lost = true
-	c.poke()
+	c.wake()
 }
 
-// lose has a claim end whose VM is gone or will be.
-// loseUID is lose for the claim with a UID, if it still exists.
-func (cs *claims) loseUID(uid string) {
+// markUIDLost marks the claim with the UID lost, if it still exists.
+func (cs *claims) markUIDLost(uid string) {
 	cs.mu.Lock()
 	c := cs.byUID[uid]
 	cs.mu.Unlock()
 	if c != nil {
-		cs.lose(c)
+		cs.markLost(c)
 	}
 }
 
-// loseVM has the claim of a VM end.
-func (cs *claims) loseVM(vm string) {
+// markVMLost has the claim of a VM end.
+func (cs *claims) markVMLost(vm string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, c := range cs.byUID {
-		if c.id != "" && named(c.id, vm) {
+		if c.id != "" && isVM(c.id, vm) {
 			c.lost = true
-			c.poke()
+			c.wake()
 		}
 	}
 }
@@ -178,14 +178,14 @@ func (cs *claims) store(c *claim, in provider.Instance, err error) {
 	if in.ProviderID != "" {
 		c.id, c.unseen = in.ProviderID, false
 	}
-	c.LaunchState = remembered(c.LaunchState, in.LaunchState)
+	c.LaunchState = mergeLaunchState(c.LaunchState, in.LaunchState)
 	if err != nil && c.id != "" {
 		c.unseen = true
 	}
 }
 
-// remembered is the launch state with more laid over it; an empty value removes a key.
-func remembered(had, told map[string]string) map[string]string {
+// mergeLaunchState is the launch state with more laid over it; an empty value removes a key.
+func mergeLaunchState(had, told map[string]string) map[string]string {
 	if len(told) == 0 {
 		return had
 	}
@@ -226,8 +226,8 @@ func (cs *claims) remove(c *claim) {
 	}
 }
 
-// sawVMs records claims with two VMs, of how many each claim has.
-func (cs *claims) sawVMs(byUID map[string]int) {
+// recordVMs records claims with two VMs, of how many each claim has.
+func (cs *claims) recordVMs(byUID map[string]int) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for uid, n := range byUID {
@@ -237,7 +237,7 @@ func (cs *claims) sawVMs(byUID map[string]int) {
 	}
 }
 
-func (cs *claims) twice() []string {
+func (cs *claims) withTwoVMs() []string {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return slices.Sorted(maps.Keys(cs.doubles))
@@ -246,5 +246,5 @@ func (cs *claims) twice() []string {
 // tagClaimUID names the NodeClaim of a VM.
 const tagClaimUID = "karve.dev_claim-uid"
 
-// named reports whether a provider ID is that of the VM of that name.
-func named(id, vm string) bool { return strings.EqualFold(path.Base(id), vm) }
+// isVM reports whether a provider ID is that of the VM of that name.
+func isVM(id, vm string) bool { return strings.EqualFold(path.Base(id), vm) }

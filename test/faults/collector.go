@@ -26,29 +26,29 @@ const (
 // A collector compares claims and VMs, as garbage collection does.
 type collector struct {
 	claims          *claims
-	market          *market
+	catalog         *catalog
 	tidied, doubted time.Time
 }
 
 func (g *collector) run(ctx context.Context) {
 	for scarcity.Sleep(ctx, collectEvery) == nil {
-		machines, err := g.market.provider.List(ctx)
+		vms, err := g.catalog.provider.List(ctx)
 		if err != nil {
 			continue
 		}
 		claims := g.claims.snapshot()
-		if missing, known := absent(claims, machines); g.believes(ctx, missing, known) {
+		if missing, known := absent(claims, vms); g.mayAct(ctx, missing, known) {
 			g.loseGone(ctx, missing)
-			g.endUnclaimed(ctx, claims, machines)
-			g.tidy(ctx, claims)
+			g.endUnclaimed(ctx, claims, vms)
+			g.deleteOrphans(ctx, claims)
 		}
 	}
 }
 
 // absent are claims with a node whose VM is not listed, of how many.
-func absent(claims map[string]claim, machines []provider.Instance) (missing []claim, known int) {
-	listed := make(map[string]bool, len(machines))
-	for _, m := range machines {
+func absent(claims map[string]claim, vms []provider.Instance) (missing []claim, known int) {
+	listed := make(map[string]bool, len(vms))
+	for _, m := range vms {
 		listed[strings.ToLower(m.ProviderID)] = true
 	}
 	for _, c := range claims {
@@ -62,8 +62,8 @@ func absent(claims map[string]claim, machines []provider.Instance) (missing []cl
 	return missing, known
 }
 
-// believes decides whether a list may be acted on.
-func (g *collector) believes(ctx context.Context, missing []claim, known int) bool {
+// mayAct decides whether a list may be acted on.
+func (g *collector) mayAct(ctx context.Context, missing []claim, known int) bool {
 	if n := len(missing); n <= max(few, known/many) && (n < known || known <= 1) {
 		g.doubted = time.Time{}
 		return true
@@ -72,36 +72,36 @@ func (g *collector) believes(ctx context.Context, missing []claim, known int) bo
 		g.doubted = time.Now()
 	}
 	return time.Since(g.doubted) >= convincing &&
-		!slices.ContainsFunc(missing, func(c claim) bool { return !g.gone(ctx, c) })
+		!slices.ContainsFunc(missing, func(c claim) bool { return !g.isGone(ctx, c) })
 }
 
-func (g *collector) gone(ctx context.Context, c claim) bool {
-	_, err := g.market.provider.Get(ctx, c.id)
+func (g *collector) isGone(ctx context.Context, c claim) bool {
+	_, err := g.catalog.provider.Get(ctx, c.id)
 	return errors.Is(err, provider.ErrNotFound)
 }
 
 // loseGone has claims end whose VM is gone for certain.
 func (g *collector) loseGone(ctx context.Context, missing []claim) {
 	for _, c := range missing {
-		if !c.node && g.gone(ctx, c) {
-			g.claims.loseUID(c.UID)
+		if !c.node && g.isGone(ctx, c) {
+			g.claims.markUIDLost(c.UID)
 		}
 	}
 }
 
 // endUnclaimed terminates VMs that belong to no claim. What fails does so again later.
-func (g *collector) endUnclaimed(ctx context.Context, claims map[string]claim, machines []provider.Instance) {
-	for _, m := range machines {
+func (g *collector) endUnclaimed(ctx context.Context, claims map[string]claim, vms []provider.Instance) {
+	for _, m := range vms {
 		_, claimed := claims[m.ClaimUID]
 		if claimed || m.State == provider.Terminating || time.Since(m.Created) < grace || g.claims.exists(m.ClaimUID) {
 			continue
 		}
-		_ = g.market.provider.Terminate(ctx, m.ProviderID)
+		_ = g.catalog.provider.Terminate(ctx, m.ProviderID)
 	}
 }
 
-// tidy deletes what VMs left behind. What fails does so again later.
-func (g *collector) tidy(ctx context.Context, claims map[string]claim) {
+// deleteOrphans deletes what VMs left behind. What fails does so again later.
+func (g *collector) deleteOrphans(ctx context.Context, claims map[string]claim) {
 	if time.Since(g.tidied) < tidyEvery {
 		return
 	}
@@ -110,7 +110,7 @@ func (g *collector) tidy(ctx context.Context, claims map[string]claim) {
 	for c := range maps.Values(claims) {
 		names[c.Name] = true
 	}
-	_, _ = g.market.provider.CollectOrphans(ctx, func(name, uid string) bool {
+	_, _ = g.catalog.provider.CollectOrphans(ctx, func(name, uid string) bool {
 		_, lives := claims[uid]
 		return lives || uid == "" && names[name]
 	})

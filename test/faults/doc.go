@@ -11,5 +11,5 @@
 // verdict is read off the emulator and the wire, never off the provider.
 //
 // Run must be called within a testing/synctest bubble: elsewhere it takes as long as
-// Azure does. The zero Options work, and strike with no fault at all.
+// Azure does. The zero Options work, and inject no fault at all.
 package faults

@@ -16,11 +16,11 @@ import (
 )
 
 // A mistake is what a provider might do wrong beside one of its requests.
-type mistake func(t *trial, req *http.Request, body []byte) error
+type mistake func(t *run, req *http.Request, body []byte) error
 
 // mistaken makes a mistake with every creation of a VM, unseen by the provider.
 type mistaken struct {
-	trial *trial
+	trial *run
 	next  policy.Transporter
 	make  mistake
 }
@@ -42,8 +42,8 @@ func (m mistaken) Do(req *http.Request) (*http.Response, error) {
 	return m.next.Do(again)
 }
 
-// buyTwice creates a second VM with the same tags under another name.
-func buyTwice(t *trial, req *http.Request, body []byte) error {
+// launchTwice creates a second VM with the same tags under another name.
+func launchTwice(t *run, req *http.Request, body []byte) error {
 	name := path.Base(req.URL.Path)
 	twin := req.Clone(req.Context())
 	twin.URL.Path = strings.Replace(req.URL.Path, name, name+"0", 1)
@@ -60,13 +60,13 @@ func answered(resp *http.Response, err error) error {
 }
 
 // loseInterface leaves one interface without the tag of an owner.
-func loseInterface(t *trial, req *http.Request, _ []byte) error {
+func loseInterface(t *run, req *http.Request, _ []byte) error {
 	return t.others.putInterface(req.Context(), "lost", "")
 }
 
 // touch sends a request about something of others; through the tap or past it.
-func touch(method, resource, body string, through func(*trial) policy.Transporter) mistake {
-	return func(t *trial, req *http.Request, _ []byte) error {
+func touch(method, resource, body string, through func(*run) policy.Transporter) mistake {
+	return func(t *run, req *http.Request, _ []byte) error {
 		theirs := req.Clone(req.Context())
 		theirs.Method, theirs.URL.Path = method, t.others.group()+resource
 		theirs.Header.Del("If-None-Match")
@@ -75,22 +75,22 @@ func touch(method, resource, body string, through func(*trial) policy.Transporte
 	}
 }
 
-func past(t *trial) policy.Transporter { return t.region.InProcess() }
-func seen(t *trial) policy.Transporter { return t.wire }
+func past(t *run) policy.Transporter { return t.region.InProcess() }
+func seen(t *run) policy.Transporter { return t.transport }
 
 // Who looks for leaks, duplicates and things of others that were touched finds them: an
 // oracle that cannot fail says nothing.
 func TestOraclesFindMistakes(t *testing.T) {
 	const jumpbox = "/providers/Microsoft.Compute/virtualMachines/jumpbox"
 	duplicates := func(r Result) []string { return r.Duplicates }
-	touched := func(r Result) []string { return r.Touched }
+	touched := func(r Result) []string { return r.OthersChanged }
 	for name, test := range map[string]struct {
 		mistake mistake
 		found   func(Result) []string
 	}{
-		"two machines for a claim": {buyTwice, duplicates},
+		"two VMs for a claim":      {launchTwice, duplicates},
 		"an interface is lost":     {loseInterface, func(r Result) []string { return r.Leaked }},
-		"a machine of others ends": {touch(http.MethodDelete, jumpbox, "", past), touched},
+		"a VM of others ends":      {touch(http.MethodDelete, jumpbox, "", past), touched},
 		"it has other tags":        {touch(http.MethodPatch, jumpbox, `{"tags": {"team": "b"}}`, past), touched},
 		"it is stopped":            {touch(http.MethodPost, jumpbox+"/deallocate", "", past), touched},
 		"a part of others ends":    {touch(http.MethodDelete, "/providers/Microsoft.Network/networkInterfaces/jumpbox-loose", "", past), touched},
@@ -111,17 +111,17 @@ func withMistake(t *testing.T, m mistake) Result {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	trial, err := open(ctx, Options{Seed: 1, Machines: 4})
+	trial, err := newRun(ctx, Options{Seed: 1, VMs: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer trial.close(cancel)
-	trial.wire.next = mistaken{trial, trial.wire.next, m}
+	trial.transport.next = mistaken{trial, trial.transport.next, m}
 	a, err := newInjector(trial, trial.options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := trial.hold(ctx, a)
+	r, err := trial.execute(ctx, a)
 	if err != nil {
 		t.Fatal(err)
 	}

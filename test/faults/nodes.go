@@ -20,17 +20,17 @@ type nodes struct {
 // Run is what happens on a VM: its node joins, and is silent once the VM ends.
 func (n *nodes) Run(ctx context.Context, m azureemulator.VM) {
 	c := n.claims.claimOf(m)
-	if c == nil || !n.introduced(ctx, m) {
+	if c == nil || !n.askMetadata(ctx, m) {
 		return
 	}
 	n.claims.join(c)
 	<-ctx.Done()
-	n.claims.part(c)
+	n.claims.leave(c)
 }
 
-// introduced has a VM ask its metadata service who it is, as nodes do before they join,
+// askMetadata has a VM ask its metadata service who it is, as nodes do before they join,
 // until it knows or ends.
-func (n *nodes) introduced(ctx context.Context, m azureemulator.VM) bool {
+func (n *nodes) askMetadata(ctx context.Context, m azureemulator.VM) bool {
 	metadata := &http.Client{Transport: n.region.MetadataOf(m.Name), Timeout: 10 * time.Second}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://169.254.169.254/metadata/instance/compute?api-version=2021-02-01", nil)
 	if err != nil {
@@ -54,5 +54,5 @@ func (n *nodes) introduced(ctx context.Context, m azureemulator.VM) bool {
 // Preempt has the claim end whose VM Azure will take back, as its agent and the
 // interruption controller do.
 func (n *nodes) Preempt(vm string, _ azureemulator.Preemption) {
-	n.claims.loseVM(vm)
+	n.claims.markVMLost(vm)
 }

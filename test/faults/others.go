@@ -30,17 +30,17 @@ func newOthers(region *azureemulator.Server) *others {
 	return &others{region: region, vms: map[string]*azureemulator.VMState{}, parts: map[string]bool{}}
 }
 
-// have reports whether the VM of that name is one of theirs.
-func (o *others) have(vm string) bool { return o.vms[vm] != nil }
+// owns reports whether the VM of that name is one of theirs.
+func (o *others) owns(vm string) bool { return o.vms[vm] != nil }
 
 // create puts VMs and interfaces of others into the region, besides the system pool that is
 // there: of another cluster's karve, without an owner, and some that look like ours.
 func (o *others) create(ctx context.Context) error {
 	others := map[string]string{
-		"aks-siege-1-0-other":   `"karve.dev_cluster": "other", "karve.dev_claim": "siege-1-0", "karve.dev_claim-uid": "uid-1-1-0", "karpenter.azure.com_cluster": "other"`,
-		"aks-siege-2-0":         `"karpenter.azure.com_cluster": "other", "karpenter.sh_nodepool": "siege"`,
+		"aks-fault-1-0-other":   `"karve.dev_cluster": "other", "karve.dev_claim": "fault-1-0", "karve.dev_claim-uid": "uid-1-1-0", "karpenter.azure.com_cluster": "other"`,
+		"aks-fault-2-0":         `"karpenter.azure.com_cluster": "other", "karpenter.sh_nodepool": "fault"`,
 		"jumpbox":               `"team": "a"`,
-		"aks-siege-3-0-nobodys": `"karve.dev_claim": "siege-3-0"`,
+		"aks-fault-3-0-nobodys": `"karve.dev_claim": "fault-3-0"`,
 	}
 	for name, tags := range others {
 		for _, part := range []string{name + "-loose", name + "-nic"} {
@@ -82,8 +82,8 @@ func (o *others) addInterfaces(ctx context.Context, claims map[string]claim) err
 	return nil
 }
 
-// touched are things of others that are gone or changed.
-func (o *others) touched() []string {
+// changed are things of others that are gone or changed.
+func (o *others) changed() []string {
 	var all []string
 	state := o.region.State()
 	left := map[string]bool{}
@@ -184,8 +184,8 @@ func (o *others) put(ctx context.Context, resource, body string) error {
 	return nil
 }
 
-// wire is the way to Azure. It takes its time, and notes writes to what others have.
-type wire struct {
+// transport is the way to Azure. It takes its time, and notes writes to what others have.
+type transport struct {
 	next   policy.Transporter
 	others *others
 
@@ -193,10 +193,12 @@ type wire struct {
 	wrote []string
 }
 
-func tap(next policy.Transporter, others *others) *wire { return &wire{next: next, others: others} }
+func newTransport(next policy.Transporter, others *others) *transport {
+	return &transport{next: next, others: others}
+}
 
 // Do passes a request on.
-func (w *wire) Do(req *http.Request) (*http.Response, error) {
+func (w *transport) Do(req *http.Request) (*http.Response, error) {
 	if req.Method != http.MethodGet {
 		w.note(req)
 	}
@@ -206,9 +208,9 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	return w.next.Do(req)
 }
 
-func (w *wire) note(req *http.Request) {
+func (w *transport) note(req *http.Request) {
 	name := path.Base(req.URL.Path)
-	if !w.others.have(name) && !w.others.parts[name] {
+	if !w.others.owns(name) && !w.others.parts[name] {
 		return
 	}
 	w.mu.Lock()
@@ -216,7 +218,7 @@ func (w *wire) note(req *http.Request) {
 	w.wrote = append(w.wrote, req.Method+" "+name)
 }
 
-func (w *wire) touched() []string {
+func (w *transport) changedByUs() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.wrote)

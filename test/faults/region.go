@@ -18,12 +18,12 @@ import (
 	"github.com/karve-dev/karve/test/scarcity"
 )
 
-const className = "siege"
+const className = "fault"
 
-// open makes a region with enough of everything, at Azure's own pace and limits, with
+// newRun makes a region with enough of everything, at Azure's own pace and limits, with
 // resources of others in it, and a provider that creates VMs there.
-func open(ctx context.Context, o Options) (*trial, error) {
-	t := &trial{options: o, dismissed: make(chan struct{}), claims: newClaims()}
+func newRun(ctx context.Context, o Options) (*run, error) {
+	t := &run{options: o, noneNeeded: make(chan struct{}), claims: newClaims()}
 	guest := &nodes{claims: t.claims}
 	var err error
 	t.region, err = azureemulator.New(ctx, azureemulator.Options{
@@ -51,49 +51,49 @@ func open(ctx context.Context, o Options) (*trial, error) {
 		return nil, err
 	}
 	options := t.region.ClientOptions()
-	t.wire = tap(options.Transport, t.others)
-	options.Transport = t.wire
+	t.transport = newTransport(options.Transport, t.others)
+	options.Transport = t.transport
 	version := "1.36.3"
 	class := &v1beta1.AKSNodeClass{Status: v1beta1.AKSNodeClassStatus{KubernetesVersion: &version}}
 	class.Name = className
 	p, err := azure.New(ctx, azure.Options{
 		AKSMachines: t.pool(),
-		Credential:  &turnstile{credential, make(chan struct{}, 1)}, ClientOptions: options,
+		Credential:  &slowCredential{credential, make(chan struct{}, 1)}, ClientOptions: options,
 		SubscriptionID: t.region.SubscriptionID(), Location: t.region.Location(), ClusterName: clusterName,
 		ClusterEndpoint: "https://karve.example:443", CABundle: authority,
 		NodeResourceGroup: t.region.NodeResourceGroup(), VNetSubnetID: subnet,
-		SSHPublicKey: "ssh-ed25519 AAAA siege", PricesURL: t.region.URL() + "/api/retail/prices", ARMShare: 1,
+		SSHPublicKey: "ssh-ed25519 AAAA fault", PricesURL: t.region.URL() + "/api/retail/prices", ARMShare: 1,
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
 		Classes:        azure.ClassesFunc(func(context.Context, string) (*v1beta1.AKSNodeClass, error) { return class, nil }),
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.market = &market{provider: p}
-	t.controllers = &controllers{claims: t.claims, market: t.market, seed: o.Seed, dismissed: t.dismissed}
-	t.collector = &collector{claims: t.claims, market: t.market}
+	t.catalog = &catalog{provider: p}
+	t.controllers = &controllers{claims: t.claims, catalog: t.catalog, seed: o.Seed, dismissed: t.noneNeeded}
+	t.collector = &collector{claims: t.claims, catalog: t.catalog}
 	return t, nil
 }
 
-// pool is where AKS makes machines, in batches; none where Compute does.
-func (t *trial) pool() azure.AKSMachines {
+// pool is where AKS creates VMs, in batches; none where Compute does.
+func (t *run) pool() azure.AKSMachines {
 	if !t.options.AKS {
 		return azure.AKSMachines{}
 	}
 	return azure.AKSMachines{
 		Pool: t.region.MachinesPool(), ResourceGroup: t.region.ClusterResourceGroup(), CreateNodes: true,
-		Batching: azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: azure.MostInBatch},
+		Batching: azure.Batching{Idle: time.Second, MaxWait: 5 * time.Second, Size: azure.MostInBatch},
 	}
 }
 
-// subnet is where machines go: AKS's own, but for two faults. Only who is in another network
+// subnet is where VMs go: AKS's own, but for two faults. Only who is in another network
 // looks for a security group, and addresses that linger are missed where there are few more
 // than VMs.
-func (t *trial) subnet() (id string, err error) {
+func (t *run) subnet() (id string, err error) {
 	prefix := 16
 	if slices.Contains(t.options.Faults, addressesLinger) {
 		const azures = 5 // addresses of each subnet
-		prefix = 32 - bits.Len(uint(t.options.Machines+azures))
+		prefix = 32 - bits.Len(uint(t.options.VMs+azures))
 	} else if !slices.Contains(t.options.Faults, "NoSecurityGroups") {
 		return t.region.SubnetID(), nil
 	}
@@ -104,7 +104,7 @@ const addressesLinger = "AddressesLinger"
 
 const clusterName = "karve"
 
-// sizes are what the region sells.
+// sizes are what the region offers.
 func sizes() []string {
 	return []string{"Standard_D4s_v5", "Standard_D4as_v5", "Standard_D4ds_v5", "Standard_D4ads_v5", "Standard_D8s_v5", "Standard_E4s_v5"}
 }
@@ -112,15 +112,15 @@ func sizes() []string {
 // cheapest is the size that is launched before all others.
 const cheapest = "Standard_D4as_v5"
 
-// turnstile lets one at a time ask for a token. The SDK does so too, with a mutex, and time
+// slowCredential lets one at a time ask for a token. The SDK does so too, with a mutex, and time
 // stands still in a bubble while a goroutine waits for one.
-type turnstile struct {
+type slowCredential struct {
 	azcore.TokenCredential
 	gate chan struct{}
 }
 
 // GetToken waits for its turn.
-func (c *turnstile) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+func (c *slowCredential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	select {
 	case c.gate <- struct{}{}:
 	case <-ctx.Done():
@@ -130,9 +130,9 @@ func (c *turnstile) GetToken(ctx context.Context, o policy.TokenRequestOptions) 
 	return c.TokenCredential.GetToken(ctx, o)
 }
 
-// shortage has the cheapest size out of stock in one zone, whatever else happens, so that
+// makeScarce has the cheapest size out of stock in one zone, whatever else happens, so that
 // there are always some launches that fail late.
-func (t *trial) shortage() {
+func (t *run) makeScarce() {
 	if err := t.region.Capacity.AddStockout(azureemulator.Stockout{Size: cheapest, Zone: "1"}); err != nil {
 		panic(err) // only a mode or a pattern can be wrong, and there is none
 	}

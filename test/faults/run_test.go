@@ -20,11 +20,11 @@ const few = 24
 //
 // Rule VM-8.
 func TestEveryFault(t *testing.T) {
-	run(t, faults.Options{Seed: 1, Machines: few})
+	run(t, faults.Options{Seed: 1, VMs: few})
 	for _, k := range azureemulator.FaultCatalogue() {
 		t.Run(k.Name, func(t *testing.T) {
-			if r := run(t, faults.Options{Seed: 1, Machines: few, Faults: []string{k.Name}}); r.Strikes == 0 {
-				t.Error("it struck nothing")
+			if r := run(t, faults.Options{Seed: 1, VMs: few, Faults: []string{k.Name}}); r.Injected == 0 {
+				t.Error("no fault was injected")
 			}
 		})
 	}
@@ -35,40 +35,40 @@ func TestEveryFault(t *testing.T) {
 // Rule VM-8.
 func TestPairsOfFaults(t *testing.T) {
 	const seed = 1
-	pairs := faults.Pairs(faults.Dozen())
+	pairs := faults.Pairs(faults.PairedFaults())
 	r := rand.New(rand.NewPCG(seed, 66))
 	r.Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
 	for _, pair := range pairs[:10] {
 		t.Run(pair[0]+"And"+pair[1], func(t *testing.T) {
-			run(t, faults.Options{Seed: seed, Machines: few, Faults: pair})
+			run(t, faults.Options{Seed: seed, VMs: few, Faults: pair})
 		})
 	}
 }
 
-// Those that are alike strike together, and nothing is left out.
+// Those that are alike are injected together, and none is left out.
 //
 // Rule VM-8.
 func TestFaultsAlike(t *testing.T) {
-	struck := map[string]int{}
-	for _, names := range faults.Alone() {
+	injected := map[string]int{}
+	for _, names := range faults.SingleFaults() {
 		for _, name := range names {
-			struck[name]++
+			injected[name]++
 		}
 		if len(names) > 1 {
-			run(t, faults.Options{Seed: 1, Machines: few, Faults: names})
+			run(t, faults.Options{Seed: 1, VMs: few, Faults: names})
 		}
 	}
 	for _, k := range azureemulator.FaultCatalogue() {
-		if struck[k.Name] != 1 {
-			t.Errorf("%s strikes %d times", k.Name, struck[k.Name])
+		if injected[k.Name] != 1 {
+			t.Errorf("%s is injected %d times", k.Name, injected[k.Name])
 		}
 	}
-	if len(struck) != len(azureemulator.FaultCatalogue()) {
-		t.Errorf("%d faults of %d", len(struck), len(azureemulator.FaultCatalogue()))
+	if len(injected) != len(azureemulator.FaultCatalogue()) {
+		t.Errorf("%d faults of %d", len(injected), len(azureemulator.FaultCatalogue()))
 	}
 }
 
-// So it is where AKS makes the machines, many with one request: while requests are throttled or
+// So it is where AKS creates the VMs, many with one request: while requests are throttled or
 // lost, VMs fail late, and tokens end.
 //
 // Rule AKS-8.
@@ -77,12 +77,12 @@ func TestFaultsWhereAKSMakesMachines(t *testing.T) {
 		{}, {"TooManyRequestsWithoutRetryAfter"}, {"TimeoutAfterCommit"}, {"ZonalAllocationFailed"}, {"LateFailure", "TokensRevoked"}, {"ResetAfterCommit", "FamilyQuota"},
 	} {
 		t.Run(strings.Join(names, "And"), func(t *testing.T) {
-			r := run(t, faults.Options{Seed: 1, Machines: few, Faults: names, AKS: true})
-			if len(names) > 0 && r.Strikes == 0 {
-				t.Error("it struck nothing")
+			r := run(t, faults.Options{Seed: 1, VMs: few, Faults: names, AKS: true})
+			if len(names) > 0 && r.Injected == 0 {
+				t.Error("no fault was injected")
 			}
 			if done := r.Ledger.ByOperation; done["Machines.CreateOrUpdate"] == 0 || done["AgentPools.DeleteMachines"] == 0 {
-				t.Errorf("AKS made no machines: %v", done)
+				t.Errorf("AKS created no VMs: %v", done)
 			}
 		})
 	}
@@ -90,8 +90,8 @@ func TestFaultsWhereAKSMakesMachines(t *testing.T) {
 
 func TestUnknownFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := faults.Run(t.Context(), faults.Options{Machines: 1, Faults: []string{"Earthquake"}}); err == nil {
-			t.Error("an earthquake struck")
+		if _, err := faults.Run(t.Context(), faults.Options{VMs: 1, Faults: []string{"Earthquake"}}); err == nil {
+			t.Error("an unknown fault is accepted")
 		}
 	})
 }

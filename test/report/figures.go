@@ -17,26 +17,26 @@ import (
 
 // Figures are what was measured. The zero Figures were not.
 type Figures struct {
-	// FirstAttemptSuccess is the share of machines that came by their first purchase where
+	// FirstAttemptSuccess is the share of VMs that came by their first launch where
 	// many things are scarce, BaselineFirstAttemptSuccess that of trying one offer for each
 	// NodeClaim, as the incumbent does.
 	FirstAttemptSuccess         float64 `json:"first_attempt_success"`
 	BaselineFirstAttemptSuccess float64 `json:"baseline_first_attempt_success"`
 	// ARMWritesPerNode leaves out the one delete that ends each; ARMReadsPerNode are all from
-	// the purchases to the end, of a thousand. Of several runs they are the worst.
+	// the launches to the end, of a thousand. Of several runs they are the worst.
 	ARMWritesPerNode  float64 `json:"arm_writes_per_node"`
 	ARMReadsPerNode   float64 `json:"arm_reads_per_node"`
 	ThrottledRequests int     `json:"throttled_requests"`
 	// SecondsTo1000Nodes is until the last of them has joined, the median of several runs.
 	SecondsTo1000Nodes float64 `json:"seconds_0_to_1000_nodes"`
-	// FaultsRun and FaultPairsRun are sieges of so many machines each; what follows is found
+	// FaultsRun and FaultPairsRun are runs with so many VMs each; what follows is found
 	// in all of them together.
 	FaultsRun      int `json:"faults_run"`
 	FaultPairsRun  int `json:"fault_pairs_run"`
 	Leaked         int `json:"leaked"`
 	Duplicates     int `json:"duplicates"`
 	ForeignTouched int `json:"foreign_touched"`
-	// NoticeToReplacementP99Seconds is of 300 spot machines out of 1,000 within 20 seconds.
+	// NoticeToReplacementP99Seconds is of 300 spot VMs out of 1,000 within 20 seconds.
 	NoticeToReplacementP99Seconds float64 `json:"notice_to_replacement_p99_seconds"`
 }
 
@@ -47,9 +47,9 @@ func (f Figures) Table() string {
 	row := func(what, wanted, format string, measured ...any) {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", what, fmt.Sprintf(format, measured...), wanted)
 	}
-	row("machines that come by the first purchase", "≥ 95 %", "%.1f %% (one offer for each claim: %.1f %%)", 100*f.FirstAttemptSuccess, 100*f.BaselineFirstAttemptSuccess)
-	row("writes for each machine", "≤ 1.2", "%.2f", f.ARMWritesPerNode)
-	row("reads for each machine", "≤ 3", "%.2f", f.ARMReadsPerNode)
+	row("VMs that come by the first launch", "≥ 95 %", "%.1f %% (one offer for each claim: %.1f %%)", 100*f.FirstAttemptSuccess, 100*f.BaselineFirstAttemptSuccess)
+	row("writes for each VM", "≤ 1.2", "%.2f", f.ARMWritesPerNode)
+	row("reads for each VM", "≤ 3", "%.2f", f.ARMReadsPerNode)
 	row("requests throttled", "0", "%d", f.ThrottledRequests)
 	row("0 to 1,000 nodes, median", "≤ 180 s", "%.0f s", f.SecondsTo1000Nodes)
 	row("faults, and pairs of them", "all, 66", "%d, %d", f.FaultsRun, f.FaultPairsRun)

@@ -10,19 +10,19 @@ import (
 	"github.com/karve-dev/karve/test/scarcity"
 )
 
-// Where a third of the families have quota for a few machines only and one in twenty
-// pairs of size and zone is sold out, at least 95 % of the machines come by the first
+// Where a third of the families have quota for a few VMs only and one in twenty
+// pairs of size and zone is sold out, at least 95 % of the VMs come by the first
 // purchase, and all come in the end; more than when each attempt knows one offer.
 //
 // Rule REFUSAL-4.
-func TestFirstPurchases(t *testing.T) {
+func TestFirstLaunches(t *testing.T) {
 	scenario := scarcity.Scenario{Seed: 1}
 	karve := serve(t, "karve", scarcity.Karve, scenario)
 	if karve.FirstAttemptSuccess() < 0.95 || karve.Served != karve.Orders {
-		t.Errorf("%.3f came by the first purchase, %d of %d at all; want 0.95 and all (seed %d)", karve.FirstAttemptSuccess(), karve.Served, karve.Orders, scenario.Seed)
+		t.Errorf("%.3f came by the first launch, %d of %d at all; want 0.95 and all (seed %d)", karve.FirstAttemptSuccess(), karve.Served, karve.Orders, scenario.Seed)
 	}
 	incumbent := serve(t, "the incumbent", scarcity.Incumbent, scenario)
-	if karve.FirstAttempts <= incumbent.FirstAttempts || karve.Purchases >= incumbent.Purchases {
+	if karve.FirstAttempts <= incumbent.FirstAttempts || karve.Launches >= incumbent.Launches {
 		t.Errorf("the incumbent is no worse (seed %d)", scenario.Seed)
 	}
 }

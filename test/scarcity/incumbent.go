@@ -27,38 +27,38 @@ import (
 // as it matters here: each NodeClaim tries one offer, the cheapest that is not
 // remembered as unavailable; when that is refused the claim is given up, the refusal
 // is remembered for the time that its table says, and the pods are planned for again.
-// Families' quota is looked up every ten minutes, machines on their way do not count,
+// Families' quota is looked up every ten minutes, VMs on their way do not count,
 // and quota of the region or of spot is not looked at.
 func Incumbent(ctx context.Context, s Scenario) (Result, error) {
 	var broken error
-	result, err := s.withDefaults().serve(ctx, func(d *deal) buyer {
+	result, err := s.withDefaults().serve(ctx, func(d *run) launcher {
 		in, err := newIncumbent(d)
 		broken = err
-		return in.buy
+		return in.launchOrder
 	})
 	return result, errors.Join(broken, err)
 }
 
 type incumbent struct {
-	deal   *deal
+	run    *run
 	client *arm.Client
-	// sold are the offerings, as they were before the first launch.
-	sold     *provider.Catalog
+	// catalog are the offerings, as they were before the first launch.
+	catalog  *provider.Catalog
 	families map[string]string // quota family by size
 
-	mu     sync.Mutex
-	rests  map[rest]time.Time // until when
-	left   map[string]int64   // cores of families, as last read
-	looked time.Time
+	mu               sync.Mutex
+	unavailableUntil map[unavailability]time.Time // until when
+	quotaLeft        map[string]int64             // cores of families, as last read
+	quotaRead        time.Time
 }
 
-// A rest is what the incumbent leaves alone: a size as it is sold, in a zone.
-type rest struct{ size, zone, capacityType string }
+// unavailability is what the incumbent leaves alone: a size with its capacity type, in a zone.
+type unavailability struct{ size, zone, capacityType string }
 
-const looksAtQuota = 10 * time.Minute
+const quotaReadInterval = 10 * time.Minute
 
-func newIncumbent(d *deal) (*incumbent, error) {
-	in := &incumbent{deal: d, rests: map[rest]time.Time{}, families: map[string]string{}}
+func newIncumbent(d *run) (*incumbent, error) {
+	in := &incumbent{run: d, unavailableUntil: map[unavailability]time.Time{}, families: map[string]string{}}
 	credential, err := d.region.Credential()
 	if err != nil {
 		return in, err
@@ -68,12 +68,12 @@ func newIncumbent(d *deal) (*incumbent, error) {
 	if in.client, err = arm.NewClient("incumbent", "v1.0.0", credential, options); err != nil {
 		return in, err
 	}
-	in.sold, err = d.provider.Catalog(context.Background(), className)
+	in.catalog, err = d.provider.Catalog(context.Background(), className)
 	if err != nil {
 		return in, err
 	}
-	for i := range in.sold.Types {
-		t := &in.sold.Types[i]
+	for i := range in.catalog.Types {
+		t := &in.catalog.Types[i]
 		for _, f := range t.Offerings {
 			for _, draw := range f.QuotaUses {
 				if name, ok := strings.CutPrefix(draw.Quota, "family:"); ok {
@@ -85,8 +85,8 @@ func newIncumbent(d *deal) (*incumbent, error) {
 	return in, nil
 }
 
-func (in *incumbent) buy(ctx context.Context, o order) (offering.Price, error) {
-	for try := range patience {
+func (in *incumbent) launchOrder(ctx context.Context, o order) (offering.Price, error) {
+	for try := range maxPlans {
 		if choice, ok := in.choose(o); ok {
 			err := in.attempt(ctx, fmt.Sprintf("aks-%s-%d", o.name, try), choice)
 			if err == nil {
@@ -97,7 +97,7 @@ func (in *incumbent) buy(ctx context.Context, o order) (offering.Price, error) {
 			}
 			in.learn(err, choice)
 		}
-		if err := Sleep(ctx, replan); err != nil {
+		if err := Sleep(ctx, planAgainAfter); err != nil {
 			return 0, err
 		}
 	}
@@ -108,46 +108,46 @@ func (in *incumbent) buy(ctx context.Context, o order) (offering.Price, error) {
 func (in *incumbent) choose(o order) (offering.Ref, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.lookAtQuota()
-	for _, c := range o.choices(&provider.Catalog{Types: in.sold.Types}) {
-		until := in.rests[rest{c.Type, c.Zone, c.CapacityType}]
-		if time.Now().After(until) && in.mayHave(c) {
+	in.readQuota()
+	for _, c := range o.choices(&provider.Catalog{Types: in.catalog.Types}) {
+		until := in.unavailableUntil[unavailability{c.Type, c.Zone, c.CapacityType}]
+		if time.Now().After(until) && in.quotaAllows(c) {
 			return c, true
 		}
 	}
 	return offering.Ref{}, false
 }
 
-// mayHave compares an on-demand machine's cores with what was left of its family's
+// quotaAllows compares an on-demand VM's cores with what was left of its family's
 // quota when that was looked up.
-func (in *incumbent) mayHave(c offering.Ref) bool {
-	left, known := in.left[in.families[c.Type]]
+func (in *incumbent) quotaAllows(c offering.Ref) bool {
+	left, known := in.quotaLeft[in.families[c.Type]]
 	return c.CapacityType == offering.Spot || !known || left >= in.cores(c.Type)
 }
 
 func (in *incumbent) cores(size string) int64 {
-	for i := range in.sold.Types {
-		if t := &in.sold.Types[i]; t.Name == size {
+	for i := range in.catalog.Types {
+		if t := &in.catalog.Types[i]; t.Name == size {
 			return t.Capacity["cpu"] / 1000
 		}
 	}
 	return 0
 }
 
-func (in *incumbent) lookAtQuota() {
-	if !in.looked.IsZero() && time.Since(in.looked) < looksAtQuota {
+func (in *incumbent) readQuota() {
+	if !in.quotaRead.IsZero() && time.Since(in.quotaRead) < quotaReadInterval {
 		return
 	}
-	in.looked, in.left = time.Now(), map[string]int64{}
-	for _, u := range in.deal.region.Capacity.Usages() {
-		in.left[strings.ToLower(u.Name)] = int64(u.Limit - u.Current)
+	in.quotaRead, in.quotaLeft = time.Now(), map[string]int64{}
+	for _, u := range in.run.region.Capacity.Usages() {
+		in.quotaLeft[strings.ToLower(u.Name)] = int64(u.Limit - u.Current)
 	}
 }
 
-// attempt asks for a machine and waits until it is there, or why not.
+// attempt asks for a VM and waits until it is there, or why not.
 func (in *incumbent) attempt(ctx context.Context, name string, c offering.Ref) error {
-	location := in.deal.region.Location()
-	vm := map[string]any{"location": location, "properties": properties(name, in.deal.region.SubnetID(), c)}
+	location := in.run.region.Location()
+	vm := map[string]any{"location": location, "properties": properties(name, in.run.region.SubnetID(), c)}
 	if zone := strings.TrimPrefix(c.Zone, location+"-"); zone != c.Zone {
 		vm["zones"] = []string{zone}
 	}
@@ -156,7 +156,7 @@ func (in *incumbent) attempt(ctx context.Context, name string, c offering.Ref) e
 		return err
 	}
 	path := fmt.Sprintf("%s/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s?api-version=2025-04-01",
-		in.client.Endpoint(), in.deal.region.SubscriptionID(), in.deal.region.NodeResourceGroup(), name)
+		in.client.Endpoint(), in.run.region.SubscriptionID(), in.run.region.NodeResourceGroup(), name)
 	poller, err := in.begin(ctx, path, body)
 	if err == nil {
 		_, err = poller.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: 3 * time.Second})
@@ -203,7 +203,7 @@ func (body) Close() error { return nil }
 
 func streaming(b []byte) body { return body{bytes.NewReader(b)} }
 
-// properties are the least a machine can be asked for with.
+// properties are the least a VM can be asked for with.
 func properties(name, subnet string, c offering.Ref) map[string]any {
 	ref := func(id string) map[string]any { return map[string]any{"id": id} }
 	p := map[string]any{
@@ -238,7 +238,7 @@ func (in *incumbent) learn(err error, c offering.Ref) {
 	zones, both, lasts := []string{c.Zone}, false, 3*time.Minute
 	switch {
 	case code == "OperationNotAllowed" && strings.Contains(text, "LowPriorityCores"):
-		in.rest(in.all(func(f offering.Offering) bool { return f.CapacityType == offering.Spot }), time.Hour)
+		in.markUnavailable(in.all(func(f offering.Offering) bool { return f.CapacityType == offering.Spot }), time.Hour)
 		return
 	case code == "OperationNotAllowed" && strings.Contains(text, "Total Regional Cores"):
 		return // nothing is remembered
@@ -261,7 +261,7 @@ func (in *incumbent) learn(err error, c offering.Ref) {
 	case code == azureemulator.OverconstrainedAllocationRequest:
 		zones, lasts = in.scope(c), time.Hour
 	}
-	in.rest(in.family(c, zones, both), lasts)
+	in.markUnavailable(in.family(c, zones, both), lasts)
 }
 
 // scope are the zones of a choice's scope: all, or the region without a choice of zone.
@@ -269,45 +269,45 @@ func (in *incumbent) scope(c offering.Ref) []string {
 	if c.Fallback {
 		return []string{c.Zone}
 	}
-	location := in.deal.region.Location()
+	location := in.run.region.Location()
 	return []string{location + "-1", location + "-2", location + "-3"}
 }
 
 // family are the offers of the choice's family with at least its cores, in some zones
-// or everywhere, as the choice is sold or in both ways.
-func (in *incumbent) family(c offering.Ref, zones []string, both bool) []rest {
+// or everywhere, as the choice is or in both ways.
+func (in *incumbent) family(c offering.Ref, zones []string, both bool) []unavailability {
 	cores := in.cores(c.Type)
-	var all []rest
-	for i := range in.sold.Types {
-		t := &in.sold.Types[i]
+	var all []unavailability
+	for i := range in.catalog.Types {
+		t := &in.catalog.Types[i]
 		if in.families[t.Name] != in.families[c.Type] || t.Capacity["cpu"]/1000 < cores {
 			continue
 		}
 		for _, f := range t.Offerings {
 			if (both || f.CapacityType == c.CapacityType) && (zones == nil || slices.Contains(zones, f.Zone)) {
-				all = append(all, rest{t.Name, f.Zone, f.CapacityType})
+				all = append(all, unavailability{t.Name, f.Zone, f.CapacityType})
 			}
 		}
 	}
 	return all
 }
 
-func (in *incumbent) all(match func(offering.Offering) bool) []rest {
-	var all []rest
-	for i := range in.sold.Types {
-		for _, f := range in.sold.Types[i].Offerings {
+func (in *incumbent) all(match func(offering.Offering) bool) []unavailability {
+	var all []unavailability
+	for i := range in.catalog.Types {
+		for _, f := range in.catalog.Types[i].Offerings {
 			if match(f) {
-				all = append(all, rest{in.sold.Types[i].Name, f.Zone, f.CapacityType})
+				all = append(all, unavailability{in.catalog.Types[i].Name, f.Zone, f.CapacityType})
 			}
 		}
 	}
 	return all
 }
 
-func (in *incumbent) rest(all []rest, lasts time.Duration) {
+func (in *incumbent) markUnavailable(all []unavailability, lasts time.Duration) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, r := range all {
-		in.rests[r] = time.Now().Add(lasts)
+		in.unavailableUntil[r] = time.Now().Add(lasts)
 	}
 }

@@ -16,30 +16,30 @@ import (
 	"github.com/karve-dev/karve/provider/azure"
 )
 
-// replan is how long after a failure the pods of an order are planned for again.
-const replan = 10 * time.Second
+// planAgainAfter is how long after a failure the pods of an order are planned for again.
+const planAgainAfter = 10 * time.Second
 
-// patience is how often an order is planned for before it counts as not served.
-const patience = 50
+// maxPlans is how often an order is planned for before it counts as not served.
+const maxPlans = 50
 
 // Karve serves the scenario's orders with karve's provider.
 func Karve(ctx context.Context, s Scenario) (Result, error) {
-	return s.withDefaults().serve(ctx, func(d *deal) buyer { return d.buy })
+	return s.withDefaults().serve(ctx, func(d *run) launcher { return d.launchOrder })
 }
 
-// A buyer serves one order, however often it must try, and returns the price of the
-// machine; zero when there is none in the end. Names of machines are the order's and more.
-type buyer func(ctx context.Context, o order) (offering.Price, error)
+// launcher serves one order, however often it must try, and returns the price of the
+// VM; zero when there is none in the end. Names of VMs are the order's and more.
+type launcher func(ctx context.Context, o order) (offering.Price, error)
 
-// A deal is a scenario under way.
-type deal struct {
+// run is a scenario under way.
+type run struct {
 	region   *azureemulator.Server
-	wire     *wire
+	wire     *transport
 	provider *azure.Provider
 }
 
 // serve opens the region and serves each order when its time comes.
-func (s Scenario) serve(ctx context.Context, strategy func(*deal) buyer) (Result, error) {
+func (s Scenario) serve(ctx context.Context, strategy func(*run) launcher) (Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	d, err := s.open(ctx)
@@ -61,7 +61,7 @@ func (s Scenario) serve(ctx context.Context, strategy func(*deal) buyer) (Result
 	return s.work(ctx, d, strategy(d))
 }
 
-func (s Scenario) work(ctx context.Context, d *deal, buy buyer) (Result, error) {
+func (s Scenario) work(ctx context.Context, d *run, buy launcher) (Result, error) {
 	orders := s.orders(d.region.Location())
 	outcomes := make([]Result, len(orders))
 	errs := make([]error, len(orders))
@@ -72,7 +72,7 @@ func (s Scenario) work(ctx context.Context, d *deal, buy buyer) (Result, error) 
 			if errs[i] = Sleep(ctx, o.at); errs[i] != nil {
 				return
 			}
-			outcomes[i], errs[i] = d.outcome(ctx, o, buy)
+			outcomes[i], errs[i] = d.serveOrder(ctx, o, buy)
 		})
 	}
 	wg.Wait()
@@ -80,28 +80,28 @@ func (s Scenario) work(ctx context.Context, d *deal, buy buyer) (Result, error) 
 	for _, r := range outcomes {
 		total.FirstAttempts += r.FirstAttempts
 		total.Served += r.Served
-		total.Purchases += r.Purchases
+		total.Launches += r.Launches
 		total.Price += r.Price
 	}
 	return total, errors.Join(errs...)
 }
 
-// outcome serves one order and reads off the wire what that took.
-func (d *deal) outcome(ctx context.Context, o order, buy buyer) (Result, error) {
+// serveOrder serves one order and reads off the wire what that took.
+func (d *run) serveOrder(ctx context.Context, o order, buy launcher) (Result, error) {
 	price, err := buy(ctx, o)
-	r := Result{Price: price, Purchases: d.wire.of("aks-" + o.name + "-")}
+	r := Result{Price: price, Launches: d.wire.launchesOf("aks-" + o.name + "-")}
 	if price > 0 {
 		r.Served = 1
-		if r.Purchases == 1 {
+		if r.Launches == 1 {
 			r.FirstAttempts = 1
 		}
 	}
 	return r, err
 }
 
-// buy is karve: a claim that lists what would do, launched until its VM runs.
-func (d *deal) buy(ctx context.Context, o order) (offering.Price, error) {
-	for try := range patience {
+// launchOrder is karve: a claim that lists what would do, launched until its VM runs.
+func (d *run) launchOrder(ctx context.Context, o order) (offering.Price, error) {
+	for try := range maxPlans {
 		snapshot, err := d.provider.Catalog(ctx, className)
 		if err != nil {
 			return 0, err
@@ -114,7 +114,7 @@ func (d *deal) buy(ctx context.Context, o order) (offering.Price, error) {
 				return in.Price, err
 			}
 		}
-		if err := Sleep(ctx, replan); err != nil {
+		if err := Sleep(ctx, planAgainAfter); err != nil {
 			return 0, err
 		}
 	}
@@ -122,7 +122,7 @@ func (d *deal) buy(ctx context.Context, o order) (offering.Price, error) {
 }
 
 // launch drives a claim as the controller does.
-func (d *deal) launch(ctx context.Context, c provider.Claim) (provider.Instance, error) {
+func (d *run) launch(ctx context.Context, c provider.Claim) (provider.Instance, error) {
 	for {
 		in, err := d.provider.Launch(ctx, c)
 		switch {
@@ -143,7 +143,7 @@ func (d *deal) launch(ctx context.Context, c provider.Claim) (provider.Instance,
 const className = "drill"
 
 // open makes the region and a provider that launches there.
-func (s Scenario) open(ctx context.Context) (*deal, error) {
+func (s Scenario) open(ctx context.Context) (*run, error) {
 	region, err := s.region(ctx)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (s Scenario) open(ctx context.Context) (*deal, error) {
 		return nil, err
 	}
 	options := region.ClientOptions()
-	d := &deal{region: region, wire: tap(options.Transport)}
+	d := &run{region: region, wire: newTransport(options.Transport)}
 	options.Transport = d.wire
 	version := "1.36.3"
 	class := &v1beta1.AKSNodeClass{Status: v1beta1.AKSNodeClassStatus{KubernetesVersion: &version}}

@@ -20,12 +20,12 @@ import (
 )
 
 // A Scenario is a region where offerings are scarce, and the VMs that are needed
-// there: a third of the families have quota for a few machines more, and one in twenty
+// there: a third of the families have quota for a few VMs more, and one in twenty
 // pairs of a size and a zone is out of stock, which no list shows beforehand.
 type Scenario struct {
 	// Seed decides which families, which pairs and what is needed.
 	Seed uint64
-	// Orders is how many machines are needed. Zero: 500.
+	// Orders is how many VMs are needed. Zero: 500.
 	Orders int
 	// Waves is in how many bursts they come; zero: 5. Every is the time between two of
 	// them; zero: 1 min.
@@ -38,12 +38,12 @@ type Result struct {
 	Orders int
 	// FirstAttempts are the orders whose very first launch brought their VM.
 	FirstAttempts int
-	// Served are those that have a machine in the end, Purchases what was asked for
+	// Served are those that have a VM in the end, Launches what was asked for
 	// altogether.
-	Served, Purchases int
-	// Took is from the first order to the last machine.
+	Served, Launches int
+	// Took is from the first order to the last VM.
 	Took time.Duration
-	// Price is of all machines for an hour.
+	// Price is of all VMs for an hour.
 	Price offering.Price
 }
 
@@ -51,8 +51,8 @@ type Result struct {
 func (r Result) FirstAttemptSuccess() float64 { return float64(r.FirstAttempts) / float64(r.Orders) }
 
 func (r Result) String() string {
-	return fmt.Sprintf("%.1f %% of %d orders had their machine by the first purchase; %d served by %d purchases in %v, for $%.2f an hour",
-		100*r.FirstAttemptSuccess(), r.Orders, r.Served, r.Purchases, r.Took.Round(time.Second), r.Price.USD())
+	return fmt.Sprintf("%.1f %% of %d orders had their VM by the first launch; %d served by %d launches in %v, for $%.2f an hour",
+		100*r.FirstAttemptSuccess(), r.Orders, r.Served, r.Launches, r.Took.Round(time.Second), r.Price.USD())
 }
 
 func (s Scenario) withDefaults() Scenario {
@@ -83,7 +83,7 @@ func (s Scenario) region(ctx context.Context) (*azureemulator.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return region, soldOut(region, sizes, r)
+	return region, takeStock(region, sizes, r)
 }
 
 // scarceFamilies gives a third of the families quota for 8 to 40 cores.
@@ -101,9 +101,9 @@ func scarceFamilies(sizes []catalog.Size, r *rand.Rand) map[string]int {
 	return scarce
 }
 
-// soldOut takes one in twenty pairs of a size and a zone off the shelves, in the ways
+// takeStock takes one in twenty pairs of a size and a zone out of stock, in the ways
 // that Azure has of saying so.
-func soldOut(region *azureemulator.Server, sizes []catalog.Size, r *rand.Rand) error {
+func takeStock(region *azureemulator.Server, sizes []catalog.Size, r *rand.Rand) error {
 	modes := []string{"", "", azureemulator.SkuNotAvailable, azureemulator.OverconstrainedZonalAllocationRequest}
 	for _, s := range sizes {
 		for _, zone := range []string{"1", "2", "3", "regional"} {
@@ -158,7 +158,7 @@ func (s Scenario) orders(location string) []order {
 		gibibytes := cores * (int64(2) << r.IntN(3))
 		all[i] = order{
 			name: fmt.Sprintf("order-%d", i), at: time.Duration(i*s.Waves/s.Orders) * s.Every, turn: i,
-			// What a machine that is sold with as much leaves to its pods.
+			// What a VM that is sold with as much leaves to its pods.
 			needs: quantity.Amounts{quantity.NameCPU: cores * 900, quantity.NameMemory: gibibytes << 30 * 3 / 4},
 			pool:  pools[r.IntN(len(pools))],
 			spot:  r.IntN(4) == 0,
@@ -183,7 +183,7 @@ func (o order) choices(s *provider.Catalog) []offering.Ref {
 			continue
 		}
 		for _, f := range t.Offerings {
-			if f.Unavailable == "" && o.accepts(f) && affordable(s.QuotaLeft, f.QuotaUses) {
+			if f.Unavailable == "" && o.accepts(f) && withinQuota(s.QuotaLeft, f.QuotaUses) {
 				all = append(all, offering.Ref{Type: t.Name, Zone: f.Zone, CapacityType: f.CapacityType, Price: f.Price, Fallback: f.Fallback})
 			}
 		}
@@ -205,7 +205,7 @@ func (o order) accepts(f offering.Offering) bool {
 	return (o.spot || f.CapacityType == offering.OnDemand) && (o.zone == "" || o.zone == f.Zone)
 }
 
-func affordable(budgets map[string]int64, draws []offering.QuotaUse) bool {
+func withinQuota(budgets map[string]int64, draws []offering.QuotaUse) bool {
 	for _, d := range draws {
 		if left, limited := budgets[d.Quota]; limited && left < d.Amount {
 			return false

@@ -11,40 +11,42 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// wire is the way to Azure. It takes its time, so that requests are under way together,
+// transport is the way to Azure. It takes its time, so that requests are under way together,
 // and counts the launches that pass, by the name of the VM.
-type wire struct {
+type transport struct {
 	next policy.Transporter
 
-	mu        sync.Mutex
-	purchases map[string]int
+	mu       sync.Mutex
+	launches map[string]int
 }
 
-func tap(next policy.Transporter) *wire { return &wire{next: next, purchases: map[string]int{}} }
+func newTransport(next policy.Transporter) *transport {
+	return &transport{next: next, launches: map[string]int{}}
+}
 
-var machinePath = regexp.MustCompile(`(?i)/providers/Microsoft\.Compute/virtualMachines/([^/]+)$`)
+var vmPath = regexp.MustCompile(`(?i)/providers/Microsoft\.Compute/virtualMachines/([^/]+)$`)
 
 // Do passes a request on.
-func (w *wire) Do(req *http.Request) (*http.Response, error) {
+func (w *transport) Do(req *http.Request) (*http.Response, error) {
 	if err := Travel(req); err != nil {
 		return nil, err
 	}
 	resp, err := w.next.Do(req)
-	if name := machinePath.FindStringSubmatch(req.URL.Path); name != nil && req.Method == http.MethodPut && err == nil && resp.StatusCode != http.StatusTooManyRequests {
+	if name := vmPath.FindStringSubmatch(req.URL.Path); name != nil && req.Method == http.MethodPut && err == nil && resp.StatusCode != http.StatusTooManyRequests {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.purchases[strings.ToLower(name[1])]++
+		w.launches[strings.ToLower(name[1])]++
 	}
 	return resp, err
 }
 
-// of is how often machines were asked for whose names begin like that.
-func (w *wire) of(prefix string) (n int) {
+// launchesOf is how often VMs were asked for whose names begin like that.
+func (w *transport) launchesOf(prefix string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for name, purchases := range w.purchases {
+	for name, launches := range w.launches {
 		if strings.HasPrefix(name, prefix) {
-			n += purchases
+			n += launches
 		}
 	}
 	return n

@@ -23,8 +23,8 @@ import (
 	"github.com/karve-dev/karve/test/scarcity"
 )
 
-// The provider for Azure holds no more after hundreds of node classes and machines than after
-// half of them: catalogs, subnets, refusals and what it knows of machines go with them.
+// The provider for Azure holds no more after hundreds of node classes and VMs than after
+// half of them: catalogs, subnets, refusals and what it knows of VMs go with them.
 //
 // Rule MEMORY-2.
 func TestAzureProviderForgetsWhatIsGone(t *testing.T) {
@@ -57,7 +57,7 @@ func TestAzureProviderForgetsWhatIsGone(t *testing.T) {
 	})
 }
 
-// region is an emulated Azure with a provider that buys there.
+// region is an emulated Azure with a provider that launches VMs there.
 type region struct {
 	t       *testing.T
 	r       *rand.Rand
@@ -110,7 +110,7 @@ func (a *region) class(name string) *v1beta1.AKSNodeClass {
 	return class
 }
 
-// catalog is what a class sells, asked for as the controllers do.
+// catalog is what a class offers, asked for as the controllers do.
 func (a *region) catalog(class string) []offering.InstanceType {
 	s, err := a.cloud.Catalog(a.t.Context(), class)
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *region) catalog(class string) []offering.InstanceType {
 	return s.Types
 }
 
-// live makes a class, in a subnet of its own now and then, and buys machines for it; some of
+// live makes a class, in a subnet of its own now and then, and launches VMs for it; some of
 // them are refused. In the end all of them go, one without anybody looking after it.
 func (a *region) live(generation int) {
 	name := fmt.Sprintf("g%d", generation)
@@ -137,20 +137,20 @@ func (a *region) live(generation int) {
 			a.t.Fatal(err)
 		}
 	}
-	var machines []provider.Instance
+	var vms []provider.Instance
 	for i := range 1 + a.r.IntN(3) {
 		if in, ok := a.launch(fmt.Sprintf("%s-%d", name, i), name, types[a.r.IntN(len(types))]); ok {
-			machines = append(machines, in)
+			vms = append(vms, in)
 		}
 	}
-	for i, in := range machines {
+	for i, in := range vms {
 		for ends := time.Now().Add(20 * time.Minute); ; time.Sleep(5 * time.Second) {
 			err := a.cloud.Terminate(a.t.Context(), in.ProviderID)
 			if errors.Is(err, provider.ErrNotFound) || err == nil && i == 0 {
 				break
 			}
 			if time.Now().After(ends) {
-				a.t.Fatalf("machine %s does not end: %v", in.ProviderID, err)
+				a.t.Fatalf("VM %s does not end: %v", in.ProviderID, err)
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func (a *region) live(generation int) {
 	delete(a.classes, name)
 }
 
-// launch buys a machine, as the lifecycle controller does; it may be refused.
+// launch launches a VM, as the lifecycle controller does; it may be refused.
 func (a *region) launch(name, class string, of offering.InstanceType) (provider.Instance, bool) {
 	claim := provider.Claim{Name: name, UID: "uid-" + name, Pool: "pool-" + class, Class: class}
 	for i := range of.Offerings {
@@ -183,6 +183,6 @@ func (a *region) launch(name, class string, of offering.InstanceType) (provider.
 			return in, false
 		}
 	}
-	a.t.Fatalf("machine %s is never made", name)
+	a.t.Fatalf("VM %s is never made", name)
 	return provider.Instance{}, false
 }

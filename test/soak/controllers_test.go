@@ -23,7 +23,7 @@ import (
 )
 
 // All controllers together hold no more after hundreds of NodePools, node classes, buffers,
-// workloads and machines than after half of them. The last are gone in the end, so what is
+// workloads and VMs than after half of them. The last are gone in the end, so what is
 // held then is what a process keeps for ever.
 //
 // Rule MEMORY-2.
@@ -49,7 +49,7 @@ type controllers struct {
 	gone []func()
 }
 
-// live lets a class, a pool, a buffer and a workload come; machines are bought for them, and
+// live lets a class, a pool, a buffer and a workload come; VMs are launched for them, and
 // all goes again.
 func (c *controllers) live(generation int) {
 	name := fmt.Sprintf("g%d", generation)
@@ -65,7 +65,7 @@ func (c *controllers) live(generation int) {
 	c.Create(pool)
 	buffer, template := c.buffer(name)
 	pods := c.workload(name)
-	c.until("machines for all", func() bool { return c.Ready() > 0 && c.Ready() == len(c.Claims()) && c.bound(pods) })
+	c.until("VMs for all", func() bool { return c.Ready() > 0 && c.Ready() == len(c.Claims()) && c.bound(pods) })
 	c.Steps(c.r.IntN(4))
 	for _, p := range pods {
 		c.Delete(p)
@@ -77,7 +77,7 @@ func (c *controllers) live(generation int) {
 			c.Delete(&claim)
 		}
 	}
-	c.until("all machines are gone", func() bool { return len(c.Claims()) == 0 && len(c.Nodes()) == 0 })
+	c.until("all VMs are gone", func() bool { return len(c.Claims()) == 0 && len(c.Nodes()) == 0 })
 	c.delete(pool, c.Pools)
 	c.Delete(class)
 	c.Steps(2)
@@ -130,7 +130,7 @@ func (c *controllers) workload(name string) []*corev1.Pod {
 	return pods
 }
 
-// bound binds every pod to the machine that is there for it, and reports whether all are.
+// bound binds every pod to the node that is there for it, and reports whether all are.
 func (c *controllers) bound(pods []*corev1.Pod) bool {
 	all := true
 	for _, p := range pods {

@@ -77,7 +77,7 @@ var numbers = map[string]int{"constraint.": 4096, "kube.Converter.": 4096, "clus
 func resident(m *state.Mirror) *corev1.Pod {
 	m.SetPool(controllertest.Pool("resident", "30s"))
 	m.SetCatalog("default", memory.Types(), map[string]int64{"family:small": 100})
-	claim, node := machine("resident", "resident", nil)
+	claim, node := claimAndNode("resident", "resident", nil)
 	m.SetClaim(claim)
 	m.SetNode(node)
 	p := named(controllertest.Pod("resident", "1", "1Gi"), "default", "resident")
@@ -93,8 +93,8 @@ func named(p *corev1.Pod, namespace, name string) *corev1.Pod {
 	return p
 }
 
-// machine is a NodeClaim that runs, and its Node.
-func machine(name, pool string, labels map[string]string) (*karpv1.NodeClaim, *corev1.Node) {
+// claimAndNode is a NodeClaim that runs, and its Node.
+func claimAndNode(name, pool string, labels map[string]string) (*karpv1.NodeClaim, *corev1.Node) {
 	capacity := corev1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("32Gi"), "pods": resource.MustParse("110")}
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Now(), Labels: map[string]string{karpv1.NodePoolLabelKey: pool}}}
 	claim.Spec.NodeClassRef = &karpv1.NodeClassReference{Name: "default"}
@@ -110,7 +110,7 @@ func machine(name, pool string, labels map[string]string) (*karpv1.NodeClaim, *c
 	return claim, node
 }
 
-// generation is a namespace, a class and a pool with machines, and what runs there: all of
+// generation is a namespace, a class and a pool with VMs, and what runs there: all of
 // them under names that nothing had before and nothing will have again.
 type generation struct {
 	name      string
@@ -137,7 +137,7 @@ func newGeneration(n int, r *rand.Rand) *generation {
 	g.pool.Spec.Template.Spec.NodeClassRef.Name = g.class
 	g.pool.Spec.Template.Labels = map[string]string{"tier-" + name: name, "tier": name}
 	for i := range 1 + r.IntN(3) {
-		claim, node := machine(fmt.Sprintf("%s-%d", name, i), g.pool.Name, map[string]string{"rack": name, "rack-" + name: "1", "tier": name})
+		claim, node := claimAndNode(fmt.Sprintf("%s-%d", name, i), g.pool.Name, map[string]string{"rack": name, "rack-" + name: "1", "tier": name})
 		g.claims, g.nodes = append(g.claims, claim), append(g.nodes, node)
 		drivers := []storagev1.CSINodeDriver{{Name: "disk.csi.example", NodeID: node.Name, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(4))}}}
 		g.csi = append(g.csi, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Spec: storagev1.CSINodeSpec{Drivers: drivers}})

@@ -24,7 +24,7 @@ import (
 // nothing is deleted, nothing drifts, nothing is replaced, and Azure is only read.
 //
 // Rule TAKEOVER-1.
-func TestNothingChangesHands(t *testing.T) {
+func TestNoOwnerChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := inherit(t)
 		before := c.everything()
@@ -57,7 +57,7 @@ func (c *cluster) everything() map[string][]string {
 	c.t.Helper()
 	return map[string][]string{
 		"claims": c.state(&karpv1.NodeClaimList{}), "nodes": c.state(&corev1.NodeList{}), "pods": c.state(&corev1.PodList{}),
-		"machines":   {c.ask(http.MethodGet, "/providers/Microsoft.Compute/virtualMachines", nil)},
+		"VMs":        {c.ask(http.MethodGet, "/providers/Microsoft.Compute/virtualMachines", nil)},
 		"interfaces": {c.ask(http.MethodGet, "/providers/Microsoft.Network/networkInterfaces", nil)},
 		"disks":      {c.ask(http.MethodGet, "/providers/Microsoft.Compute/disks", nil)},
 	}
@@ -139,7 +139,7 @@ func TestOlderHashesAreStampedAnew(t *testing.T) {
 // its disk, and nothing else with it.
 //
 // Rule TAKEOVER-3.
-func TestAdoptedMachineEnds(t *testing.T) {
+func TestAdoptedVMEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := inherit(t).start()
 		k.run(time.Minute)
@@ -168,7 +168,7 @@ func TestAdoptedMachineEnds(t *testing.T) {
 // place, and lose those that the class had under Karpenter. Nothing drifts.
 //
 // Rule SETTING-1.
-func TestAdoptedMachinesAreRetagged(t *testing.T) {
+func TestAdoptedVMsAreRetagged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := inherit(t).start()
 		k.run(time.Minute)
@@ -182,7 +182,7 @@ func TestAdoptedMachinesAreRetagged(t *testing.T) {
 		}
 		k.run(20 * time.Minute)
 		for what, text := range map[string]string{
-			"machines":   k.ask(http.MethodGet, "/providers/Microsoft.Compute/virtualMachines", nil),
+			"VMs":        k.ask(http.MethodGet, "/providers/Microsoft.Compute/virtualMachines", nil),
 			"interfaces": k.ask(http.MethodGet, "/providers/Microsoft.Network/networkInterfaces", nil),
 		} {
 			if strings.Count(text, `"cost":"7"`) != 3 || strings.Contains(text, `"team":"a"`) || strings.Count(text, `"karpenter.azure.com_cluster":"karve"`) != 3 {
@@ -190,7 +190,7 @@ func TestAdoptedMachinesAreRetagged(t *testing.T) {
 			}
 		}
 		if got := k.drifted(); len(got) > 0 || len(k.changes) != 6 {
-			t.Errorf("drifted %q; changed in Azure %q, want each machine and its interface once", got, k.changes)
+			t.Errorf("drifted %q; changed in Azure %q, want each VM and its interface once", got, k.changes)
 		}
 	})
 }

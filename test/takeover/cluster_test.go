@@ -66,14 +66,14 @@ func inherit(t *testing.T, replace ...string) *cluster {
 		}
 		azure.Close()
 	})
-	c.buy()
+	c.createVMs()
 	time.Sleep(10 * time.Minute) // VMs start
 	c.api = interceptor.NewClient(objects(t, c.fill(golden(t, "cluster.yaml"), replace...)), c.recording())
 	return c
 }
 
-// buy has the VMs made as Karpenter's provider does: an interface, then the VM.
-func (c *cluster) buy() {
+// createVMs creates the VMs as Karpenter's provider does: an interface, then the VM.
+func (c *cluster) createVMs() {
 	c.t.Helper()
 	var bodies []struct {
 		Path string

@@ -81,34 +81,19 @@ func (n *Node) structured() ([]byte, error) {
 }
 
 func (n *Node) configuration() (configuration, error) {
-	flags, err := n.kubeletFlags()
+	kubelet, err := n.kubeletConfig()
 	if err != nil {
 		return configuration{}, err
 	}
-	if err := checkLabels(n.Labels); err != nil {
-		return configuration{}, err
-	}
-	dashed := map[string]string{}
-	for name, value := range flags {
-		dashed["--"+name] = value
-	}
-	c := configuration{
-		Version: "v1",
-		KubeBinaries: filled(object{
-			"kube_binary_url": n.kubeBinaries(), "linux_credential_provider_url": n.credentialProvider(), "pod_infra_container_image_url": n.pauseImage(),
-		}),
-		Server:  object{"api_server_name": n.Server},
-		Cluster: n.cluster(),
-		Bootstrapping: object{
-			"bootstrapping_auth_method": "BOOTSTRAPPING_AUTH_METHOD_BOOTSTRAP_TOKEN",
-			"cluster_join_method":       "CLUSTER_JOIN_METHOD_GENERATE_CSR",
-			"tls_bootstrapping_token":   n.Token,
-		},
-		Auth: filled(object{
-			"tenant_id": n.Tenant, "subscription_id": n.Subscription, "service_principal_id": managedIdentity,
-			"assigned_identity_id": n.Identity, "use_managed_identity_extension": true,
-		}),
-		Kubelet:         filled(object{"kubelet_flags": dashed, "kubelet_node_labels": n.Labels}),
+	return configuration{
+		Version:         "v1",
+		KubeBinaries:    n.kubeBinaryConfig(),
+		CustomCloud:     n.customCloudConfig(),
+		Server:          object{"api_server_name": n.Server},
+		Cluster:         n.cluster(),
+		Bootstrapping:   n.bootstrapping(),
+		Auth:            n.auth(),
+		Kubelet:         kubelet,
 		LinuxOS:         n.linuxOS(),
 		GPU:             object{"enable_nvidia": n.GPU.Install, "config_gpu_driver": n.GPU.Install},
 		Network:         n.network(),
@@ -118,18 +103,59 @@ func (n *Node) configuration() (configuration, error) {
 		Admin:           n.Admin,
 		IsVHD:           true,
 		EnableSSH:       true,
-		StreamArtifacts: n.StreamArtifacts, DualStack: n.Network.DualStack,
-		CgroupV2: true,
-		LocalDNS: n.cache(),
-		Timeout:  provisionSeconds,
+		StreamArtifacts: n.StreamArtifacts,
+		DualStack:       n.Network.DualStack,
+		CgroupV2:        true,
+		LocalDNS:        n.cache(),
+		Timeout:         provisionSeconds,
+	}, nil
+}
+
+func (n *Node) kubeBinaryConfig() object {
+	return filled(object{
+		"kube_binary_url": n.kubeBinaries(), "linux_credential_provider_url": n.credentialProvider(), "pod_infra_container_image_url": n.pauseImage(),
+	})
+}
+
+// customCloudConfig returns the settings of a cloud that images do not know; nil for others.
+func (n *Node) customCloudConfig() object {
+	if !n.Cloud.Custom() {
+		return nil
 	}
-	if n.Cloud.Custom() {
-		c.CustomCloud = filled(object{
-			"custom_cloud_env_name": customCloud, "custom_env_json_content": n.Cloud.encoded(),
-			"container_registry_dns_suffix": n.Cloud.RegistrySuffix, "repo_depot_endpoint": n.Cloud.RepoDepot,
-		})
+	return filled(object{
+		"custom_cloud_env_name": customCloud, "custom_env_json_content": n.Cloud.encoded(),
+		"container_registry_dns_suffix": n.Cloud.RegistrySuffix, "repo_depot_endpoint": n.Cloud.RepoDepot,
+	})
+}
+
+func (n *Node) bootstrapping() object {
+	return object{
+		"bootstrapping_auth_method": "BOOTSTRAPPING_AUTH_METHOD_BOOTSTRAP_TOKEN",
+		"cluster_join_method":       "CLUSTER_JOIN_METHOD_GENERATE_CSR",
+		"tls_bootstrapping_token":   n.Token,
 	}
-	return c, nil
+}
+
+func (n *Node) auth() object {
+	return filled(object{
+		"tenant_id": n.Tenant, "subscription_id": n.Subscription, "service_principal_id": managedIdentity,
+		"assigned_identity_id": n.Identity, "use_managed_identity_extension": true,
+	})
+}
+
+func (n *Node) kubeletConfig() (object, error) {
+	flags, err := n.kubeletFlags()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLabels(n.Labels); err != nil {
+		return nil, err
+	}
+	dashed := map[string]string{}
+	for name, value := range flags {
+		dashed["--"+name] = value
+	}
+	return filled(object{"kubelet_flags": dashed, "kubelet_node_labels": n.Labels}), nil
 }
 
 // filled removes empty values, as protobuf's own encoders do.

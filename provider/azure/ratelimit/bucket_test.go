@@ -22,12 +22,12 @@ func TestWaitIsTrue(t *testing.T) {
 			b.refused(time.Duration(r.IntN(30))*time.Second, sent, now)
 		}
 		b.refused(time.Second, now.Add(-time.Millisecond), now)
-		b.crowded = r.IntN(2) == 0
-		n := 1 + r.Float64()*(b.full-1)
+		b.othersInReserve = r.IntN(2) == 0
+		n := 1 + r.Float64()*(b.capacity-1)
 		var all time.Duration
-		for b.tokens < n-hair {
+		for b.tokens < n-roundingTolerance {
 			told := b.wait(n, false, now)
-			if told <= 0 || told > askAgain+b.closed.Sub(now) && told > askAgain {
+			if told <= 0 || told > maxTokenWait+b.closed.Sub(now) && told > maxTokenWait {
 				t.Fatalf("told to wait %v (seed %d)", told, seed)
 			}
 			early := *b
@@ -41,7 +41,7 @@ func TestWaitIsTrue(t *testing.T) {
 				b.refill(now.Add(part))
 			}
 			now, all = now.Add(told), all+told
-			if told < askAgain && b.tokens < n-hair {
+			if told < maxTokenWait && b.tokens < n-roundingTolerance {
 				t.Fatalf("%v tokens after the %v it was told, want %v (seed %d)", b.tokens, told, n, seed)
 			}
 		}
@@ -64,7 +64,7 @@ func TestQueueRecovers(t *testing.T) {
 	for range 6 {
 		sent := now.Add(time.Second)
 		now = now.Add(10 * time.Second)
-		b.bucketOf(PutVM, now).refused(unsaid, sent, now)
+		b.bucketOf(PutVM, now).refused(defaultRetryAfter, sent, now)
 	}
 	b.mu.Unlock()
 	begun := now
@@ -74,7 +74,7 @@ func TestQueueRecovers(t *testing.T) {
 				continue
 			}
 			wait := b.Ticket(name, Create, ARMWrites, PutVM)
-			if wait > askAgain+unsaid {
+			if wait > maxTokenWait+defaultRetryAfter {
 				t.Fatalf("told to wait %v", wait)
 			}
 			if comes[name] = now.Add(wait); wait == 0 {

@@ -51,7 +51,7 @@ type Buckets struct {
 	places  map[ticket]*place
 	granted map[ticket]grant
 	serial  uint64 // last serial of a place
-	passes  uint64
+	tickets uint64
 	swept   time.Time
 	tally   tally
 }
@@ -65,9 +65,9 @@ type resource struct {
 // ticket identifies a request before it is made: its resource and the most specific of its
 // classes. A request without a ticket gets one in the pipeline policy, with a number of its own.
 type ticket struct {
-	key     string
-	class   Class
-	passing uint64
+	key    string
+	class  Class
+	serial uint64
 }
 
 func ticketOf(key string, cs []Class) ticket {
@@ -81,10 +81,10 @@ type grant struct {
 }
 
 const (
-	// patience is how long a place is kept after its due time.
-	patience = 30 * time.Second
-	// unused is how long tokens stay reserved for a request that is not made.
-	unused = 30 * time.Second
+	// placeKeptFor is how long a place is kept after its due time.
+	placeKeptFor = 30 * time.Second
+	// grantKeptFor is how long tokens stay reserved for a request that is not made.
+	grantKeptFor = 30 * time.Second
 	// sweepEvery is how often expired places and grants are removed.
 	sweepEvery = time.Second
 	// bucketsKept bounds the buckets of single resources: above it full ones are removed, which
@@ -180,7 +180,7 @@ func (b *Buckets) leave(id ticket) {
 
 // waitOf returns how long until there are tokens for a place and for all before it.
 func (b *Buckets) waitOf(pl *place, now time.Time) time.Duration {
-	ahead := b.queue.ahead(pl, b.shutBeside(pl, now), now)
+	ahead := b.queue.ahead(pl, b.closedClasses(pl, now), now)
 	var common, own time.Duration
 	for i, c := range pl.classes {
 		if k := b.bucketOf(c, now); k != nil {
@@ -194,20 +194,20 @@ func (b *Buckets) waitOf(pl *place, now time.Time) time.Duration {
 	return max(common, own)
 }
 
-// shutBeside returns the classes that Azure refuses for now, except the place's own.
-func (b *Buckets) shutBeside(pl *place, now time.Time) []Class {
-	var shut []Class
+// closedClasses returns the classes that Azure refuses for now, except the place's own.
+func (b *Buckets) closedClasses(pl *place, now time.Time) []Class {
+	var closed []Class
 	for c, k := range b.all {
 		if k.closed.After(now) && !slices.Contains(pl.classes, c) {
-			shut = append(shut, c)
+			closed = append(closed, c)
 		}
 	}
-	return shut
+	return closed
 }
 
 // take turns a place into a grant.
 func (b *Buckets) take(pl *place, now time.Time) {
-	b.pay(pl.ticket, pl.classes, -1, now)
+	b.addTokens(pl.ticket, pl.classes, -1, now)
 	b.leave(pl.ticket)
 	b.granted[pl.ticket] = grant{classes: pl.classes, at: now}
 	b.tally.waited(pl.class, now.Sub(pl.since))
@@ -219,10 +219,10 @@ func (b *Buckets) refund(id ticket) {
 		return
 	}
 	delete(b.granted, id)
-	b.pay(id, g.classes, 1, b.now())
+	b.addTokens(id, g.classes, 1, b.now())
 }
 
-func (b *Buckets) pay(id ticket, cs []Class, n float64, now time.Time) {
+func (b *Buckets) addTokens(id ticket, cs []Class, n float64, now time.Time) {
 	for _, c := range cs {
 		for _, k := range []*bucket{b.bucketOf(c, now), b.bucketOfEach(c, id.key, now)} {
 			if k != nil {
@@ -284,14 +284,14 @@ func (b *Buckets) sweep(now time.Time) {
 	}
 	b.swept = now
 	b.queue.forget(func(pl *place) bool {
-		lapsed := now.Sub(pl.due) > patience
+		lapsed := now.Sub(pl.due) > placeKeptFor
 		if lapsed {
 			delete(b.places, pl.ticket)
 		}
 		return lapsed
 	})
 	for id, g := range b.granted {
-		if now.Sub(g.at) > unused {
+		if now.Sub(g.at) > grantKeptFor {
 			b.refund(id)
 		}
 	}

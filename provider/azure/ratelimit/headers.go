@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// unsaid is how long a refusal lasts that names no time.
-const unsaid = 10 * time.Second
+// defaultRetryAfter is how long a refusal lasts that names no time.
+const defaultRetryAfter = 10 * time.Second
 
 // remaining is what an answer reports about one bucket.
 type remaining struct {
@@ -65,27 +65,27 @@ func computeNames() map[string]Class {
 	}
 }
 
-// learn applies what an answer reports about the limits, and counts the answer.
-func (b *Buckets) learn(c call, sent time.Time, resp *http.Response, err error) {
+// recordAnswer applies what an answer reports about the limits, and counts the answer.
+func (b *Buckets) recordAnswer(c call, sent time.Time, resp *http.Response, err error) {
 	b.count(c, outcome(resp, err))
 	if resp == nil || math.IsInf(b.pace, 1) {
 		return
 	}
-	said := remainingIn(resp.Header)
+	reported := remainingIn(resp.Header)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	for _, r := range said {
-		if k := b.saidOf(r, c, now); k != nil {
+	for _, r := range reported {
+		if k := b.bucketFor(r, c, now); k != nil {
 			k.lower(r.left, sent, now)
 		}
 	}
 	if resp.StatusCode == http.StatusTooManyRequests {
-		b.close(c, said, RetryAfter(resp.Header), sent, now)
+		b.close(c, reported, RetryAfter(resp.Header), sent, now)
 	}
 }
 
-func (b *Buckets) saidOf(r remaining, c call, now time.Time) *bucket {
+func (b *Buckets) bucketFor(r remaining, c call, now time.Time) *bucket {
 	if r.each {
 		return b.bucketOfEach(r.class, c.key, now)
 	}
@@ -95,29 +95,30 @@ func (b *Buckets) saidOf(r remaining, c call, now time.Time) *bucket {
 // close closes the buckets that a refusal is about: those that it reports as empty, else those
 // of the service that refused. A refusal of a service without known limits closes only the
 // resource's bucket, if any, so that no other request waits for it.
-func (b *Buckets) close(c call, said []remaining, after time.Duration, sent, now time.Time) {
+func (b *Buckets) close(c call, reported []remaining, after time.Duration, sent, now time.Time) {
 	if after <= 0 {
-		after = unsaid
+		after = defaultRetryAfter
 	}
-	empty := slices.DeleteFunc(said, func(r remaining) bool { return r.left > 0 })
+	empty := slices.DeleteFunc(reported, func(r remaining) bool { return r.left > 0 })
 	if len(empty) == 0 && len(c.classes) > 1 {
 		empty = append(empty, remaining{class: c.service(), each: limitsOf(c.service()).all == (limit{})})
 	}
 	for _, r := range empty {
-		if k := b.saidOf(r, c, now); k != nil {
+		if k := b.bucketFor(r, c, now); k != nil {
 			k.refused(after, sent, now)
 		}
 	}
 }
 
-// Longest is the longest wait that is accepted from Azure: its limits are counted over half an
-// hour at most, so a longer one is an error.
-const Longest = 30 * time.Minute
+// MaxRetryAfter is the longest wait that is accepted from Azure: its limits are counted over half
+// an hour at most, so a longer one is an error.
+const MaxRetryAfter = 30 * time.Minute
 
-// RetryAfter parses the header in its three spellings, up to Longest; zero when there is none.
-func RetryAfter(h http.Header) time.Duration { return min(saidAfter(h), Longest) }
+// RetryAfter parses the header in its three spellings, up to MaxRetryAfter; zero when there is
+// none.
+func RetryAfter(h http.Header) time.Duration { return min(retryAfterIn(h), MaxRetryAfter) }
 
-func saidAfter(h http.Header) time.Duration {
+func retryAfterIn(h http.Header) time.Duration {
 	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		if ms, err := strconv.Atoi(h.Get(name)); err == nil && ms > 0 {
 			return time.Duration(ms) * time.Millisecond

@@ -14,9 +14,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// longest is how long the policy holds a request at most. It equals the longest wait of the
+// maxHold is how long the policy holds a request at most. It equals the longest wait of the
 // SDK's own retries, so that callers see no difference.
-const longest = 5 * time.Second
+const maxHold = 5 * time.Second
 
 // Policy returns the part of an SDK pipeline that takes tokens for requests, holds back requests
 // without tokens, and applies the counts in the answers. It belongs behind the retry policy:
@@ -39,7 +39,7 @@ func (p pipeline) Do(req *policy.Request) (*http.Response, error) {
 	}
 	sent := p.b.now()
 	resp, err := req.Next()
-	p.b.learn(c, sent, resp, err)
+	p.b.recordAnswer(c, sent, resp, err)
 	return resp, err
 }
 
@@ -49,7 +49,7 @@ func (b *Buckets) enter(ctx context.Context, c call) (time.Duration, error) {
 	if b.use(ticketOf(c.key, c.classes)) {
 		return 0, nil
 	}
-	pass := b.pass(c)
+	pass := b.newTicket(c)
 	defer b.forget(pass)
 	for stayed := time.Duration(0); ; {
 		wait := b.tryPass(pass, c)
@@ -57,7 +57,7 @@ func (b *Buckets) enter(ctx context.Context, c call) (time.Duration, error) {
 			b.use(pass)
 			return 0, nil
 		}
-		if stayed += wait; stayed > longest {
+		if stayed += wait; stayed > maxHold {
 			return wait, nil
 		}
 		if err := sleep(ctx, wait); err != nil {
@@ -75,13 +75,13 @@ func (b *Buckets) use(id ticket) bool {
 	return ok
 }
 
-// pass makes a ticket for one request.
-func (b *Buckets) pass(c call) ticket {
+// newTicket makes a ticket for one request.
+func (b *Buckets) newTicket(c call) ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.passes++
+	b.tickets++
 	id := ticketOf(c.key, c.classes)
-	id.passing = b.passes
+	id.serial = b.tickets
 	return id
 }
 

@@ -92,9 +92,9 @@ func TestPolicyHoldsBack(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || time.Since(start) > 5*time.Second {
 			t.Fatalf("got %v, %v after %v, want 429 soon", resp, err, time.Since(start))
 		}
-		said := runtime.NewResponseError(resp)
-		if after := ratelimit.RetryAfter(resp.Header); after < 5*time.Second || !strings.Contains(said.Error(), "Held back by karve") {
-			t.Errorf("told to come back after %v: %v", after, said)
+		reported := runtime.NewResponseError(resp)
+		if after := ratelimit.RetryAfter(resp.Header); after < 5*time.Second || !strings.Contains(reported.Error(), "Held back by karve") {
+			t.Errorf("told to come back after %v: %v", after, reported)
 		}
 		if azure.asked() != asked {
 			t.Error("the request was sent nevertheless")

@@ -85,10 +85,10 @@ func (l *line) find(pl *place) (int, bool) {
 // ahead counts, for each class of a place, the requests before it that will take a token first.
 // Requests that cannot be sent for a reason that does not apply to the place, such as a class
 // that is closed, do not count.
-func (q *queue) ahead(pl *place, shut []Class, now time.Time) []float64 {
+func (q *queue) ahead(pl *place, closed []Class, now time.Time) []float64 {
 	n := make([]float64, len(pl.classes))
 	for _, l := range *q {
-		if len(l.places) == 0 || l.priority < pl.priority || slices.ContainsFunc(l.classes, func(c Class) bool { return slices.Contains(shut, c) }) {
+		if len(l.places) == 0 || l.priority < pl.priority || slices.ContainsFunc(l.classes, func(c Class) bool { return slices.Contains(closed, c) }) {
 			continue
 		}
 		before := float64(l.before(pl, now))

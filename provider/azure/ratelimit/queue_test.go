@@ -37,9 +37,9 @@ func TestQueueCountsAsOneByOne(t *testing.T) {
 		}
 		q.forget(func(p *place) bool { return p.serial%5 == 0 })
 		all = slices.DeleteFunc(all, func(p *place) bool { return p.serial%5 == 0 })
-		for _, shut := range [][]Class{nil, {DeleteVM}} {
+		for _, closed := range [][]Class{nil, {DeleteVM}} {
 			for _, pl := range all {
-				if got, want := q.ahead(pl, shut, now), aheadOneByOne(all, pl, shut, now); !slices.Equal(got, want) {
+				if got, want := q.ahead(pl, closed, now), aheadOneByOne(all, pl, closed, now); !slices.Equal(got, want) {
 					t.Fatalf("%v go before place %d of priority %d, want %v (seed %d)", got, pl.serial, pl.priority, want, seed)
 				}
 			}
@@ -47,11 +47,11 @@ func TestQueueCountsAsOneByOne(t *testing.T) {
 	}
 }
 
-func aheadOneByOne(all []*place, pl *place, shut []Class, now time.Time) []float64 {
+func aheadOneByOne(all []*place, pl *place, closed []Class, now time.Time) []float64 {
 	n := make([]float64, len(pl.classes))
 	for _, p := range all {
 		first := p.priority > pl.priority || p.priority == pl.priority && p.serial < pl.serial
-		if !first || p.blocked.After(now) && p.key != pl.key || slices.ContainsFunc(p.classes, func(c Class) bool { return slices.Contains(shut, c) }) {
+		if !first || p.blocked.After(now) && p.key != pl.key || slices.ContainsFunc(p.classes, func(c Class) bool { return slices.Contains(closed, c) }) {
 			continue
 		}
 		for i, c := range pl.classes {

@@ -19,7 +19,7 @@ type call struct {
 // under Resource Manager's own limits only.
 func callOf(r *http.Request) call {
 	segments := strings.Split(strings.Trim(strings.ToLower(r.URL.Path), "/"), "/")
-	c := call{method: r.Method, classes: []Class{armClass(r.Method)}, priority: usual(r.Method), key: segments[len(segments)-1]}
+	c := call{method: r.Method, classes: []Class{armClass(r.Method)}, priority: defaultPriority(r.Method), key: segments[len(segments)-1]}
 	namespace, path := afterProvider(segments)
 	switch namespace {
 	case "microsoft.compute":
@@ -42,8 +42,8 @@ func armClass(method string) Class {
 	return ARMWrites
 }
 
-// usual returns the priority of a request without a ticket.
-func usual(method string) Priority {
+// defaultPriority returns the priority of a request without a ticket.
+func defaultPriority(method string) Priority {
 	switch method {
 	case http.MethodGet, http.MethodHead:
 		return Read
@@ -74,35 +74,35 @@ func (c *call) compute(path []string) {
 	case len(path) == 1 && path[0] == "virtualmachines":
 		c.list()
 	case len(path) == 1 && path[0] == "disks":
-		c.share()
+		c.raiseShared()
 	case len(path) >= 2 && path[0] == "virtualmachines":
 		c.key = path[1]
-		c.machine(path[2:])
+		c.oneVM(path[2:])
 	}
 }
 
 // list classifies a list of virtual machines.
 func (c *call) list() {
 	c.add(ListVM)
-	c.share()
+	c.raiseShared()
 }
 
 func (c *call) network(path []string) {
 	if len(path) == 1 && path[0] == "networkinterfaces" {
-		c.share()
+		c.raiseShared()
 	}
 }
 
-// share raises the priority of a list that many callers share. Requests of the highest other
+// raiseShared raises the priority of a list that many callers share. Requests of the highest other
 // priority may wait for it, so it must not wait behind them.
-func (c *call) share() {
+func (c *call) raiseShared() {
 	if c.method == http.MethodGet {
 		c.priority = Shared
 	}
 }
 
-// machine classifies a request to one virtual machine; below is its path behind the name.
-func (c *call) machine(below []string) {
+// oneVM classifies a request to one virtual machine; below is its path behind the name.
+func (c *call) oneVM(below []string) {
 	action := ""
 	if len(below) > 0 {
 		action = below[0]
@@ -134,7 +134,7 @@ func (c *call) aks(path []string) {
 		c.add(AKSPut)
 	case c.method == http.MethodGet && len(path) == 5 && of(4, "machines"):
 		c.add(AKS)
-		c.share()
+		c.raiseShared()
 	default:
 		c.add(AKS)
 	}

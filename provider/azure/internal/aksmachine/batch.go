@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package aksmachine speaks to the AKS machine API: it writes what an AKSNodeClass requires of a
-// machine in the API's types, sends several orders as one request, and reads the result of each
-// from the error. The provider decides which machines to create and what to remember of them.
+// Package aksmachine uses AKS's machine API: it converts an AKSNodeClass to the API's types, sends
+// several orders (creations or deletions of AKS machines) as one request, and reads the result of
+// each from the error. The provider decides which AKS machines to create.
 package aksmachine
 
 import (
@@ -19,14 +19,14 @@ import (
 
 // Batching says how long requests wait to be sent as one.
 type Batching struct {
-	// Idle is how long a request waits for the next one, Most how long any request waits at all.
-	Idle, Most time.Duration
+	// Idle is how long a request waits for the next one, MaxWait how long any request waits at all.
+	Idle, MaxWait time.Duration
 	// Size is how many orders one request holds.
 	Size int
 }
 
 // A Batcher combines orders that Azure accepts as one request: orders with the same key that come
-// within Idle of each other, for at most Most, and up to Size of them.
+// within Idle of each other, for at most MaxWait, and up to Size of them.
 type Batcher[T any] struct {
 	Batching
 	// send sends orders of one key. It returns the result of each.
@@ -51,24 +51,24 @@ type batch[T any] struct {
 }
 
 type order[T any] struct {
-	what   T
-	answer chan error
+	item   T
+	result chan error
 }
 
 func NewBatcher[T any](b Batching, p *panics.Reporter, send func(context.Context, []T) []error) *Batcher[T] {
 	return &Batcher[T]{panics: p, Batching: b, send: send, open: map[string]*batch[T]{}}
 }
 
-// Order sends an order together with others of its key, and returns its result. When ctx ends
-// before the order was sent, it will not be sent, and the error is an ErrNotSent; when
-// ctx ends later, the result is unknown.
-func (b *Batcher[T]) Order(ctx context.Context, key string, what T) error {
+// Submit sends an order together with others of its key, and returns its result. When ctx ends
+// before the order is sent, it is not sent, and the error is an ErrNotSent; when ctx ends later,
+// the result is unknown.
+func (b *Batcher[T]) Submit(ctx context.Context, key string, item T) error {
 	if b.Size == 1 {
-		return b.send(ctx, []T{what})[0]
+		return b.send(ctx, []T{item})[0]
 	}
-	o := b.join(ctx, key, what)
+	o := b.join(ctx, key, item)
 	select {
-	case err := <-o.answer:
+	case err := <-o.result:
 		return err
 	case <-ctx.Done():
 	}
@@ -78,7 +78,8 @@ func (b *Batcher[T]) Order(ctx context.Context, key string, what T) error {
 	return ctx.Err()
 }
 
-func (b *Batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
+// join adds an order to the open batch of its key, and starts one if there is none.
+func (b *Batcher[T]) join(ctx context.Context, key string, item T) *order[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.open[key]
@@ -89,7 +90,7 @@ func (b *Batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
 		lasting := context.WithoutCancel(ctx)
 		b.panics.Go(cached.PanicsName, func() { b.run(lasting, key, x) })
 	}
-	o := &order[T]{what: what, answer: make(chan error, 1)}
+	o := &order[T]{item: item, result: make(chan error, 1)}
 	x.orders = append(x.orders, o)
 	if len(x.orders) == b.Size {
 		delete(b.open, key)
@@ -121,44 +122,44 @@ func (b *Batcher[T]) withdraw(key string, o *order[T]) bool {
 
 // run waits until a batch is complete and sends it.
 func (b *Batcher[T]) run(ctx context.Context, key string, x *batch[T]) {
-	x.wait(b.Idle, b.Most)
+	x.wait(b.Idle, b.MaxWait)
 	orders := b.close(key, x)
 	if len(orders) == 0 {
 		return // all were withdrawn
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	whats := make([]T, len(orders))
+	items := make([]T, len(orders))
 	for i, o := range orders {
-		whats[i] = o.what
+		items[i] = o.item
 	}
-	for i, err := range b.sent(ctx, whats) {
-		orders[i].answer <- err
+	for i, err := range b.sendRecovered(ctx, items) {
+		orders[i].result <- err
 	}
 }
 
-// sent sends orders. After a panic the result of every order is unknown.
-func (b *Batcher[T]) sent(ctx context.Context, orders []T) (became []error) {
-	if err := b.panics.Do(cached.PanicsName, func() error { became = b.send(ctx, orders); return nil }); err != nil {
+// sendRecovered sends orders and recovers panics: the result of every order is unknown then.
+func (b *Batcher[T]) sendRecovered(ctx context.Context, orders []T) (results []error) {
+	if err := b.panics.Do(cached.PanicsName, func() error { results = b.send(ctx, orders); return nil }); err != nil {
 		return slices.Repeat([]error{err}, len(orders))
 	}
-	return became
+	return results
 }
 
-// wait returns when the batch is full, no order has come for idle, or most has passed.
-func (x *batch[T]) wait(idle, most time.Duration) {
-	quiet, end := time.NewTimer(idle), time.NewTimer(most)
-	defer quiet.Stop()
-	defer end.Stop()
+// wait returns when the batch is full, no order has come for idle, or maxWait has passed.
+func (x *batch[T]) wait(idle, maxWait time.Duration) {
+	idleTimer, maxTimer := time.NewTimer(idle), time.NewTimer(maxWait)
+	defer idleTimer.Stop()
+	defer maxTimer.Stop()
 	for {
 		select {
 		case <-x.joined:
-			quiet.Reset(idle)
+			idleTimer.Reset(idle)
 		case <-x.full:
 			return
-		case <-quiet.C:
+		case <-idleTimer.C:
 			return
-		case <-end.C:
+		case <-maxTimer.C:
 			return
 		}
 	}

@@ -24,10 +24,10 @@ func countedPanics() (*panics.Reporter, *int) {
 func TestBatchThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, n := countedPanics()
-		b := NewBatcher(Batching{Idle: time.Second, Most: 2 * time.Second, Size: 3}, r, func(context.Context, []int) []error { panic("boom") })
+		b := NewBatcher(Batching{Idle: time.Second, MaxWait: 2 * time.Second, Size: 3}, r, func(context.Context, []int) []error { panic("boom") })
 		answers := make(chan error, 2)
 		for i := range 2 {
-			go func() { answers <- b.Order(t.Context(), "key", i) }()
+			go func() { answers <- b.Submit(t.Context(), "key", i) }()
 		}
 		for range 2 {
 			var p *panics.Panic

@@ -16,11 +16,11 @@ import (
 // ErrorsOf returns the result for each machine of a batch.
 func ErrorsOf(err error, names []string) []error {
 	errs := make([]error, len(names))
-	told, rest := errorsByName(err)
+	perMachine, rest := errorsByName(err)
 	rest = armerr.Shareable(rest)
 	for i, name := range names {
 		errs[i] = rest
-		if e := told[strings.ToLower(name)]; e != nil {
+		if e := perMachine[strings.ToLower(name)]; e != nil {
 			errs[i] = e
 		}
 	}
@@ -29,8 +29,8 @@ func ErrorsOf(err error, names []string) []error {
 
 // errorsByName returns the errors that AKS reports for single machines of a batch, and the error
 // for all others: nil (they were accepted) after a client error about some, and an error (their
-// state is unknown) when AKS itself failed.
-func errorsByName(err error) (told map[string]error, rest error) {
+// state is unknown) when AKS failed.
+func errorsByName(err error) (perMachine map[string]error, rest error) {
 	code, details := detailsOf(err)
 	switch code {
 	case "BatchMachineClientError":
@@ -43,11 +43,11 @@ func errorsByName(err error) (told map[string]error, rest error) {
 	if len(details) == 0 {
 		return nil, err
 	}
-	told = map[string]error{}
+	perMachine = map[string]error{}
 	for _, d := range details {
-		told[strings.ToLower(d.Target)] = armerr.OfResource(cmp.Or(d.Code, code), d.Message)
+		perMachine[strings.ToLower(d.Target)] = armerr.OfResource(cmp.Or(d.Code, code), d.Message)
 	}
-	return told, rest
+	return perMachine, rest
 }
 
 // A batchDetail is AKS's error for one machine of a batch.

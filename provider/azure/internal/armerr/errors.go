@@ -25,19 +25,19 @@ import (
 
 // A Refusal is a classified ARM error.
 type Refusal struct {
-	Kind        Kind
-	Code        string // Azure's
-	Detail      string // its message, shortened
-	Advice      string // the next step; empty when the user need not act
-	Lacks       string // the action that karve lacks permission for; empty when unknown
-	LimitIsZero bool   // the quota limit is zero
-	RetryAfter  time.Duration
-	Err         error
+	Kind          Kind
+	Code          string // Azure's
+	Detail        string // its message, shortened
+	Advice        string // the next step; empty when the user need not act
+	MissingAction string // the action that karve lacks permission for; empty when unknown
+	LimitIsZero   bool   // the quota limit is zero
+	RetryAfter    time.Duration
+	Err           error
 }
 
-// Words describes what was refused and what to do about it. The next step goes first, because
+// Describe describes what was refused and what to do about it. The next step goes first, because
 // the text may be cut off where it is shown.
-func (r Refusal) Words() string {
+func (r Refusal) Describe() string {
 	words := r.Code
 	for _, more := range []string{r.Advice, r.Detail} {
 		if more != "" {
@@ -58,14 +58,14 @@ func Classify(err error) Refusal {
 	if all := new(SharedError); errors.As(err, &all) {
 		return all.r
 	}
-	if told := new(detailError); errors.As(err, &told) {
-		r := FromCode(told.code, told.message)
+	if detail := new(detailError); errors.As(err, &detail) {
+		r := FromCode(detail.code, detail.message)
 		r.Err = err
 		return r
 	}
 	resp := ResponseOf(err)
 	if resp == nil {
-		return Refusal{Kind: Transient, Code: "RequestFailed", Detail: Shorten(err.Error()), Advice: adviceUnreached(err), Err: err}
+		return Refusal{Kind: Transient, Code: "RequestFailed", Detail: Shorten(err.Error()), Advice: connectionAdvice(err), Err: err}
 	}
 	words := Message(resp)
 	r := Refusal{Code: resp.ErrorCode, Detail: Shorten(words), Err: err}
@@ -83,12 +83,12 @@ func Classify(err error) Refusal {
 	if kind, plain := statusKinds[resp.StatusCode]; plain && r.Kind == OtherRefusal {
 		r.Kind = kind
 	}
-	r.advise(words)
+	r.setAdvice(words)
 	return r
 }
 
-// adviceUnreached returns the next step after an error without an answer, if the user must act.
-func adviceUnreached(err error) string {
+// connectionAdvice returns the next step after an error without an answer, if the user must act.
+func connectionAdvice(err error) string {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	switch {
@@ -142,7 +142,7 @@ var statusKinds = map[int]Kind{http.StatusNotFound: NotFound, http.StatusForbidd
 func (r *Refusal) setMeaning(code, text string) {
 	m := MeaningOf(code, text)
 	r.Kind = m.Kind
-	r.LimitIsZero = r.Conduct().reason == ReasonQuota && strings.Contains(text, "Current Limit: 0,")
+	r.LimitIsZero = r.Reaction().reason == ReasonQuota && strings.Contains(text, "Current Limit: 0,")
 	r.RetryAfter = max(r.RetryAfter, m.wait)
 }
 
@@ -151,7 +151,7 @@ func (r *Refusal) setMeaning(code, text string) {
 func FromCode(code, text string) Refusal {
 	r := Refusal{Code: code, Detail: Shorten(text), Err: fmt.Errorf("%s: %s", code, text)}
 	r.setMeaning(code, text)
-	r.advise(text)
+	r.setAdvice(text)
 	return r
 }
 
@@ -205,7 +205,7 @@ func Shorten(s string) string {
 func Wrap(err error, format string, args ...any) error {
 	act := fmt.Sprintf(format, args...)
 	if !errors.As(err, new(*azcore.ResponseError)) {
-		if advice := adviceUnreached(err); advice != "" {
+		if advice := connectionAdvice(err); advice != "" {
 			return fmt.Errorf("%s: %s: %w", act, advice, err)
 		}
 		return fmt.Errorf("%s: %w", act, err)
@@ -219,6 +219,6 @@ type callError struct {
 	refusal Refusal
 }
 
-func (e *callError) Error() string { return e.act + ": " + e.refusal.Words() }
+func (e *callError) Error() string { return e.act + ": " + e.refusal.Describe() }
 
 func (e *callError) Unwrap() error { return e.refusal.Err }

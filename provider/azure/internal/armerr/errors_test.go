@@ -150,8 +150,8 @@ func TestClassify(t *testing.T) {
 				t.Errorf("got %s, reason %s, zero %v, after %v; want %s, %s, %v, %v",
 					r.Kind, r.Reason(), r.LimitIsZero, r.RetryAfter, test.want, test.reason, test.zero, test.after)
 			}
-			if r.Conduct().Avoid != test.avoid || r.AboutOffering() != (test.avoid != "") || r.BlockedFor(offering.OnDemand) != test.rest {
-				t.Errorf("%q rests for %v, want %q for %v", r.Conduct().Avoid, r.BlockedFor(offering.OnDemand), test.avoid, test.rest)
+			if r.Reaction().Blocks != test.avoid || r.AboutOffering() != (test.avoid != "") || r.BlockedFor(offering.OnDemand) != test.rest {
+				t.Errorf("%q rests for %v, want %q for %v", r.Reaction().Blocks, r.BlockedFor(offering.OnDemand), test.avoid, test.rest)
 			}
 			if strings.Contains(r.Detail, "\n") || strings.Contains(r.Detail, "arm.example") {
 				t.Errorf("the detail is not one sentence: %q", r.Detail)
@@ -160,15 +160,15 @@ func TestClassify(t *testing.T) {
 	}
 	for _, m := range meanings {
 		if !seen[m] {
-			t.Errorf("no row is about %s %q", m.code, m.says)
+			t.Errorf("no row is about %s %q", m.code, m.contains)
 		}
 	}
 }
 
 func TestEveryKindHasAConduct(t *testing.T) {
 	for _, m := range meanings {
-		c, known := conducts[m.Kind]
-		if !known || c.reason == "" || (c.Avoid == "") != (c.For == 0) {
+		c, known := reactions[m.Kind]
+		if !known || c.reason == "" || (c.Blocks == "") != (c.For == 0) {
 			t.Errorf("%s: %+v", m.Kind, c)
 		}
 	}
@@ -189,11 +189,11 @@ func TestNoWayToAzureSaysWhatToCheck(t *testing.T) {
 		"SSL_CERT_FILE": &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}},
 	} {
 		err = &url.Error{Op: "Get", URL: "https://management.azure.com", Err: err}
-		if r := Classify(err); r.Kind != Transient || r.AboutOffering() || !strings.Contains(r.Words(), says) {
-			t.Errorf("%v is %s: %s", err, r.Kind, r.Words())
+		if r := Classify(err); r.Kind != Transient || r.AboutOffering() || !strings.Contains(r.Describe(), says) {
+			t.Errorf("%v is %s: %s", err, r.Kind, r.Describe())
 		}
-		if told := Wrap(err, "listing machines").Error(); !strings.Contains(told, says) || !strings.Contains(told, err.Error()) {
-			t.Errorf("listing machines says %q", told)
+		if detail := Wrap(err, "listing machines").Error(); !strings.Contains(detail, says) || !strings.Contains(detail, err.Error()) {
+			t.Errorf("listing machines says %q", detail)
 		}
 	}
 }

@@ -28,7 +28,7 @@ const (
 	Disallowed           Kind = "disallowed"   // by a policy of the subscription
 	SubnetFull           Kind = "subnetFull"   // no free address
 	BootFailed           Kind = "bootFailed"   // created, but its operating system never reported
-	WithoutResource      Kind = "useless"      // the node joined without the resource it was launched for
+	MissingResource      Kind = "useless"      // the node joined without the resource it was launched for
 	NoDriver             Kind = "noDriver"     // the class's image has no driver for the size's GPU; nothing was requested
 	OtherRefusal         Kind = "otherRefusal" // a 4xx with an unknown code
 
@@ -47,9 +47,9 @@ const (
 // A meaning is the interpretation of one of Azure's error codes.
 type meaning struct {
 	code string
-	// says is what the error's text must contain as well; the code alone is not always enough.
-	says string
-	Kind Kind
+	// contains is what the error's text must contain as well; the code alone is not always enough.
+	contains string
+	Kind     Kind
 	// wait is how long the condition lasts when Azure's answer does not say so.
 	wait time.Duration
 }
@@ -60,11 +60,11 @@ type meaning struct {
 var meanings = []meaning{
 	// Quota, under either of its two codes. Spot comes first: its message may name a family as
 	// well. The last "Cores quota" entry covers families whose name lacks the word.
-	{code: "OperationNotAllowed", says: "LowPriorityCores", Kind: SpotQuota},
-	{code: "OperationNotAllowed", says: "Low Priority Cores", Kind: SpotQuota},
-	{code: "OperationNotAllowed", says: "Total Regional Cores quota", Kind: RegionalQuota},
-	{code: "OperationNotAllowed", says: "Virtual Machines quota", Kind: VMQuota},
-	{code: "OperationNotAllowed", says: "Cores quota", Kind: FamilyQuota},
+	{code: "OperationNotAllowed", contains: "LowPriorityCores", Kind: SpotQuota},
+	{code: "OperationNotAllowed", contains: "Low Priority Cores", Kind: SpotQuota},
+	{code: "OperationNotAllowed", contains: "Total Regional Cores quota", Kind: RegionalQuota},
+	{code: "OperationNotAllowed", contains: "Virtual Machines quota", Kind: VMQuota},
+	{code: "OperationNotAllowed", contains: "Cores quota", Kind: FamilyQuota},
 
 	// Stock.
 	{code: "SkuNotAvailable", Kind: SkuNotAvailable},
@@ -75,17 +75,17 @@ var meanings = []meaning{
 
 	// What this subscription may launch, and on which terms.
 	{code: "VMSizeNotSupported", Kind: SizeNotSupported},
-	{code: "BadRequest", says: "is not supported for subscription", Kind: SizeNotSupported},
-	{code: "InvalidParameter", says: "is not supported for subscription", Kind: SizeNotSupported},
-	{code: "InvalidParameter", says: "The requested VM size", Kind: SizeNotSupported},
-	{code: "InvalidParameter", says: "Cannot find any valid machines", Kind: NotFound},
+	{code: "BadRequest", contains: "is not supported for subscription", Kind: SizeNotSupported},
+	{code: "InvalidParameter", contains: "is not supported for subscription", Kind: SizeNotSupported},
+	{code: "InvalidParameter", contains: "The requested VM size", Kind: SizeNotSupported},
+	{code: "InvalidParameter", contains: "Cannot find any valid machines", Kind: NotFound},
 	{code: "SpotPriceGreaterThanProvidedMaxPrice", Kind: SpotPrice},
 	{code: "AzureSpotIsNotSupportedForThisVMSize", Kind: SpotTerms},
 	{code: "AzureSpotFeatureNotEnabledForSubscription", Kind: SpotTerms},
 	{code: "EphemeralOSDisksNotSupportedForSpotVMs", Kind: SpotTerms},
 	{code: "EvictionPolicyCanBeSetOnlyOnAzureSpotVirtualMachines", Kind: SpotTerms},
 	{code: "VMPriorityCannotBeApplied", Kind: SpotTerms},
-	{code: "ConflictingUserInput", says: "pot", Kind: SpotTerms}, // Spot or spot
+	{code: "ConflictingUserInput", contains: "pot", Kind: SpotTerms}, // Spot or spot
 	{code: "ConflictingUserInput", Kind: OtherRefusal},
 	{code: "RequestDisallowedByPolicy", Kind: Disallowed},
 
@@ -98,11 +98,11 @@ var meanings = []meaning{
 	{code: "AnotherOperationInProgress", Kind: InUse},
 	{code: "RetryableError", Kind: InUse},
 	{code: "RetryableErrorDueToAnotherOperation", Kind: InUse},
-	{code: "OperationNotAllowed", says: "is in progress", Kind: InUse, wait: 30 * time.Second}, // AKS, while the cluster or a pool is updated
+	{code: "OperationNotAllowed", contains: "is in progress", Kind: InUse, wait: 30 * time.Second}, // AKS, while the cluster or a pool is updated
 
 	// The virtual machine itself.
 	{code: "ImageNotFound", Kind: ImageMissing},
-	{code: "InvalidParameter", says: "node image version", Kind: ImageMissing}, // AKS's name for an image
+	{code: "InvalidParameter", contains: "node image version", Kind: ImageMissing}, // AKS's name for an image
 	{code: "GalleryImageNotFound", Kind: ImageMissing},
 	{code: "PlatformImageNotFound", Kind: ImageMissing},
 	{code: "OSProvisioningTimedOut", Kind: BootFailed},
@@ -138,7 +138,7 @@ func MeaningOf(code, text string) meaning {
 		known = "OperationNotAllowed"
 	}
 	for _, m := range meanings {
-		if m.code == known && strings.Contains(text, m.says) {
+		if m.code == known && strings.Contains(text, m.contains) {
 			return m
 		}
 	}
@@ -155,20 +155,20 @@ const (
 	reasonOther      = "Other"
 )
 
-// A conduct is how karve reacts to a refusal of some kind.
-type conduct struct {
+// A reaction is how karve reacts to a refusal of some kind.
+type reaction struct {
 	reason string // of the provider.Attempt
-	// Avoid are the offerings that are blocked, For how long; an empty Avoid blocks none, as
-	// another offering would get the same error.
-	Avoid  Extent
-	For    time.Duration
-	atNone time.Duration // replaces For if the quota limit is zero; zero: For
-	spot   time.Duration // replaces For if the offering was spot; zero: For
-	// Larger means that only sizes of at least as many vCPUs are blocked.
-	Larger bool
-	// OfClass means that the node class may be the cause: offerings are blocked for that class
+	// Blocks are the offerings that are blocked, For how long. It is empty where another offering
+	// would get the same error.
+	Blocks      Extent
+	For         time.Duration
+	ifLimitZero time.Duration // replaces For if the quota limit is zero; zero: For
+	ifSpot      time.Duration // replaces For if the offering was spot; zero: For
+	// OnlyLarger means that only sizes of at least as many vCPUs are blocked.
+	OnlyLarger bool
+	// ForClass means that the node class may be the cause: offerings are blocked for that class
 	// only.
-	OfClass bool
+	ForClass bool
 }
 
 // An Extent is a set of offerings, relative to the one that was refused.
@@ -187,26 +187,26 @@ const (
 	Everything       Extent = "everything"
 )
 
-// conducts has an entry for every kind.
-var conducts = map[Kind]conduct{
-	FamilyQuota:          {reason: ReasonQuota, Avoid: ThisFamily, For: 10 * time.Minute, atNone: time.Hour, Larger: true},
-	RegionalQuota:        {reason: ReasonQuota, Avoid: ThisCapacityType, For: 10 * time.Minute, Larger: true},
-	SpotQuota:            {reason: ReasonQuota, Avoid: ThisCapacityType, For: 10 * time.Minute, atNone: time.Hour, Larger: true},
-	VMQuota:              {reason: ReasonQuota, Avoid: Everything, For: 10 * time.Minute}, // every size counts as one
-	SkuNotAvailable:      {reason: reasonOutOfStock, Avoid: ThisSizeInScope, For: 23 * time.Hour, spot: time.Hour},
-	ZonalAllocation:      {reason: reasonOutOfStock, Avoid: ThisFamilyInZone, For: time.Hour, Larger: true},
-	Allocation:           {reason: reasonOutOfStock, Avoid: ThisFamilyScope, For: time.Hour, Larger: true},
-	OverconstrainedZonal: {reason: reasonOutOfStock, Avoid: ThisOffering, For: time.Hour},
-	Overconstrained:      {reason: reasonOutOfStock, Avoid: ThisSizeInScope, For: time.Hour},
-	SizeNotSupported:     {reason: ReasonRestricted, Avoid: ThisSize, For: 23 * time.Hour},
-	SpotPrice:            {reason: ReasonRestricted, Avoid: ThisSizeAsSpot, For: 10 * time.Minute, OfClass: true}, // prices move
-	SpotTerms:            {reason: ReasonRestricted, Avoid: ThisSizeAsSpot, For: time.Hour},
-	Disallowed:           {reason: ReasonRestricted, Avoid: ThisSize, For: 10 * time.Minute, OfClass: true},
-	SubnetFull:           {reason: ReasonNetwork, Avoid: ThisSubnet, For: time.Minute},
-	BootFailed:           {reason: reasonOther, Avoid: ThisOffering, For: 10 * time.Minute, OfClass: true},
-	WithoutResource:      {reason: reasonOther, Avoid: ThisSize, For: time.Hour, OfClass: true},
-	NoDriver:             {reason: ReasonRestricted, Avoid: ThisSize, For: 10 * time.Minute, OfClass: true},
-	OtherRefusal:         {reason: reasonOther, Avoid: ThisOffering, For: 3 * time.Minute, OfClass: true},
+// reactions has an entry for every kind.
+var reactions = map[Kind]reaction{
+	FamilyQuota:          {reason: ReasonQuota, Blocks: ThisFamily, For: 10 * time.Minute, ifLimitZero: time.Hour, OnlyLarger: true},
+	RegionalQuota:        {reason: ReasonQuota, Blocks: ThisCapacityType, For: 10 * time.Minute, OnlyLarger: true},
+	SpotQuota:            {reason: ReasonQuota, Blocks: ThisCapacityType, For: 10 * time.Minute, ifLimitZero: time.Hour, OnlyLarger: true},
+	VMQuota:              {reason: ReasonQuota, Blocks: Everything, For: 10 * time.Minute}, // every size counts as one
+	SkuNotAvailable:      {reason: reasonOutOfStock, Blocks: ThisSizeInScope, For: 23 * time.Hour, ifSpot: time.Hour},
+	ZonalAllocation:      {reason: reasonOutOfStock, Blocks: ThisFamilyInZone, For: time.Hour, OnlyLarger: true},
+	Allocation:           {reason: reasonOutOfStock, Blocks: ThisFamilyScope, For: time.Hour, OnlyLarger: true},
+	OverconstrainedZonal: {reason: reasonOutOfStock, Blocks: ThisOffering, For: time.Hour},
+	Overconstrained:      {reason: reasonOutOfStock, Blocks: ThisSizeInScope, For: time.Hour},
+	SizeNotSupported:     {reason: ReasonRestricted, Blocks: ThisSize, For: 23 * time.Hour},
+	SpotPrice:            {reason: ReasonRestricted, Blocks: ThisSizeAsSpot, For: 10 * time.Minute, ForClass: true}, // prices move
+	SpotTerms:            {reason: ReasonRestricted, Blocks: ThisSizeAsSpot, For: time.Hour},
+	Disallowed:           {reason: ReasonRestricted, Blocks: ThisSize, For: 10 * time.Minute, ForClass: true},
+	SubnetFull:           {reason: ReasonNetwork, Blocks: ThisSubnet, For: time.Minute},
+	BootFailed:           {reason: reasonOther, Blocks: ThisOffering, For: 10 * time.Minute, ForClass: true},
+	MissingResource:      {reason: reasonOther, Blocks: ThisSize, For: time.Hour, ForClass: true},
+	NoDriver:             {reason: ReasonRestricted, Blocks: ThisSize, For: 10 * time.Minute, ForClass: true},
+	OtherRefusal:         {reason: reasonOther, Blocks: ThisOffering, For: 3 * time.Minute, ForClass: true},
 	StaleReference:       {reason: ReasonNetwork},
 	ImageMissing:         {reason: reasonOther},
 	extensionFailed:      {reason: reasonOther},
@@ -218,21 +218,23 @@ var conducts = map[Kind]conduct{
 	Transient:            {reason: reasonOther},
 }
 
-func (r Refusal) Conduct() conduct { return conducts[r.Kind] }
+// Reaction returns how karve reacts to the refusal.
+func (r Refusal) Reaction() reaction { return reactions[r.Kind] }
 
-func (r Refusal) Reason() string { return r.Conduct().reason }
+// Reason returns the reason of the provider.Attempt.
+func (r Refusal) Reason() string { return r.Reaction().reason }
 
 // AboutOffering reports whether another offering may succeed.
-func (r Refusal) AboutOffering() bool { return r.Conduct().Avoid != "" }
+func (r Refusal) AboutOffering() bool { return r.Reaction().Blocks != "" }
 
 // BlockedFor returns how long the offerings of a refusal are blocked.
 func (r Refusal) BlockedFor(capacityType string) time.Duration {
-	c := r.Conduct()
+	c := r.Reaction()
 	switch {
-	case r.LimitIsZero && c.atNone > 0:
-		return c.atNone
-	case capacityType == offering.Spot && c.spot > 0:
-		return c.spot
+	case r.LimitIsZero && c.ifLimitZero > 0:
+		return c.ifLimitZero
+	case capacityType == offering.Spot && c.ifSpot > 0:
+		return c.ifSpot
 	}
 	return c.For
 }

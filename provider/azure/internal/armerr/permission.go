@@ -68,22 +68,22 @@ func (p Permission) Advice() string {
 	return fmt.Sprintf("assign %s with the action %s to %s on %s", p.role(), p.Action, who, scope)
 }
 
-// advise sets the next step.
-func (r *Refusal) advise(message string) {
-	r.Advice = cmp.Or(advise(r.Kind, message), adviceByCode[r.Code])
+// setAdvice sets the next step.
+func (r *Refusal) setAdvice(message string) {
+	r.Advice = cmp.Or(adviceFor(r.Kind, message), adviceByCode[r.Code])
 	if r.Kind == Denied {
-		r.Lacks = lackedPermission(message).Action
+		r.MissingAction = lackedPermission(message).Action
 	}
 }
 
-// adviceByCode is the next step when a resource named in the settings does not exist.
+// adviceByCode is the next step when a resource that the settings name does not exist.
 var adviceByCode = map[string]string{
-	"ResourceGroupNotFound": "correct AZURE_NODE_RESOURCE_GROUP (az aks show --query nodeResourceGroup tells the cluster's), or the id that names the group",
+	"ResourceGroupNotFound": "correct AZURE_NODE_RESOURCE_GROUP (az aks show --query nodeResourceGroup returns the cluster's), or the id that names the group",
 	"SubscriptionNotFound":  "correct ARM_SUBSCRIPTION_ID, or let the identity that karve runs as read that subscription",
 }
 
-// advise returns the next step after a refusal, if the user must act.
-func advise(k Kind, message string) string {
+// adviceFor returns the next step after a refusal, if the user must act.
+func adviceFor(k Kind, message string) string {
 	switch k {
 	case Denied:
 		if p := lackedPermission(message); p.Action != "" {
@@ -93,7 +93,7 @@ func advise(k Kind, message string) string {
 	case Disallowed:
 		return "exempt the node resource group from the policy, or give the NodePool requirements that it allows"
 	case ImageMissing:
-		return "the image is not to be had in this region: set another imageFamily, or wait until it is published"
+		return "the image is not available in this region: set another imageFamily, or wait until it is published"
 	}
 	return ""
 }

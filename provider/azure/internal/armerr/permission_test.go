@@ -32,7 +32,7 @@ func TestMissingPermissionsSayWhichRole(t *testing.T) {
 			t.Errorf("%d letters are too many", len(words))
 		}
 	}
-	if r := Classify(armError(403, "", `{"error":{"code":"AuthorizationFailed","message":"no."}}`)); !strings.Contains(r.Words(), "check the identity") {
-		t.Errorf("without the action there is no next step: %s", r.Words())
+	if r := Classify(armError(403, "", `{"error":{"code":"AuthorizationFailed","message":"no."}}`)); !strings.Contains(r.Describe(), "check the identity") {
+		t.Errorf("without the action there is no next step: %s", r.Describe())
 	}
 }

@@ -21,22 +21,22 @@ import (
 // wait for such a resource share it: a hundred launches cost one list per interval, not a hundred
 // reads.
 type List[T any] struct {
-	what    string
-	Rows    RowsFunc
-	decode  func(json.RawMessage) (T, error)
-	name    func(T) string
-	Join    func(former, later T) T // merges two rows about one resource
-	Selects func(T) bool            // resources that are looked for often; nil selects none
+	kind   string
+	Rows   RowsFunc
+	decode func(json.RawMessage) (T, error)
+	name   func(T) string
+	Join   func(former, later T) T // merges two rows about one resource
+	Select func(T) bool            // resources that are looked for often; nil selects none
 	// Owner returns the name of the NodeClaim of a row that cannot be decoded; empty when unknown.
 	Owner func(json.RawMessage) string
 	now   func() time.Time
 
-	reading ctxlock.Mutex
-	decoded map[string]decodedRow[T] // of the last list, by the row's JSON; guarded by reading
-	mu      sync.Mutex
-	last    View[T]
-	begun   time.Time     // start of the list being read, or of the last one
-	took    time.Duration // duration of the last list
+	reading      ctxlock.Mutex
+	decoded      map[string]decodedRow[T] // of the last list, by the row's JSON; guarded by reading
+	mu           sync.Mutex
+	last         View[T]
+	readStarted  time.Time     // start of the list being read, or of the last one
+	readDuration time.Duration // duration of the last list
 }
 
 // A View is a complete list. It holds every resource that existed when it was started.
@@ -100,8 +100,8 @@ const (
 func (r *List[T]) remaining() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	elapsed := r.now().Sub(r.begun)
-	return max(minRetry, r.took-elapsed, min(elapsed/4, maxRetry))
+	elapsed := r.now().Sub(r.readStarted)
+	return max(minRetry, r.readDuration-elapsed, min(elapsed/4, maxRetry))
 }
 
 func (r *List[T]) Last() View[T] {
@@ -115,11 +115,11 @@ func (r *List[T]) Last() View[T] {
 func (r *List[T]) read(ctx context.Context) (View[T], error) {
 	v := View[T]{Started: r.now(), ByName: map[string]T{}}
 	r.mu.Lock()
-	r.begun = v.Started
+	r.readStarted = v.Started
 	r.mu.Unlock()
 	rows, pages, err := r.Rows(ctx)
 	if err != nil {
-		return View[T]{}, armerr.Wrap(err, "listing %s", r.what)
+		return View[T]{}, armerr.Wrap(err, "listing %s", r.kind)
 	}
 	v.Pages = pages
 	known := make(map[string]decodedRow[T], len(rows))
@@ -142,17 +142,17 @@ func (r *List[T]) read(ctx context.Context) (View[T], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.ended = r.now()
-	r.last, r.took = v, v.ended.Sub(v.Started)
+	r.last, r.readDuration = v, v.ended.Sub(v.Started)
 	return v, nil
 }
 
 func (r *List[T]) selectedOf(byName map[string]T) []T {
-	if r.Selects == nil {
+	if r.Select == nil {
 		return nil
 	}
 	var all []T
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		if r.Selects(byName[name]) {
+		if r.Select(byName[name]) {
 			all = append(all, byName[name])
 		}
 	}
@@ -180,15 +180,15 @@ func (r *List[T]) decodeChanged(row json.RawMessage) (decodedRow[T], error) {
 func (r *List[T]) unreadable(row json.RawMessage, why error) provider.Unreadable {
 	var name struct{ Name string }
 	_ = json.Unmarshal(row, &name) // best effort
-	u := provider.Unreadable{Kind: r.what, Name: name.Name, Why: armerr.Shorten(why.Error())}
+	u := provider.Unreadable{Kind: r.kind, Name: name.Name, Why: armerr.Shorten(why.Error())}
 	if r.Owner != nil {
 		u.Claim = r.Owner(row)
 	}
 	return u
 }
 
-// MayHold reports whether a row that could not be decoded may have that name.
-func (v View[T]) MayHold(name string) bool {
+// MayContain reports whether a row that could not be decoded may have that name.
+func (v View[T]) MayContain(name string) bool {
 	for _, row := range v.Unreadable {
 		if row.Name == "" || strings.EqualFold(row.Name, name) {
 			return true
@@ -199,7 +199,7 @@ func (v View[T]) MayHold(name string) bool {
 
 // New returns a list of the resources that rows lists.
 func New[T any](what string, now func() time.Time, rows RowsFunc, decode func(json.RawMessage) (T, error), name func(T) string) *List[T] {
-	return &List[T]{what: what, now: now, reading: ctxlock.New(), Rows: rows, decode: decode, name: name}
+	return &List[T]{kind: what, now: now, reading: ctxlock.New(), Rows: rows, decode: decode, name: name}
 }
 
 // RowsFunc lists rows, and says how many pages they came on.

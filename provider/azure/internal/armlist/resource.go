@@ -18,7 +18,7 @@ import (
 // fails on a whole page for one malformed row, and decodes every row again each time, which is
 // most of the work in a large cluster.
 type Resource struct {
-	What     string // "virtual machines", for messages
+	Kind     string // "virtual machines", for messages
 	Provider string // Microsoft.Compute/virtualMachines
 	Version  string // API version that the SDK's types are made for
 }

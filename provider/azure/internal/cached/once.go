@@ -25,8 +25,8 @@ func Once[T any](ctx context.Context, inFlight *Reads, key string, p *panics.Rep
 	case <-ctx.Done():
 		var none T
 		return none, ctx.Err()
-	case a := <-answers:
-		return a.Val.(T), a.Err
+	case req := <-answers:
+		return req.Val.(T), req.Err
 	}
 }
 

@@ -20,31 +20,31 @@ type Request struct {
 
 // NewRequest returns a request, and a context for sending it that outlives ctx.
 func NewRequest(ctx context.Context, now time.Time) (*Request, context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestRequest)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	return &Request{started: now, cancel: cancel, done: make(chan struct{})}, ctx
 }
 
 // Finish records the result.
-func (a *Request) Finish(err error) {
-	a.err = err
-	a.cancel()
-	close(a.done)
+func (req *Request) Finish(err error) {
+	req.err = err
+	req.cancel()
+	close(req.done)
 }
 
 // Stop cancels the request, and returns when it has ended. It accepts nil.
-func (a *Request) Stop() {
-	if a != nil {
-		a.cancel()
-		<-a.done
+func (req *Request) Stop() {
+	if req != nil {
+		req.cancel()
+		<-req.done
 	}
 }
 
 const (
-	// retryFirst is how long a source without any result waits between attempts, so that many
+	// firstRetry is how long a source without any result waits between attempts, so that many
 	// callers do not become many requests.
-	retryFirst = 3 * time.Second
-	// longestRequest is the timeout of a request, pages and retries included.
-	longestRequest = 5 * time.Minute
+	firstRetry = 3 * time.Second
+	// requestTimeout is the timeout of a request, pages and retries included.
+	requestTimeout = 5 * time.Minute
 	// EmptyFor is how long a value that may be empty by mistake is kept.
 	EmptyFor = 30 * time.Minute
 )
@@ -53,24 +53,24 @@ const (
 var errNoAnswerYet = errors.New("going on without")
 
 // Wait waits for the result.
-func (a *Request) Wait(ctx context.Context) error {
+func (req *Request) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-a.done:
-		return a.err
+	case <-req.done:
+		return req.err
 	}
 }
 
 // WaitBriefly waits until patience has passed since the start of the request.
-func (a *Request) WaitBriefly(ctx context.Context, now time.Time, patience time.Duration) error {
-	t := time.NewTimer(a.started.Add(patience).Sub(now))
+func (req *Request) WaitBriefly(ctx context.Context, now time.Time, patience time.Duration) error {
+	t := time.NewTimer(req.started.Add(patience).Sub(now))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-a.done:
-		return a.err
+	case <-req.done:
+		return req.err
 	case <-t.C:
 		return fmt.Errorf("no answer for %v: %w", patience, errNoAnswerYet)
 	}
@@ -100,6 +100,6 @@ func (h *Backoff) Failed(err error, now time.Time) {
 	if now.Before(h.Until) {
 		return // a concurrent attempt
 	}
-	h.wait = min(max(2*h.wait, retryFirst), time.Minute)
+	h.wait = min(max(2*h.wait, firstRetry), time.Minute)
 	h.Err, h.Until = err, now.Add(h.wait)
 }

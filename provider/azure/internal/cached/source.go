@@ -35,36 +35,36 @@ type Source[T any] struct {
 	Load func(context.Context) (T, error)
 	// Same reports whether two values are equal for the version; the version changes when they
 	// are not.
-	Same func(a, b T) bool
-	// Doubt returns an error for a value that is implausible after the last one; nil accepts
+	Same func(req, b T) bool
+	// Validate returns an error for a value that is implausible after the last one; nil accepts
 	// all.
-	Doubt func(last, next T) error
+	Validate func(last, next T) error
 	// MaybeEmpty reports whether a value may be empty by mistake, which is then read again soon;
 	// nil means never.
 	MaybeEmpty func(T) bool
 	Env
 
-	mu      sync.Mutex
-	request *Request // nil while no request is in flight
-	value   T
-	version uint64 // 0 until the first result
-	taken   time.Time
-	tried   time.Time
-	failing error
-	since   time.Time // start of failing
+	mu           sync.Mutex
+	request      *Request // nil while no request is in flight
+	value        T
+	version      uint64 // 0 until the first result
+	readAt       time.Time
+	triedAt      time.Time
+	lastErr      error
+	failingSince time.Time // start of failing
 }
 
 // A State is the current state of a source.
 type State[T any] struct {
 	Value   T
 	Version uint64
-	Taken   time.Time
+	ReadAt  time.Time
 	Problem string
 }
 
 // Ensure reads once if there is no result yet.
 func (s *Source[T]) Ensure(ctx context.Context) error {
-	if known, err := s.settled(); known {
+	if known, err := s.known(); known {
 		return err
 	}
 	return s.Refresh(ctx)
@@ -73,18 +73,18 @@ func (s *Source[T]) Ensure(ctx context.Context) error {
 // TryEnsure is like Ensure for data that callers can do without: it waits briefly, and only the
 // first time. An error becomes the source's problem.
 func (s *Source[T]) TryEnsure(ctx context.Context) {
-	if known, _ := s.settled(); known {
+	if known, _ := s.known(); known {
 		return
 	}
 	failed := s.State().Problem != ""
-	a := s.Request(ctx)
+	req := s.Request(ctx)
 	if failed {
 		return
 	}
-	if err := a.WaitBriefly(ctx, s.Now(), s.Patience); errors.Is(err, errNoAnswerYet) {
+	if err := req.WaitBriefly(ctx, s.Now(), s.Patience); errors.Is(err, errNoAnswerYet) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.request == a {
+		if s.request == req {
 			_ = s.fail(armerr.Wrap(err, "reading %s", s.Name))
 		}
 	}
@@ -97,23 +97,23 @@ func (s *Source[T]) Refresh(ctx context.Context) error {
 
 // RefreshOlder reads again unless the last result was requested after t. It waits only briefly.
 func (s *Source[T]) RefreshOlder(ctx context.Context, t time.Time) error {
-	for !s.State().Taken.After(t) {
-		a := s.Request(ctx)
-		if err := a.WaitBriefly(ctx, s.Now(), s.Patience); err != nil {
+	for !s.State().ReadAt.After(t) {
+		req := s.Request(ctx)
+		if err := req.WaitBriefly(ctx, s.Now(), s.Patience); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settled reports whether a value is known, or the last attempt failed a moment ago.
-func (s *Source[T]) settled() (bool, error) {
+// known reports whether a value is known, or the last attempt failed a moment ago.
+func (s *Source[T]) known() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.version > 0 {
 		return true, nil
 	}
-	return s.failing != nil && s.Now().Sub(s.tried) < retryFirst, s.failing
+	return s.lastErr != nil && s.Now().Sub(s.triedAt) < firstRetry, s.lastErr
 }
 
 // Request starts a request, unless one is in flight.
@@ -123,39 +123,39 @@ func (s *Source[T]) Request(ctx context.Context) *Request {
 	if s.request != nil {
 		return s.request
 	}
-	gone := ctx.Err()
-	a, ctx := NewRequest(ctx, s.Now())
-	if gone != nil {
-		a.Finish(gone)
-		return a
+	ctxErr := ctx.Err()
+	req, ctx := NewRequest(ctx, s.Now())
+	if ctxErr != nil {
+		req.Finish(ctxErr)
+		return req
 	}
-	s.request = a
-	s.Panics.Go(PanicsName, func() { s.run(ctx, a) })
-	return a
+	s.request = req
+	s.Panics.Go(PanicsName, func() { s.load(ctx, req) })
+	return req
 }
 
-// run sends the request and wakes the callers that wait. A panic counts as an error.
-func (s *Source[T]) run(ctx context.Context, a *Request) {
+// load sends the request and wakes the callers that wait. A panic counts as an error.
+func (s *Source[T]) load(ctx context.Context, req *Request) {
 	var next T
 	err := s.Panics.Do(PanicsName, func() (err error) { next, err = s.Load(ctx); return err })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.request = nil
-	a.Finish(s.Panics.Do(PanicsName, func() error { return s.take(next, err, a.started) }))
+	req.Finish(s.Panics.Do(PanicsName, func() error { return s.store(next, err, req.started) }))
 }
 
 // Stop cancels a request in flight.
 func (s *Source[T]) Stop() {
 	s.mu.Lock()
-	a := s.request
+	req := s.request
 	s.mu.Unlock()
-	a.Stop()
+	req.Stop()
 }
 
-// take stores a value that is plausible. Callers hold the lock.
-func (s *Source[T]) take(next T, err error, asked time.Time) error {
-	if err == nil && s.version > 0 && s.Doubt != nil {
-		err = s.Doubt(s.value, next)
+// store stores a value that is plausible. Callers hold the lock.
+func (s *Source[T]) store(next T, err error, startedAt time.Time) error {
+	if err == nil && s.version > 0 && s.Validate != nil {
+		err = s.Validate(s.value, next)
 	}
 	if err != nil {
 		return s.fail(armerr.Shareable(armerr.Wrap(err, "reading %s", s.Name)))
@@ -164,17 +164,17 @@ func (s *Source[T]) take(next T, err error, asked time.Time) error {
 		s.version++
 	}
 	s.value = next
-	s.taken, s.tried, s.failing = asked, asked, nil
+	s.readAt, s.triedAt, s.lastErr = startedAt, startedAt, nil
 	return nil
 }
 
 // fail records an error and when it occurred. Callers hold the lock.
 func (s *Source[T]) fail(err error) error {
-	s.tried = s.Now()
-	if s.failing == nil {
-		s.since = s.tried
+	s.triedAt = s.Now()
+	if s.lastErr == nil {
+		s.failingSince = s.triedAt
 	}
-	s.failing = err
+	s.lastErr = err
 	return err
 }
 
@@ -182,16 +182,16 @@ func (s *Source[T]) fail(err error) error {
 func (s *Source[T]) State() State[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := State[T]{Value: s.value, Version: s.version, Taken: s.taken}
-	if s.failing != nil {
-		a.Problem = fmt.Sprintf("%v (since %s)", s.failing, s.since.UTC().Format(time.RFC3339))
+	req := State[T]{Value: s.value, Version: s.version, ReadAt: s.readAt}
+	if s.lastErr != nil {
+		req.Problem = fmt.Sprintf("%v (since %s)", s.lastErr, s.failingSince.UTC().Format(time.RFC3339))
 	}
-	return a
+	return req
 }
 
-// Keep reads at once, so that the first caller need not wait, and reads again at the interval
+// KeepFresh reads at once, so that the first caller need not wait, and reads again at the interval
 // every until ctx ends, sooner after a failure.
-func (s *Source[T]) Keep(ctx context.Context, every time.Duration) {
+func (s *Source[T]) KeepFresh(ctx context.Context, every time.Duration) {
 	_ = s.Ensure(ctx) // the source keeps the error
 	for {
 		wait := every

@@ -48,8 +48,8 @@ func testSource(load func() (int, error)) (*Source[int], *time.Time) {
 	now := time.Unix(0, 0)
 	return &Source[int]{
 		Name: "numbers", Load: func(context.Context) (int, error) { return load() },
-		Same: func(a, b int) bool { return a == b },
-		Doubt: func(last, next int) error {
+		Same: func(req, b int) bool { return req == b },
+		Validate: func(last, next int) error {
 			if next < last/2 {
 				return errors.New("shrank")
 			}
@@ -61,18 +61,18 @@ func testSource(load func() (int, error)) (*Source[int], *time.Time) {
 
 // Rule CATALOG-3.
 func TestSourceKeepsTheLastGoodAnswer(t *testing.T) {
-	answer, failure, asked := 0, errors.New("down"), 0
-	s, now := testSource(func() (int, error) { asked++; return answer, failure })
+	answer, failure, startedAt := 0, errors.New("down"), 0
+	s, now := testSource(func() (int, error) { startedAt++; return answer, failure })
 	ctx := t.Context()
 	for range 5 {
 		if err := s.Ensure(ctx); err == nil {
 			t.Fatal("there is an answer before there is one")
 		}
 	}
-	if asked != 1 {
-		t.Errorf("asked %d times at once; one is enough while it fails", asked)
+	if startedAt != 1 {
+		t.Errorf("asked %d times at once; one is enough while it fails", startedAt)
 	}
-	*now = now.Add(retryFirst)
+	*now = now.Add(firstRetry)
 	answer, failure = 100, nil
 	if err := s.Ensure(ctx); err != nil || s.State().Value != 100 || s.State().Problem != "" {
 		t.Fatalf("%v, %+v", err, s.State())
@@ -111,10 +111,10 @@ func reported() (*panics.Reporter, *int) {
 func TestAnswerThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, n := reported()
-		asked := 0
-		s := &Source[int]{Name: "numbers", Env: Env{Now: time.Now, Patience: time.Second, Panics: r}, Same: func(a, b int) bool { return a == b },
+		startedAt := 0
+		s := &Source[int]{Name: "numbers", Env: Env{Now: time.Now, Patience: time.Second, Panics: r}, Same: func(req, b int) bool { return req == b },
 			Load: func(context.Context) (int, error) {
-				if asked++; asked == 1 {
+				if startedAt++; startedAt == 1 {
 					panic("boom")
 				}
 				return 7, nil

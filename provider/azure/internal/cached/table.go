@@ -37,10 +37,10 @@ type fact[V any] struct {
 }
 
 const (
-	// longestRead is the timeout of a read, retries included.
-	longestRead = 30 * time.Second
-	// againAfter is how soon a read that failed or was empty is repeated.
-	againAfter = time.Minute
+	// readTimeout is the timeout of a read, retries included.
+	readTimeout = 30 * time.Second
+	// retryAfter is how soon a read that failed or was empty is repeated.
+	retryAfter = time.Minute
 )
 
 // Get returns the cached value, or reads it again when it has expired.
@@ -52,10 +52,10 @@ func (t *Table[V]) Get(ctx context.Context, key string, read func(context.Contex
 	brief, stop := context.WithTimeout(ctx, t.Patience)
 	defer stop()
 	value, err := Once(brief, &t.reads, key, t.Panics, func(ctx context.Context) (V, error) {
-		ctx, stop := context.WithTimeout(ctx, longestRead)
+		ctx, stop := context.WithTimeout(ctx, readTimeout)
 		defer stop()
 		value, err := read(ctx)
-		return t.take(key, value, err, now)
+		return t.store(key, value, err, now)
 	})
 	switch {
 	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
@@ -72,24 +72,24 @@ func (t *Table[V]) cached(key string) fact[V] {
 	return t.known[key]
 }
 
-// take stores the result of a read that began at asked, and returns the value that now counts.
-func (t *Table[V]) take(key string, value V, err error, asked time.Time) (V, error) {
+// store stores the result of a read that began at asked, and returns the value that now counts.
+func (t *Table[V]) store(key string, value V, err error, startedAt time.Time) (V, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last := t.known[key]
-	again := asked.Add(againAfter - t.TTL) // a value read at that time expires in a minute
+	again := startedAt.Add(retryAfter - t.TTL) // a value read at that time expires in a minute
 	switch {
 	case err != nil && last.read.IsZero():
 		return value, err
 	case err != nil, t.MaybeEmpty != nil && t.MaybeEmpty(value):
-		t.store(key, fact[V]{last.value, again})
+		t.set(key, fact[V]{last.value, again})
 	default:
-		t.store(key, fact[V]{value, asked})
+		t.set(key, fact[V]{value, startedAt})
 	}
 	return t.known[key].value, nil
 }
 
-func (t *Table[V]) store(key string, f fact[V]) {
+func (t *Table[V]) set(key string, f fact[V]) {
 	if t.known == nil {
 		t.known = map[string]fact[V]{}
 	}
@@ -100,19 +100,19 @@ func (t *Table[V]) store(key string, f fact[V]) {
 func (t *Table[V]) Put(key string, value V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.store(key, fact[V]{value, t.Now()})
+	t.set(key, fact[V]{value, t.Now()})
 }
 
-// Forget makes the next Get of every key read.
-func (t *Table[V]) Forget() {
+// Clear makes the next Get of every key read.
+func (t *Table[V]) Clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.known)
 }
 
-// ForgetOlder drops values read before that time. A value in use whose read fails is renewed
+// DropOlder drops values read before that time. A value in use whose read fails is renewed
 // every minute.
-func (t *Table[V]) ForgetOlder(than time.Time) {
+func (t *Table[V]) DropOlder(than time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.known, func(_ string, f fact[V]) bool { return f.read.Before(than) })

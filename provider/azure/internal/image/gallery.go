@@ -68,24 +68,24 @@ type Images struct {
 
 	mu    sync.Mutex
 	known map[definition]versionList
-	// doubted is when Azure refused launches because their image does not exist, by the image's
+	// missing is when Azure refused launches because their image does not exist, by the image's
 	// lower-case definition and version.
-	doubted map[string]doubt
-	// failing delays all reads after a failure, for every definition: galleries fail as a whole,
+	missing map[string]missingReports
+	// backoff delays all reads after a failure, for every definition: galleries fail as a whole,
 	// and there are many node classes.
-	failing cached.Backoff
+	backoff cached.Backoff
 }
 
 func (s *Images) builds(ctx context.Context, d definition) ([]build, error) {
 	s.mu.Lock()
 	known, ok := s.known[d]
-	held := s.failing
+	backoff := s.backoff
 	s.mu.Unlock()
-	if ok && s.now().Sub(known.read) < s.believed(known.builds) {
+	if ok && s.now().Sub(known.read) < s.cacheTime(known.builds) {
 		return known.builds, nil
 	}
-	if s.now().Before(held.Until) {
-		return nil, held.Err
+	if s.now().Before(backoff.Until) {
+		return nil, backoff.Err
 	}
 	return cached.Once(ctx, &s.reading, fmt.Sprint(d), s.panics, func(ctx context.Context) ([]build, error) { return s.read(ctx, d) })
 }
@@ -94,8 +94,8 @@ func (s *Images) builds(ctx context.Context, d definition) ([]build, error) {
 // disappear within an hour.
 const emptyFor = time.Minute
 
-// believed returns how long a list is cached.
-func (s *Images) believed(builds []build) time.Duration {
+// cacheTime returns how long a list is cached.
+func (s *Images) cacheTime(builds []build) time.Duration {
 	if len(builds) == 0 {
 		return min(s.every, emptyFor)
 	}
@@ -107,10 +107,10 @@ func (s *Images) read(ctx context.Context, d definition) ([]build, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.failing.Failed(err, s.now())
+		s.backoff.Failed(err, s.now())
 		return nil, err
 	}
-	s.known[d], s.failing = versionList{builds, s.now()}, cached.Backoff{}
+	s.known[d], s.backoff = versionList{builds, s.now()}, cached.Backoff{}
 	return builds, nil
 }
 
@@ -120,71 +120,71 @@ type versionList struct {
 	read   time.Time
 }
 
-// A doubt is when Azure refused launches because one image does not exist, first and last.
-type doubt struct{ first, last time.Time }
+// missingReports is when Azure first and last refused a launch because an image does not exist.
+type missingReports struct{ first, last time.Time }
 
-// doubtedFor is how long a doubted image counts only if a list contains it; it is doubted once
-// two refusals are at least doubtedAfter apart. When no list can contain it, the refusals are
-// the only evidence: they must be doubtedUnlisted apart.
+// An image seems missing once two refusals are at least missingAfter apart, and for missingFor
+// after the last one: it is used only if a list contains it. Where no list can contain it, the
+// refusals are the only evidence: they must be missingUnlistedAfter apart.
 const (
-	doubtedFor      = time.Hour
-	doubtedAfter    = time.Minute
-	doubtedUnlisted = 5 * time.Minute
+	missingFor           = time.Hour
+	missingAfter         = time.Minute
+	missingUnlistedAfter = 5 * time.Minute
 )
 
-// Doubt records that a launch was refused because this image does not exist, and drops the
+// ReportMissing records that a launch was refused because this image does not exist, and drops the
 // cached list of its definition.
-func (s *Images) Doubt(id string) {
+func (s *Images) ReportMissing(id string) {
 	name, version := Parts(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.doubted == nil {
-		s.doubted = map[string]doubt{}
+	if s.missing == nil {
+		s.missing = map[string]missingReports{}
 	}
 	now := s.now()
-	maps.DeleteFunc(s.doubted, func(_ string, d doubt) bool { return now.Sub(d.last) >= doubtedFor })
-	d, known := s.doubted[doubtKey(name, version)]
+	maps.DeleteFunc(s.missing, func(_ string, d missingReports) bool { return now.Sub(d.last) >= missingFor })
+	d, known := s.missing[imageKey(name, version)]
 	if d.last = now; !known {
 		d.first = now
 	}
-	s.doubted[doubtKey(name, version)] = d
+	s.missing[imageKey(name, version)] = d
 	maps.DeleteFunc(s.known, func(d definition, _ versionList) bool { return strings.EqualFold(d.name, name) })
 }
 
-// Found records that a virtual machine was created from this image.
-func (s *Images) Found(id string) {
+// ReportLaunched records that a virtual machine was created from this image.
+func (s *Images) ReportLaunched(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.doubted) > 0 {
-		delete(s.doubted, doubtKey(Parts(id)))
+	if len(s.missing) > 0 {
+		delete(s.missing, imageKey(Parts(id)))
 	}
 }
 
-// Doubtful reports whether launches were refused recently because this version does not exist:
+// SeemsMissing reports whether launches were refused recently because this version does not exist:
 // more than once, since a single refusal may come from one faulty server.
-func (s *Images) Doubtful(definition, version string) bool {
+func (s *Images) SeemsMissing(definition, version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d, doubted := s.doubted[doubtKey(definition, version)]
-	after := doubtedAfter
+	d, reported := s.missing[imageKey(definition, version)]
+	after := missingAfter
 	if !s.listsAll() {
-		after = doubtedUnlisted
+		after = missingUnlistedAfter
 	}
-	return doubted && d.last.Sub(d.first) >= after && s.now().Sub(d.last) < doubtedFor
+	return reported && d.last.Sub(d.first) >= after && s.now().Sub(d.last) < missingFor
 }
 
-// credible removes the versions that are doubtful and missing in the gallery's last list.
-func (s *Images) credible(d definition, builds []build) []build {
+// withoutMissing removes the versions that seem missing and are not in the gallery's last list.
+func (s *Images) withoutMissing(d definition, builds []build) []build {
 	var left []build
 	for _, b := range builds {
-		if !b.past || !s.Doubtful(d.name, b.version) {
+		if !b.unlisted || !s.SeemsMissing(d.name, b.version) {
 			left = append(left, b)
 		}
 	}
 	return left
 }
 
-func doubtKey(definition, version string) string {
+func imageKey(definition, version string) string {
 	return strings.ToLower(definition + "/" + version)
 }
 

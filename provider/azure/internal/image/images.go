@@ -27,14 +27,14 @@ var ErrNone = errors.New("no images found")
 // Pick returns one image of every definition that the node class can use, in the version it
 // wants, preferred definitions first. Definitions without such a version are left out; ErrNone
 // means that none is left.
-func (s *Images) Pick(ctx context.Context, wish Wish) ([]v1beta1.NodeImage, error) {
-	if wish.Spec.FIPS() && !s.hasFIPS {
+func (s *Images) Pick(ctx context.Context, selection Selection) ([]v1beta1.NodeImage, error) {
+	if selection.Spec.FIPS() && !s.hasFIPS {
 		return nil, ErrFIPSNeedsSharedGallery
 	}
-	wanted := ReleaseFor(wish.Spec, kubeversion.Minor(wish.Kubernetes))
+	wanted := ReleaseFor(selection.Spec, kubeversion.Minor(selection.Kubernetes))
 	var images []v1beta1.NodeImage
 	for _, d := range wanted.definitions {
-		version, err := s.version(ctx, d, wish)
+		version, err := s.version(ctx, d, selection)
 		if err != nil {
 			return nil, armerr.Wrap(err, "listing versions of image %s", d.name)
 		}
@@ -43,7 +43,7 @@ func (s *Images) Pick(ctx context.Context, wish Wish) ([]v1beta1.NodeImage, erro
 		}
 	}
 	if len(images) == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrNone, s.nothing(wanted, wish))
+		return nil, fmt.Errorf("%w: %s", ErrNone, s.describeNone(wanted, selection))
 	}
 	return images, nil
 }
@@ -51,9 +51,9 @@ func (s *Images) Pick(ctx context.Context, wish Wish) ([]v1beta1.NodeImage, erro
 // version returns the version of one definition that the node class wants; empty when there is
 // none. When a gallery lists no version at all, the class keeps the version it has, until Azure
 // refuses launches for it.
-func (s *Images) version(ctx context.Context, d definition, wish Wish) (string, error) {
-	had := wish.had(d)
-	holds, gone := wish.Hold && wish.Version == "" && had != "", s.Doubtful(d.name, had)
+func (s *Images) version(ctx context.Context, d definition, selection Selection) (string, error) {
+	had := selection.currentVersion(d)
+	holds, gone := selection.KeepCurrent && selection.Version == "" && had != "", s.SeemsMissing(d.name, had)
 	if holds && !gone {
 		return had, nil
 	}
@@ -61,40 +61,40 @@ func (s *Images) version(ctx context.Context, d definition, wish Wish) (string, 
 	if err != nil {
 		return "", err
 	}
-	builds := s.credible(d, known)
+	builds := s.withoutMissing(d, known)
 	gone = gone && !slices.ContainsFunc(builds, func(b build) bool { return b.version == had })
 	if holds && !gone {
 		return had, nil // it still exists
 	}
-	version := wish.choose(builds, s.now())
+	version := selection.newest(builds, s.now())
 	switch {
 	case version != "":
 		return version, nil
 	case len(known) == 0 && had != "" && !gone:
-		if wish.Version != "" && wish.Version != had {
+		if selection.Version != "" && selection.Version != had {
 			return "", fmt.Errorf("%s has no version in %s at present", d.name, s.location)
 		}
 		return had, nil
 	case len(known) == 0:
 		return "", nil
-	case wish.Version != "" && !s.listsAll() && !s.Doubtful(d.name, wish.Version):
-		return wish.Version, nil // the list may lack it; a launch shows whether it exists
-	case wish.MinAge > 0 && wish.Version == "" && !gone:
+	case selection.Version != "" && !s.listsAll() && !s.SeemsMissing(d.name, selection.Version):
+		return selection.Version, nil // the list may lack it; a launch shows whether it exists
+	case selection.MinAge > 0 && selection.Version == "" && !gone:
 		return had, nil
 	}
 	return "", nil
 }
 
-// nothing describes what was searched for without result.
-func (s *Images) nothing(wanted release, wish Wish) string {
+// describeNone describes what was searched for without result.
+func (s *Images) describeNone(wanted release, selection Selection) string {
 	names := wanted.names()
 	switch {
 	case names == "":
-		return fmt.Sprintf("AKS has no image of %s with this fipsMode and trusted launch: choose another imageFamily", FamilyOf(wish.Spec))
-	case wish.Version != "":
-		return fmt.Sprintf("none of %s has version %s in %s: correct or remove the annotation %s", names, wish.Version, s.location, AnnotationVersion)
-	case wish.MinAge > 0:
-		return fmt.Sprintf("none of %s has a version in %s that is %s old: lower the annotation %s", names, s.location, days(wish.MinAge), AnnotationMinAge)
+		return fmt.Sprintf("AKS has no image of %s with this fipsMode and trusted launch: choose another imageFamily", FamilyOf(selection.Spec))
+	case selection.Version != "":
+		return fmt.Sprintf("none of %s has version %s in %s: correct or remove the annotation %s", names, selection.Version, s.location, AnnotationVersion)
+	case selection.MinAge > 0:
+		return fmt.Sprintf("none of %s has a version in %s that is %s old: lower the annotation %s", names, s.location, days(selection.MinAge), AnnotationMinAge)
 	}
 	return fmt.Sprintf("none of %s has a version in %s", names, s.location)
 }

@@ -30,7 +30,7 @@ type SharedGallery struct {
 
 func (g SharedGallery) used() bool { return g != SharedGallery{} }
 
-func (g SharedGallery) Malformed(compute bool) error {
+func (g SharedGallery) Validate(compute bool) error {
 	if !g.used() {
 		return nil
 	}
@@ -85,43 +85,43 @@ const maxImagePages = 100
 func (g *sharedGallery) builds(ctx context.Context, d definition) ([]build, error) {
 	next := runtime.JoinPaths(g.arm.Endpoint(), "subscriptions", url.PathEscape(g.subscription),
 		"providers/Microsoft.ContainerService/locations", url.PathEscape(g.location), "nodeImageVersions") + "?api-version=" + nodeImagesVersion
-	var told []build
+	var listed []build
 	for range maxImagePages {
 		page, err := g.page(ctx, next)
 		if err != nil {
 			return nil, err
 		}
-		told = append(told, page.of(d)...)
+		listed = append(listed, page.of(d)...)
 		if next = page.NextLink; next == "" {
-			return g.remember(d, told), nil
+			return g.withEarlier(d, listed), nil
 		}
 	}
 	return nil, fmt.Errorf("the list of node images did not end after %d pages", maxImagePages)
 }
 
 // of returns the versions of one definition.
-func (page nodeImages) of(d definition) (told []build) {
+func (page nodeImages) of(d definition) (listed []build) {
 	for _, v := range page.Value {
 		if v.OS == d.os && strings.EqualFold(v.SKU, d.name) && v.Version != "" {
-			told = append(told, build{version: v.Version})
+			listed = append(listed, build{version: v.Version})
 		}
 	}
-	return told
+	return listed
 }
 
-// remember adds the versions of earlier lists to those of the last one. An earlier version that
+// withEarlier adds the versions of earlier lists to those of the last one. An earlier version that
 // is newer than all of the last list was withdrawn, and AKS removes a version a year after it
 // was built: both are forgotten.
-func (g *sharedGallery) remember(d definition, told []build) []build {
+func (g *sharedGallery) withEarlier(d definition, listed []build) []build {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	known := slices.Clone(told)
+	known := slices.Clone(listed)
 	for _, b := range g.seen[d] {
-		b.past = true
+		b.unlisted = true
 		same := func(t build) bool { return t.version == b.version }
 		newer := func(t build) bool { return later(t, b) }
-		withdrawn := len(told) > 0 && !slices.ContainsFunc(told, newer)
-		if !withdrawn && !tooOld(b, g.now()) && !slices.ContainsFunc(told, same) {
+		withdrawn := len(listed) > 0 && !slices.ContainsFunc(listed, newer)
+		if !withdrawn && !tooOld(b, g.now()) && !slices.ContainsFunc(listed, same) {
 			known = append(known, b)
 		}
 	}

@@ -21,15 +21,15 @@ type grant struct{ Actions, NotActions []string }
 // permissionsVersion is the version of Microsoft.Authorization's API.
 const permissionsVersion = "2022-04-01"
 
-// mostGrants bounds the pages of grants; no identity has as many roles.
-const mostGrants = 20
+// maxGrantPages bounds the pages of grants; no identity has as many roles.
+const maxGrantPages = 20
 
 // grants reads from Azure what karve's identity may do to a resource. The usual roles that allow
 // reading the resource allow reading this too.
 func (n *Reader) grants(ctx context.Context, id string) ([]grant, error) {
 	var out []grant
 	next := runtime.JoinPaths(n.clients.ARM.Endpoint(), id, "providers/Microsoft.Authorization/permissions") + "?api-version=" + permissionsVersion
-	for range mostGrants {
+	for range maxGrantPages {
 		page, err := armlist.ReadPage(ctx, n.clients.ARM, next)
 		if err != nil {
 			return nil, armerr.Wrap(err, "reading what may be done to %s", id)
@@ -51,24 +51,24 @@ func (n *Reader) grants(ctx context.Context, id string) ([]grant, error) {
 // allowed reports whether any of the grants allows the action.
 func allowed(grants []grant, action string) bool {
 	for _, g := range grants {
-		if anyCovers(g.Actions, action) && !anyCovers(g.NotActions, action) {
+		if anyMatches(g.Actions, action) && !anyMatches(g.NotActions, action) {
 			return true
 		}
 	}
 	return false
 }
 
-func anyCovers(patterns []string, action string) bool {
+func anyMatches(patterns []string, action string) bool {
 	for _, p := range patterns {
-		if covers(strings.ToLower(p), strings.ToLower(action)) {
+		if matches(strings.ToLower(p), strings.ToLower(action)) {
 			return true
 		}
 	}
 	return false
 }
 
-// covers matches text with a pattern in which * is any number of characters.
-func covers(pattern, text string) bool {
+// matches matches text with a pattern in which * is any number of characters.
+func matches(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if !strings.HasPrefix(text, parts[0]) {
 		return false

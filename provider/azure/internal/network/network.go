@@ -27,9 +27,9 @@ import (
 
 // A Config says what network the cluster's nodes are in.
 type Config struct {
-	Subscription string // of the nodes
-	Group        string // node resource group
-	Own          SubnetID
+	Subscription  string // of the nodes
+	Group         string // node resource group
+	ClusterSubnet SubnetID
 	// VNetGUID is the GUID of the virtual network of Own; empty means that it is read.
 	VNetGUID string
 	// SecurityGroup is the ID of the network security group of nodes in networks that AKS does
@@ -93,22 +93,22 @@ func NewReader(config Config, clients Clients, e cached.Env) *Reader {
 	}
 }
 
-// Forget makes the next launch read again everything that a virtual machine refers to: Azure
+// Clear makes the next launch read again everything that a virtual machine refers to: Azure
 // names what it does not find only in the text of the error.
-func (n *Reader) Forget() {
-	n.pools.Forget()
-	n.groups.Forget()
-	n.guids.Forget()
-	n.dual.Forget()
+func (n *Reader) Clear() {
+	n.pools.Clear()
+	n.groups.Clear()
+	n.guids.Clear()
+	n.dual.Clear()
 }
 
-// Tidy drops expired entries that were not read again: they are unused.
-func (n *Reader) Tidy(now time.Time) {
+// DropExpired drops expired entries that were not read again: they are unused.
+func (n *Reader) DropExpired(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	maps.DeleteFunc(n.denied, func(_ string, known joinDenial) bool { return now.Sub(known.at) >= DeniedTTL })
-	n.guids.ForgetOlder(now.Add(-2 * guidTTL))
-	n.dual.ForgetOlder(now.Add(-2 * guidTTL))
+	n.guids.DropOlder(now.Add(-2 * guidTTL))
+	n.dual.DropOlder(now.Add(-2 * guidTTL))
 }
 
 // BackendPools are the IDs of the load balancer pools that nodes join with their IPv4 and IPv6
@@ -118,7 +118,7 @@ type BackendPools struct{ IPv4, IPv6 []string }
 func (b BackendPools) none() bool { return len(b.IPv4)+len(b.IPv6) == 0 }
 
 // loadBalancers has the API version of the SDK's client.
-var loadBalancers = armlist.Resource{What: "load balancers", Provider: "Microsoft.Network/loadBalancers", Version: "2025-03-01"}
+var loadBalancers = armlist.Resource{Kind: "load balancers", Provider: "Microsoft.Network/loadBalancers", Version: "2025-03-01"}
 
 // BackendPools returns the pools that nodes join. Azure refuses deleted pools by name; see
 // Forget.
@@ -133,12 +133,12 @@ func (n *Reader) readPools(ctx context.Context) (BackendPools, error) {
 		return b, armerr.Wrap(err, "listing load balancers")
 	}
 	for _, row := range malformed {
-		if name := armlist.NameIn(row); n.balances(name) {
+		if name := armlist.NameIn(row); n.isConfigured(name) {
 			return b, fmt.Errorf("listing load balancers: %s cannot be read", name)
 		}
 	}
 	for _, lb := range list {
-		if n.balances(armtext.Of(lb.Name)) {
+		if n.isConfigured(armtext.Of(lb.Name)) {
 			b.add(lb)
 		}
 	}
@@ -147,8 +147,8 @@ func (n *Reader) readPools(ctx context.Context) (BackendPools, error) {
 	return b, nil
 }
 
-// balances reports whether nodes join the load balancer of that name.
-func (n *Reader) balances(name string) bool {
+// isConfigured reports whether nodes join the load balancer of that name.
+func (n *Reader) isConfigured(name string) bool {
 	return slices.ContainsFunc(n.config.LoadBalancers, func(ours string) bool { return strings.EqualFold(ours, name) })
 }
 
@@ -207,7 +207,7 @@ func (n *Reader) Addresses(ctx context.Context, s SubnetID) (size, used int64, e
 		return 0, 0, errors.New("the answer of Azure has no range of it")
 	}
 	n.dual.Put(s.Key(), hasIPv6(resp.Properties)) // so that launches need not read it
-	return size, taken(resp.Properties), nil
+	return size, usedAddresses(resp.Properties), nil
 }
 
 var agentNSG = regexp.MustCompile(`(?i)^aks-agentpool-\d{8}-nsg$`)
@@ -247,7 +247,7 @@ func (n *Reader) readNSG(ctx context.Context) (string, error) {
 
 // VNetGUID returns the GUID by which the overlay identifies the virtual network.
 func (n *Reader) VNetGUID(ctx context.Context, subnet SubnetID) (string, error) {
-	if n.config.VNetGUID != "" && subnet.sameVNet(n.config.Own) {
+	if n.config.VNetGUID != "" && subnet.sameVNet(n.config.ClusterSubnet) {
 		return n.config.VNetGUID, nil
 	}
 	return n.guids.Get(ctx, strings.ToLower(subnet.Group+"/"+subnet.VNet), func(ctx context.Context) (string, error) {

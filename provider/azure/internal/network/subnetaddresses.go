@@ -12,17 +12,17 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
-// keptByAzure is the number of addresses in each range that no node gets: the first four and the
-// last.
-const keptByAzure = 5
+// reservedByAzure is the number of addresses in each range that no node gets: the first four and
+// the last.
+const reservedByAzure = 5
 
 // IPv6Suffix is the suffix of a node's IPv6 IP configuration.
 const IPv6Suffix = "-ipv6"
 
-// taken returns how many IPv4 addresses are in use. A subnet reports only the ID of an IP
+// usedAddresses returns how many IPv4 addresses are in use. A subnet reports only the ID of an IP
 // configuration. IPv6 configurations of karve's nodes are recognized by their name; those of
 // other owners count as well.
-func taken(s *armnetwork.SubnetPropertiesFormat) int64 {
+func usedAddresses(s *armnetwork.SubnetPropertiesFormat) int64 {
 	var n int64
 	for _, c := range s.IPConfigurations {
 		if c != nil && !strings.HasSuffix(strings.ToLower(armtext.Of(c.ID)), IPv6Suffix) {
@@ -61,7 +61,7 @@ func addressesIn(s *armnetwork.SubnetPropertiesFormat) int64 {
 	var size int64
 	for _, r := range ranges(s) {
 		if r.Addr().Is4() {
-			size += max(0, int64(1)<<(32-r.Bits())-keptByAzure)
+			size += max(0, int64(1)<<(32-r.Bits())-reservedByAzure)
 		}
 	}
 	return size

@@ -37,14 +37,14 @@ const (
 // they cannot, another error when the check failed. An empty id means the cluster's own subnet,
 // and maxPods zero AKS's default.
 func (n *Reader) CheckSubnet(ctx context.Context, id string, maxPods int64) error {
-	subnet := n.config.Own
+	subnet := n.config.ClusterSubnet
 	if id != "" {
 		var err error
 		if subnet, err = ParseSubnetID(id); err != nil {
 			return &SubnetError{SubnetIDInvalid, err.Error()}
 		}
 	}
-	if err := subnet.joinable(n.config.Own, n.config.Group); err != nil {
+	if err := subnet.joinable(n.config.ClusterSubnet, n.config.Group); err != nil {
 		return err
 	}
 	if !strings.EqualFold(subnet.subscription, n.config.Subscription) {
@@ -82,12 +82,12 @@ func (n *Reader) holdsNodes(s SubnetID, properties *armnetwork.SubnetPropertiesF
 
 // joinable applies AKS's rules: nodes join the cluster's virtual network only, and a network that
 // AKS manages has one subnet for nodes.
-func (s SubnetID) joinable(own SubnetID, nodeGroup string) error {
-	if !s.sameVNet(own) {
-		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in virtual network %s of group %s, the cluster is in %s of %s: nodes must join the cluster's network", s.Name, s.VNet, s.Group, own.VNet, own.Group)}
+func (s SubnetID) joinable(clusterSubnet SubnetID, nodeGroup string) error {
+	if !s.sameVNet(clusterSubnet) {
+		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in virtual network %s of group %s, the cluster is in %s of %s: nodes must join the cluster's network", s.Name, s.VNet, s.Group, clusterSubnet.VNet, clusterSubnet.Group)}
 	}
-	if own.Managed(nodeGroup) && !strings.EqualFold(s.Name, own.Name) {
-		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("virtual network %s is managed by AKS, which allows no other subnet than %s for nodes", own.VNet, own.Name)}
+	if clusterSubnet.Managed(nodeGroup) && !strings.EqualFold(s.Name, clusterSubnet.Name) {
+		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("virtual network %s is managed by AKS, which allows no other subnet than %s for nodes", clusterSubnet.VNet, clusterSubnet.Name)}
 	}
 	return nil
 }
@@ -111,9 +111,9 @@ func (n *Reader) checkJoin(ctx context.Context, s SubnetID) error {
 // joinAction is the permission to join virtual machines to a subnet.
 const joinAction = "Microsoft.Network/virtualNetworks/subnets/join/action"
 
-// Deny records that a virtual machine was refused because karve may not join its subnet, which
-// checking beforehand does not always find: see checkJoin.
-func (n *Reader) Deny(s SubnetID, r armerr.Refusal) {
+// RecordDenied records that a virtual machine was refused because karve may not join its subnet,
+// which checking beforehand does not always find: see checkJoin.
+func (n *Reader) RecordDenied(s SubnetID, r armerr.Refusal) {
 	if r.Kind != armerr.Denied || !strings.Contains(strings.ToLower(r.Advice), strings.ToLower(joinAction)) {
 		return
 	}

@@ -29,13 +29,13 @@ type priceItem struct {
 	EffectiveEndDate     time.Time `json:"effectiveEndDate"`
 }
 
-// priced identifies a price: that of a size on demand, or as spot.
-type priced struct {
+// priceKey identifies a price: that of a size on demand, or as spot.
+type priceKey struct {
 	size string // in lower case while rows are collected: their spelling differs
 	spot bool
 }
 
-func (p priced) capacityType() string {
+func (p priceKey) capacityType() string {
 	if p.spot {
 		return offering.Spot
 	}
@@ -54,17 +54,17 @@ type meter struct {
 type meters struct {
 	location string
 	now      time.Time
-	of       map[priced]map[string]meter
-	// worthless are the prices of rows at zero or less.
-	worthless map[priced]float64
-	spelled   map[string]string // spelling of a size by its name in lower case
-	rows      int
+	byMeter  map[priceKey]map[string]meter
+	// nonPositive are the prices of rows at zero or less.
+	nonPositive map[priceKey]float64
+	spelling    map[string]string // spelling of a size by its name in lower case
+	rows        int
 	// unreadable counts malformed rows.
 	unreadable int
 }
 
 func newMeters(location string, now time.Time) *meters {
-	return &meters{location: location, now: now, of: map[priced]map[string]meter{}, worthless: map[priced]float64{}, spelled: map[string]string{}}
+	return &meters{location: location, now: now, byMeter: map[priceKey]map[string]meter{}, nonPositive: map[priceKey]float64{}, spelling: map[string]string{}}
 }
 
 // add adds the rows of a page. Malformed rows are skipped; the rest counts.
@@ -82,20 +82,21 @@ func (m *meters) add(rows []json.RawMessage) {
 	}
 }
 
+// take adds a row that applies.
 func (m *meters) take(item priceItem) {
-	what := priced{strings.ToLower(item.ArmSKUName), item.spot()}
-	m.spelled[what.size] = max(m.spelled[what.size], item.ArmSKUName) // independent of the order of the rows
+	key := priceKey{strings.ToLower(item.ArmSKUName), item.spot()}
+	m.spelling[key.size] = max(m.spelling[key.size], item.ArmSKUName) // independent of the order of the rows
 	price, err := offering.USDPerHour(item.RetailPrice)
 	if err != nil || price == 0 {
-		m.worthless[what] = item.RetailPrice
+		m.nonPositive[key] = item.RetailPrice
 		return
 	}
-	if m.of[what] == nil {
-		m.of[what] = map[string]meter{}
+	if m.byMeter[key] == nil {
+		m.byMeter[key] = map[string]meter{}
 	}
 	next := meter{price, item.IsPrimaryMeterRegion, item.EffectiveStartDate}
-	if last, known := m.of[what][item.MeterID]; !known || next.replaces(last) {
-		m.of[what][item.MeterID] = next
+	if last, known := m.byMeter[key][item.MeterID]; !known || next.replaces(last) {
+		m.byMeter[key][item.MeterID] = next
 	}
 }
 
@@ -121,34 +122,34 @@ func (m meter) before(other meter) bool {
 // table picks one price per size and capacity type, independent of the order of the rows.
 func (m *meters) table() Table {
 	table := Table{}
-	for what, byID := range m.of {
+	for key, byID := range m.byMeter {
 		var best meter
 		for _, next := range byID {
 			if best.price == 0 || next.before(best) {
 				best = next
 			}
 		}
-		table.set(m.named(what), best.price)
+		table.set(m.named(key), best.price)
 	}
 	return table
 }
 
-// named returns its argument with the list's spelling of the size.
-func (m *meters) named(what priced) priced { return priced{m.spelled[what.size], what.spot} }
+// named returns the key with the list's spelling of the size.
+func (m *meters) named(key priceKey) priceKey { return priceKey{m.spelling[key.size], key.spot} }
 
-func (t Table) set(what priced, p offering.Price) {
-	entry := t[what.size]
-	if what.spot {
+func (t Table) set(key priceKey, p offering.Price) {
+	entry := t[key.size]
+	if key.spot {
 		entry.Spot = p
 	} else {
 		entry.OnDemand = p
 	}
-	t[what.size] = entry
+	t[key.size] = entry
 }
 
-func (t Table) of(what priced) offering.Price {
-	p := t.size(what.size)
-	if what.spot {
+func (t Table) of(key priceKey) offering.Price {
+	p := t.size(key.size)
+	if key.spot {
 		return p.Spot
 	}
 	return p.OnDemand

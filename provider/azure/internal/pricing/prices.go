@@ -36,7 +36,7 @@ type Reader struct {
 	URL       string
 	Location  string
 	Now       func() time.Time
-	Judge     *Judge
+	Validator *Validator
 }
 
 const (
@@ -59,7 +59,7 @@ func (r *Reader) Read(ctx context.Context) (Table, error) {
 		}
 		meters.add(page.Items)
 		if page.NextPageLink == "" {
-			return r.Judge.accept(meters)
+			return r.Validator.accept(meters)
 		}
 		if !sameHost(first, page.NextPageLink) {
 			return nil, fmt.Errorf("the price list continues at another host: %s", armerr.Shorten(page.NextPageLink))

@@ -119,13 +119,13 @@ func list(next string, rows ...string) string {
 	return fmt.Sprintf(`{"Items":[%s],"NextPageLink":%q}`, strings.Join(items, ","), next)
 }
 
-func judged(t *testing.T) *Judge {
+func judged(t *testing.T) *Validator {
 	t.Helper()
-	j, err := NewJudge("eastus")
+	v, err := NewValidator("eastus")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return j
+	return v
 }
 
 // Implausible lists are refused as a whole, and the earlier one is kept.
@@ -151,7 +151,7 @@ func TestPoisonedLists(t *testing.T) {
 		"prices are words":     {pages{"/": list("", `Standard_D2s_v5="cheap"`, `Standard_D4s_v5=[]`, `Standard_D8s_v5=1e999`, "Standard_D16s_v5=0.768")}, "cannot be read"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := &Reader{Transport: pages{"/": list("", good...)}, URL: "https://prices/", Location: "eastus", Now: time.Now, Judge: judged(t)}
+			r := &Reader{Transport: pages{"/": list("", good...)}, URL: "https://prices/", Location: "eastus", Now: time.Now, Validator: judged(t)}
 			first, err := r.Read(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -161,8 +161,8 @@ func TestPoisonedLists(t *testing.T) {
 				t.Errorf("%s: %v, want %q", name, err, test.want)
 			}
 			r.Transport = pages{"/": list("https://prices:443/2", good[:2]...), "/2": list("", good[2:]...)}
-			if again, err := r.Read(t.Context()); err != nil || !maps.Equal(first, again) || len(r.Judge.doubted) > 0 {
-				t.Errorf("after %s: %v, doubted %v", name, err, r.Judge.doubted)
+			if again, err := r.Read(t.Context()); err != nil || !maps.Equal(first, again) || len(r.Validator.rejected) > 0 {
+				t.Errorf("after %s: %v, doubted %v", name, err, r.Validator.rejected)
 			}
 		})
 	}
@@ -188,13 +188,13 @@ func TestImplausiblePricesAreReplaced(t *testing.T) {
 		{"Standard_D4s_v99=0", 0, "Standard_D4s_v99 (on-demand) at 0 USD/h: no price is known"},
 		{"Standard_D4s_v99=5000", 0, "Standard_D4s_v99 (on-demand) at 5000 USD/h: no price is known"},
 	} {
-		r := &Reader{Transport: pages{"/": list("", append(fill, test.row)...)}, URL: "https://prices/", Location: "eastus", Now: time.Now, Judge: judged(t)}
+		r := &Reader{Transport: pages{"/": list("", append(fill, test.row)...)}, URL: "https://prices/", Location: "eastus", Now: time.Now, Validator: judged(t)}
 		table, err := r.Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		told := ""
-		for _, d := range r.Judge.doubted {
+		for _, d := range r.Validator.rejected {
 			told += d.String()
 		}
 		if got := table["Standard_D4s_v5"].OnDemand; got != test.used || told != test.told {
@@ -247,24 +247,24 @@ func TestPricesIgnoreCase(t *testing.T) {
 // Rule PRICE-3.
 func TestRegionThatIsNotOnTheList(t *testing.T) {
 	for location, want := range map[string]bool{"chinanorth3": true, "private": true, "eastus": false} {
-		j, err := NewJudge(location)
+		v, err := NewValidator(location)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = j.accept(newMeters(location, time.Now()))
-		if (err == nil) != want || j.absent != want {
-			t.Errorf("%s: %v, absent %v", location, err, j.absent)
+		_, err = v.accept(newMeters(location, time.Now()))
+		if (err == nil) != want || v.regionUnlisted != want {
+			t.Errorf("%s: %v, absent %v", location, err, v.regionUnlisted)
 		}
-		if _, err := j.accept(newMeters(location, time.Now())); (err == nil) != want {
+		if _, err := v.accept(newMeters(location, time.Now())); (err == nil) != want {
 			t.Errorf("%s, again: %v", location, err)
 		}
 	}
-	j, err := NewJudge("private")
+	v, err := NewValidator("private")
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.accepted = Table{"Standard_D2s_v5": {OnDemand: 1}}
-	if _, err := j.accept(newMeters("private", time.Now())); err == nil || j.absent {
+	v.accepted = Table{"Standard_D2s_v5": {OnDemand: 1}}
+	if _, err := v.accept(newMeters("private", time.Now())); err == nil || v.regionUnlisted {
 		t.Errorf("a region that was on the list: %v", err)
 	}
 }

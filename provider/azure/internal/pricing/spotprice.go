@@ -21,8 +21,8 @@ const AnnotationSpotMaxPrice = "karve.dev/spot-max-price"
 type SpotLimit struct {
 	price offering.Price
 	share float64
-	// wrong is set when the annotation cannot be parsed.
-	wrong bool
+	// malformed is set when the annotation cannot be parsed.
+	malformed bool
 }
 
 // SpotLimitOf parses the node class's limit. When it is malformed, no spot node is launched
@@ -41,7 +41,7 @@ func SpotLimitOf(class *v1beta1.AKSNodeClass) (SpotLimit, error) {
 			return SpotLimit{price: price}, nil
 		}
 	}
-	return SpotLimit{wrong: true}, fmt.Errorf("annotation %s is %q: it must be dollars an hour such as 0.25, or a share of the on-demand price such as 60%%; no spot node is launched until then", AnnotationSpotMaxPrice, text)
+	return SpotLimit{malformed: true}, fmt.Errorf("annotation %s is %q: it must be dollars an hour such as 0.25, or a share of the on-demand price such as 60%%; no spot node is launched until then", AnnotationSpotMaxPrice, text)
 }
 
 // Max returns the limit for a size with that on-demand price; zero when there is none.
@@ -52,11 +52,11 @@ func (l SpotLimit) Max(onDemand offering.Price) offering.Price {
 	return l.price
 }
 
-// Forbids describes why a size must not be launched as spot; empty when it may be.
-func (l SpotLimit) Forbids(p Price) string {
+// WhyForbidden describes why a size must not be launched as spot; empty when it may be.
+func (l SpotLimit) WhyForbidden(p Price) string {
 	most := l.Max(p.OnDemand)
 	switch {
-	case l.wrong:
+	case l.malformed:
 		return "the class's annotation " + AnnotationSpotMaxPrice + " cannot be read"
 	case most > 0 && p.Spot > most:
 		return fmt.Sprintf("spot price %s/h is above the class's limit of %s/h", p.Spot, most)

@@ -31,7 +31,7 @@ func TestSpotLimits(t *testing.T) {
 		class := &v1beta1.AKSNodeClass{}
 		class.Annotations = map[string]string{AnnotationSpotMaxPrice: text}
 		limit, err := SpotLimitOf(class)
-		got := limit.Forbids(p)
+		got := limit.WhyForbidden(p)
 		if (err == nil) != want.readable || int64(limit.Max(p.OnDemand)) != want.most || (got == "") != (want.forbids == "") || !strings.Contains(got, want.forbids) {
 			t.Errorf("%q: most %d, forbids %q, %v; want %+v", text, limit.Max(p.OnDemand), got, err, want)
 		}

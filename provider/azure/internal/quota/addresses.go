@@ -26,8 +26,8 @@ func OfSubnet(s network.SubnetID) string {
 type subnetAddresses struct {
 	subnet network.SubnetID
 	source *cached.Source[Usages] // the quota of this subnet only
-	ledger *ledger
-	asked  time.Time // last use; guarded by subnets.mu
+	ledger *usageLedger
+	usedAt time.Time // last use; guarded by subnets.mu
 }
 
 // subnets holds the subnets by subnet ID in lower case.
@@ -45,16 +45,16 @@ func (b *subnets) of(id string) *subnetAddresses {
 	id = strings.ToLower(id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if book, known := b.byID[id]; known {
-		book.asked = b.Now()
-		return book
+	if addresses, known := b.byID[id]; known {
+		addresses.usedAt = b.Now()
+		return addresses
 	}
 	subnet, err := network.ParseSubnetID(id)
 	if err != nil {
 		return nil
 	}
-	book := &subnetAddresses{subnet: subnet, ledger: newLedger(), asked: b.Now()}
-	book.source = &cached.Source[Usages]{
+	addresses := &subnetAddresses{subnet: subnet, ledger: newLedger(), usedAt: b.Now()}
+	addresses.source = &cached.Source[Usages]{
 		Name: "addresses of subnet " + subnet.Name, Env: b.Env,
 		Load: func(ctx context.Context) (Usages, error) {
 			size, used, err := b.read(ctx, subnet)
@@ -62,8 +62,8 @@ func (b *subnets) of(id string) *subnetAddresses {
 		},
 		Same: Usages.sameLimits,
 	}
-	b.byID[id] = book
-	return book
+	b.byID[id] = addresses
+	return addresses
 }
 
 func (b *subnets) all() []*subnetAddresses {
@@ -82,7 +82,7 @@ func (b *subnetAddresses) left() map[string]int64 {
 		return nil
 	}
 	known := b.source.State()
-	return b.ledger.left([]string{OfSubnet(b.subnet)}, known.Value, known.Taken)
+	return b.ledger.left([]string{OfSubnet(b.subnet)}, known.Value, known.ReadAt)
 }
 
 // problem describes why the subnet could not be read; empty when it could.
@@ -97,17 +97,18 @@ func (b *subnetAddresses) problem() string {
 	return known.Problem
 }
 
-// subnetKept is how long a subnet is tracked that no node class uses any more.
-const subnetKept = time.Hour
+// subnetTrackedFor is how long a subnet is tracked that no node class uses any more.
+const subnetTrackedFor = time.Hour
 
-// tidy stops tracking subnets that no node class uses: Azure has long counted their launches.
-func (b *subnets) tidy(now time.Time) {
+// dropUnused stops tracking subnets that no node class uses: Azure has counted their launches
+// since.
+func (b *subnets) dropUnused(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.byID, func(_ string, book *subnetAddresses) bool {
-		over := now.Sub(book.asked) > subnetKept
+	maps.DeleteFunc(b.byID, func(_ string, addresses *subnetAddresses) bool {
+		over := now.Sub(addresses.usedAt) > subnetTrackedFor
 		if over {
-			book.source.Stop()
+			addresses.source.Stop()
 		}
 		return over
 	})

@@ -10,84 +10,84 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// ledger records what was launched and deleted since the quota was last read, so that concurrent
-// launches do not exceed it.
-type ledger struct {
+// A usageLedger records what was launched and deleted since the quota was last read, so that
+// concurrent launches do not exceed it.
+type usageLedger struct {
 	mu      sync.Mutex
 	entries map[string]entry // by virtual machine name
-	dirty   bool             // something changed since the last call of active
+	changed bool             // something changed since the last call of changedSinceLastCall
 
-	// sums adds up the entries that a reading of the quota at time then does not include; nil
-	// when it must be computed again.
-	sums map[string]int64
-	then time.Time
+	// sums adds up the entries that a reading of the quota at sumsReadAt does not include; nil when
+	// it must be computed again.
+	sums       map[string]int64
+	sumsReadAt time.Time
 }
 
-// An entry is the quota use of one virtual machine. Until it is settled (Azure has answered) no
+// An entry is the quota use of one virtual machine. Until Azure has answered, no
 // reading of the quota is known to include it.
 type entry struct {
-	draws   []offering.QuotaUse
-	settled time.Time // zero while the request is in flight
-	credit  bool      // the virtual machine was deleted
+	uses       []offering.QuotaUse
+	answeredAt time.Time // zero while the request is in flight
+	isCredit   bool      // the virtual machine was deleted
 }
 
-func newLedger() *ledger { return &ledger{entries: map[string]entry{}} }
+func newLedger() *usageLedger { return &usageLedger{entries: map[string]entry{}} }
 
 // reserve takes the quota use out of what is left, or returns the name of the quota that is too
 // small.
-func (l *ledger) reserve(machine string, draws []offering.QuotaUse, quota Usages, taken time.Time) (short string, ok bool) {
+func (l *usageLedger) reserve(vm string, uses []offering.QuotaUse, quota Usages, readAt time.Time) (exceeded string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forget(machine)
-	sums := l.outstanding(taken)
-	for _, d := range draws {
+	l.remove(vm)
+	sums := l.outstanding(readAt)
+	for _, d := range uses {
 		q, known := quota.Of(d.Quota)
 		if known && clampQuota(q.Limit)-q.used-sums[d.Quota] < d.Amount {
 			return d.Quota, false
 		}
 	}
-	l.enter(machine, entry{draws: draws})
+	l.add(vm, entry{uses: uses})
 	return "", true
 }
 
-// settle records that Azure accepted the creation at the given time.
-func (l *ledger) settle(machine string, at time.Time) {
+// recordCreated records that Azure accepted the creation at the given time.
+func (l *usageLedger) recordCreated(vm string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e, ok := l.entries[machine]; ok {
-		e.settled = at
-		l.enter(machine, e)
+	if e, ok := l.entries[vm]; ok {
+		e.answeredAt = at
+		l.add(vm, e)
 	}
 }
 
 // cancel removes the entry of a creation that was refused.
-func (l *ledger) cancel(machine string) {
+func (l *usageLedger) cancel(vm string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forget(machine)
+	l.remove(vm)
 }
 
 // credit frees the quota of a virtual machine at the time it was found to be deleted.
-func (l *ledger) credit(machine string, draws []offering.QuotaUse, at time.Time) {
-	if len(draws) == 0 {
+func (l *usageLedger) credit(vm string, uses []offering.QuotaUse, at time.Time) {
+	if len(uses) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e, ok := l.entries[machine]; ok && !e.credit {
-		l.forget(machine) // created and deleted between two readings
+	if e, ok := l.entries[vm]; ok && !e.isCredit {
+		l.remove(vm) // created and deleted between two readings
 		return
 	}
-	l.enter(machine, entry{draws: draws, settled: at, credit: true})
+	l.add(vm, entry{uses: uses, answeredAt: at, isCredit: true})
 }
 
 // left returns what remains of each quota.
-func (l *ledger) left(budgets []string, quota Usages, taken time.Time) map[string]int64 {
+func (l *usageLedger) left(quotas []string, quota Usages, readAt time.Time) map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	sums := l.outstanding(taken)
-	left := make(map[string]int64, len(budgets))
-	for _, name := range budgets {
+	sums := l.outstanding(readAt)
+	left := make(map[string]int64, len(quotas))
+	for _, name := range quotas {
 		if q, ok := quota.Of(name); ok {
 			left[name] = max(0, clampQuota(q.Limit)-q.used-sums[name])
 		}
@@ -98,47 +98,49 @@ func (l *ledger) left(budgets []string, quota Usages, taken time.Time) map[strin
 // clampQuota keeps "unlimited" (the API reports MaxInt64) away from overflow.
 func clampQuota(n int64) int64 { return min(n, math.MaxInt64/4) }
 
-func (l *ledger) enter(machine string, e entry) {
-	l.forget(machine)
-	l.entries[machine], l.dirty = e, true
-	if e.heldBy(l.then) {
+func (l *usageLedger) add(vm string, e entry) {
+	l.remove(vm)
+	l.entries[vm], l.changed = e, true
+	if e.includedIn(l.sumsReadAt) {
 		l.sums = nil
 	}
 	e.addTo(l.sums, 1)
 }
 
-func (l *ledger) forget(machine string) {
-	if e, ok := l.entries[machine]; ok {
-		delete(l.entries, machine)
+func (l *usageLedger) remove(vm string) {
+	if e, ok := l.entries[vm]; ok {
+		delete(l.entries, vm)
 		e.addTo(l.sums, -1)
 	}
 }
 
-// heldBy reports whether a reading of the quota at that time includes the entry.
-func (e entry) heldBy(taken time.Time) bool { return !e.settled.IsZero() && e.settled.Before(taken) }
+// includedIn reports whether a reading of the quota at that time includes the entry.
+func (e entry) includedIn(readAt time.Time) bool {
+	return !e.answeredAt.IsZero() && e.answeredAt.Before(readAt)
+}
 
 // addTo adds the entry n times; sums may be nil.
 func (e entry) addTo(sums map[string]int64, n int64) {
 	if sums == nil {
 		return
 	}
-	if e.credit {
+	if e.isCredit {
 		n = -n
 	}
-	for _, d := range e.draws {
+	for _, d := range e.uses {
 		sums[d.Quota] += n * d.Amount
 	}
 }
 
 // outstanding returns the sums for a reading, and drops the entries that it includes.
-func (l *ledger) outstanding(taken time.Time) map[string]int64 {
-	if l.sums != nil && l.then.Equal(taken) {
+func (l *usageLedger) outstanding(readAt time.Time) map[string]int64 {
+	if l.sums != nil && l.sumsReadAt.Equal(readAt) {
 		return l.sums
 	}
-	l.sums, l.then = map[string]int64{}, taken
-	for machine, e := range l.entries {
-		if e.heldBy(taken) {
-			delete(l.entries, machine)
+	l.sums, l.sumsReadAt = map[string]int64{}, readAt
+	for vm, e := range l.entries {
+		if e.includedIn(readAt) {
+			delete(l.entries, vm)
 			continue
 		}
 		e.addTo(l.sums, 1)
@@ -146,11 +148,11 @@ func (l *ledger) outstanding(taken time.Time) map[string]int64 {
 	return l.sums
 }
 
-// active reports whether anything changed since its last call, or entries remain.
-func (l *ledger) active() bool {
+// changedSinceLastCall reports whether anything changed since its last call, or entries remain.
+func (l *usageLedger) changedSinceLastCall() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	was := l.dirty || len(l.entries) > 0
-	l.dirty = false
+	was := l.changed || len(l.entries) > 0
+	l.changed = false
 	return was
 }

@@ -11,73 +11,72 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// pressure measures how fast quotas shrink. The zero pressure has no measurements.
-type pressure struct {
-	mu    sync.Mutex
-	paces map[string]pace // by quota name
+// An exhaustionForecast measures how fast quotas shrink. The zero value has no measurements.
+type exhaustionForecast struct {
+	mu     sync.Mutex
+	trends map[string]trend // by quota name
 }
 
-// A pace is how fast a quota shrinks.
-type pace struct {
+// A trend is how fast a quota shrinks.
+type trend struct {
 	left      int64
 	seen      time.Time
 	perSecond float64 // negative while it grows
 }
 
 const (
-	// paceMemory is the averaging time of a pace: it hides bursts and shows trends.
-	paceMemory = 10 * time.Minute
-	// paceEvery is the interval of measurements.
-	paceEvery = 30 * time.Second
-	// paceHorizon is how far ahead a pace is extrapolated.
-	paceHorizon = 24 * time.Hour
+	// trendWindow is the averaging time of a trend: it hides bursts and shows trends.
+	trendWindow = 10 * time.Minute
+	// trendInterval is the interval of measurements.
+	trendInterval = 30 * time.Second
+	// forecastHorizon is how far ahead a trend is extrapolated.
+	forecastHorizon = 24 * time.Hour
 )
 
 // observe measures what is left, and returns the quotas that will be used up within a day at
-// this pace. Times are whole minutes, so that they do not change all the time.
-func (p *pressure) observe(now time.Time, left map[string]int64) map[string]provider.Exhaustion {
+// this rate. Times are whole minutes, so that they do not change all the time.
+func (p *exhaustionForecast) observe(now time.Time, left map[string]int64) map[string]provider.Exhaustion {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.paces == nil {
-		p.paces = map[string]pace{}
+	if p.trends == nil {
+		p.trends = map[string]trend{}
 	}
 	ending := map[string]provider.Exhaustion{}
-	for budget, n := range left {
-		p.paces[budget] = p.paces[budget].after(now, n)
-		if lasts, ends := p.paces[budget].lasts(n); ends {
-			ending[budget] = provider.Exhaustion{Left: n, In: lasts}
+	for name, n := range left {
+		p.trends[name] = p.trends[name].after(now, n)
+		if lasts, ends := p.trends[name].lasts(n); ends {
+			ending[name] = provider.Exhaustion{Left: n, In: lasts}
 		}
 	}
 	return ending
 }
 
-// after returns the pace with one more measurement, if it is due.
-func (p pace) after(now time.Time, left int64) pace {
+// after returns the trend with one more measurement, if it is due.
+func (p trend) after(now time.Time, left int64) trend {
 	passed := now.Sub(p.seen)
 	switch {
 	case p.seen.IsZero():
-		return pace{left: left, seen: now}
-	case passed < paceEvery:
+		return trend{left: left, seen: now}
+	case passed < trendInterval:
 		return p
 	}
-	weight := 1 - math.Exp(-passed.Seconds()/paceMemory.Seconds())
-	lately := float64(p.left-left) / passed.Seconds()
-	return pace{left: left, seen: now, perSecond: p.perSecond + weight*(lately-p.perSecond)}
+	weight := 1 - math.Exp(-passed.Seconds()/trendWindow.Seconds())
+	recent := float64(p.left-left) / passed.Seconds()
+	return trend{left: left, seen: now, perSecond: p.perSecond + weight*(recent-p.perSecond)}
 }
 
-// lasts returns how long the quota lasts at this pace; false when that is beyond paceHorizon.
-func (p pace) lasts(left int64) (time.Duration, bool) {
+// lasts returns how long the quota lasts at this rate; false when that is beyond forecastHorizon.
+func (p trend) lasts(left int64) (time.Duration, bool) {
 	seconds := float64(left) / p.perSecond
-	if p.perSecond <= 0 || seconds > paceHorizon.Seconds() {
+	if p.perSecond <= 0 || seconds > forecastHorizon.Seconds() {
 		return 0, false
 	}
 	return time.Duration(seconds * float64(time.Second)).Truncate(time.Minute), true
 }
 
-// tidy forgets the paces of quotas that no node class uses: after so long an old measurement
-// hardly matters.
-func (p *pressure) tidy(now time.Time) {
+// dropUnused drops the trends of quotas that no node class uses.
+func (p *exhaustionForecast) dropUnused(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.paces, func(_ string, x pace) bool { return now.Sub(x.seen) > 6*paceMemory })
+	maps.DeleteFunc(p.trends, func(_ string, x trend) bool { return now.Sub(x.seen) > 6*trendWindow })
 }

@@ -32,16 +32,16 @@ const (
 // OfFamily returns the name of the on-demand vCPU quota of a VM family.
 func OfFamily(family string) string { return "family:" + family }
 
-// InWords describes a quota for messages.
-func InWords(budget string) string {
-	if subnet, ok := strings.CutPrefix(budget, offering.AddressQuota); ok {
+// Describe describes a quota for messages.
+func Describe(name string) string {
+	if subnet, ok := strings.CutPrefix(name, offering.AddressQuota); ok {
 		return "the addresses of subnet " + subnet
 	}
-	return "quota " + budget
+	return "quota " + name
 }
 
-func AttemptReason(budget string) string {
-	if strings.HasPrefix(budget, offering.AddressQuota) {
+func AttemptReason(name string) string {
+	if strings.HasPrefix(name, offering.AddressQuota) {
 		return armerr.ReasonNetwork
 	}
 	return armerr.ReasonQuota
@@ -92,9 +92,9 @@ func limitOf(limit int64) int64 {
 }
 
 // Of returns the quota of that name.
-func (u Usages) Of(budget string) (Usage, bool) {
-	key := strings.ToLower(strings.TrimPrefix(budget, "family:"))
-	switch budget {
+func (u Usages) Of(name string) (Usage, bool) {
+	key := strings.ToLower(strings.TrimPrefix(name, "family:"))
+	switch name {
 	case Regional:
 		key = "cores"
 	case Spot:

@@ -18,39 +18,39 @@ func TestLedgerKeepsItsSums(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		l, now := newLedger(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		taken := now
+		readAt := now
 		for range 200 {
 			now = now.Add(time.Second)
-			machine := fmt.Sprint(r.IntN(10))
-			draws := []offering.QuotaUse{{Quota: fmt.Sprint(r.IntN(3)), Amount: 1 + r.Int64N(5)}}
+			vm := fmt.Sprint(r.IntN(10))
+			uses := []offering.QuotaUse{{Quota: fmt.Sprint(r.IntN(3)), Amount: 1 + r.Int64N(5)}}
 			switch r.IntN(6) {
 			case 0, 1:
-				l.reserve(machine, draws, nil, taken)
+				l.reserve(vm, uses, nil, readAt)
 			case 2:
-				l.settle(machine, now.Add(-time.Duration(r.IntN(5))*time.Second))
+				l.recordCreated(vm, now.Add(-time.Duration(r.IntN(5))*time.Second))
 			case 3:
-				l.cancel(machine)
+				l.cancel(vm)
 			case 4:
-				l.credit(machine, draws, now)
+				l.credit(vm, uses, now)
 			case 5:
-				taken = now
+				readAt = now
 			}
-			if got, want := l.outstanding(taken), sumsOf(l, taken); !sameSums(got, want) {
+			if got, want := l.outstanding(readAt), sumsOf(l, readAt); !sameSums(got, want) {
 				t.Fatalf("the sums are %v, want %v (seed %d)", got, want, seed)
 			}
 		}
 	}
 }
 
-func sumsOf(l *ledger, taken time.Time) map[string]int64 {
-	anew := &ledger{entries: maps.Clone(l.entries)}
-	return anew.outstanding(taken)
+func sumsOf(l *usageLedger, readAt time.Time) map[string]int64 {
+	anew := &usageLedger{entries: maps.Clone(l.entries)}
+	return anew.outstanding(readAt)
 }
 
 // sameSums reports whether sums are equal, ignoring zeros.
 func sameSums(a, b map[string]int64) bool {
-	for budget := range maps.Keys(a) {
-		if a[budget] != b[budget] {
+	for name := range maps.Keys(a) {
+		if a[name] != b[name] {
 			return false
 		}
 	}

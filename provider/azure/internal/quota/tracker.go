@@ -23,9 +23,9 @@ import (
 type Tracker struct {
 	now      func() time.Time
 	region   *cached.Source[Usages]
-	ledger   *ledger // of the region
+	ledger   *usageLedger // of the region
 	subnets  *subnets
-	pressure pressure
+	pressure exhaustionForecast
 }
 
 // A Reading is a reading of a region's quota.
@@ -52,15 +52,15 @@ func (t *Tracker) Ensure(ctx context.Context) { t.region.TryEnsure(ctx) }
 
 // EnsureSubnet waits briefly for the first reading of a subnet's addresses.
 func (t *Tracker) EnsureSubnet(ctx context.Context, subnet string) {
-	if book := t.subnets.of(subnet); book != nil {
-		book.source.TryEnsure(ctx)
+	if addresses := t.subnets.of(subnet); addresses != nil {
+		addresses.source.TryEnsure(ctx)
 	}
 }
 
 // Left returns what remains of the named quotas and of the subnet, and which of them will be used
 // up within a day at the present pace.
 func (t *Tracker) Left(quotas []string, in Reading, subnet string) (map[string]int64, map[string]provider.Exhaustion) {
-	left := t.ledger.left(quotas, in.Value, in.Taken)
+	left := t.ledger.left(quotas, in.Value, in.ReadAt)
 	maps.Copy(left, t.subnets.of(subnet).left())
 	return left, t.pressure.observe(t.now(), left)
 }
@@ -68,66 +68,66 @@ func (t *Tracker) Left(quotas []string, in Reading, subnet string) (map[string]i
 // SubnetProblem describes why the addresses of a subnet are not known; empty when they are.
 func (t *Tracker) SubnetProblem(subnet string) string { return t.subnets.of(subnet).problem() }
 
-// A Holder is a virtual machine that takes quota, and the ID of its subnet.
-type Holder struct{ VM, Subnet string }
+// A Reservation is a virtual machine that takes quota, and the ID of its subnet.
+type Reservation struct{ VM, Subnet string }
 
 // Reserve takes quota out of the region's and the subnet's, or returns the name of the quota that
 // is too small.
-func (t *Tracker) Reserve(h Holder, uses []offering.QuotaUse, in Reading) (short string, ok bool) {
-	if short, ok := t.ledger.reserve(h.VM, uses, in.Value, in.Taken); !ok {
-		return short, false
+func (t *Tracker) Reserve(h Reservation, uses []offering.QuotaUse, in Reading) (exceeded string, ok bool) {
+	if exceeded, ok := t.ledger.reserve(h.VM, uses, in.Value, in.ReadAt); !ok {
+		return exceeded, false
 	}
-	book := t.subnets.of(h.Subnet)
-	if book == nil {
+	addresses := t.subnets.of(h.Subnet)
+	if addresses == nil {
 		return "", true
 	}
-	known := book.source.State()
-	if short, ok := book.ledger.reserve(h.VM, uses, known.Value, known.Taken); !ok {
+	known := addresses.source.State()
+	if exceeded, ok := addresses.ledger.reserve(h.VM, uses, known.Value, known.ReadAt); !ok {
 		t.ledger.cancel(h.VM)
-		return short, false
+		return exceeded, false
 	}
 	return "", true
 }
 
-// Settle records that the creation was accepted, or may have been.
-func (t *Tracker) Settle(h Holder, at time.Time) {
-	t.ledger.settle(h.VM, at)
-	if book := t.subnets.of(h.Subnet); book != nil {
-		book.ledger.settle(h.VM, at)
+// RecordCreated records that the creation was accepted, or may have been.
+func (t *Tracker) RecordCreated(h Reservation, at time.Time) {
+	t.ledger.recordCreated(h.VM, at)
+	if addresses := t.subnets.of(h.Subnet); addresses != nil {
+		addresses.ledger.recordCreated(h.VM, at)
 	}
 }
 
 // Cancel cancels the reservation of a creation that was refused or not requested.
-func (t *Tracker) Cancel(h Holder) {
+func (t *Tracker) Cancel(h Reservation) {
 	t.ledger.cancel(h.VM)
-	if book := t.subnets.of(h.Subnet); book != nil {
-		book.ledger.cancel(h.VM)
+	if addresses := t.subnets.of(h.Subnet); addresses != nil {
+		addresses.ledger.cancel(h.VM)
 	}
 }
 
 // Credit frees the quota of a virtual machine at the time it was found to be deleted.
 func (t *Tracker) Credit(vm string, uses []offering.QuotaUse, at time.Time) {
 	t.ledger.credit(vm, uses, at)
-	for _, book := range t.subnets.all() {
+	for _, addresses := range t.subnets.all() {
 		for _, u := range uses {
-			if u.Quota == OfSubnet(book.subnet) {
-				book.ledger.credit(vm, uses, at)
+			if u.Quota == OfSubnet(addresses.subnet) {
+				addresses.ledger.credit(vm, uses, at)
 			}
 		}
 	}
 }
 
-// Recount reads quota and addresses again, unless that was done a moment ago. It returns the new
+// Reread reads quota and addresses again, unless that was done a moment ago. It returns the new
 // reading of the region, and whether it or that of the subnet is newer than before.
-func (t *Tracker) Recount(ctx context.Context, subnet string, in Reading) (fresh Reading, newer bool, err error) {
-	lately := t.now().Add(-5 * time.Second)
-	err = t.region.RefreshOlder(ctx, lately)
+func (t *Tracker) Reread(ctx context.Context, subnet string, in Reading) (fresh Reading, newer bool, err error) {
+	recent := t.now().Add(-5 * time.Second)
+	err = t.region.RefreshOlder(ctx, recent)
 	fresh = t.region.State()
-	newer = fresh.Taken.After(in.Taken)
-	if book := t.subnets.of(subnet); book != nil {
-		before := book.source.State().Taken
-		err = errors.Join(err, book.source.RefreshOlder(ctx, lately))
-		newer = newer || book.source.State().Taken.After(before)
+	newer = fresh.ReadAt.After(in.ReadAt)
+	if addresses := t.subnets.of(subnet); addresses != nil {
+		before := addresses.source.State().ReadAt
+		err = errors.Join(err, addresses.source.RefreshOlder(ctx, recent))
+		newer = newer || addresses.source.State().ReadAt.After(before)
 	}
 	if err != nil && !newer {
 		return fresh, false, fmt.Errorf("reading quota and addresses again: %w", err)
@@ -138,16 +138,16 @@ func (t *Tracker) Recount(ctx context.Context, subnet string, in Reading) (fresh
 // How often quota and addresses are read again, and how often while nodes are launched or
 // deleted.
 const (
-	regionEvery  = 10 * time.Minute
-	subnetsEvery = 3 * time.Minute
-	whileBusy    = time.Minute
+	regionEvery   = 10 * time.Minute
+	subnetsEvery  = 3 * time.Minute
+	whileChanging = time.Minute
 )
 
 // KeepRegion checks every minute whether the region's quota has to be read again, until ctx ends.
 func (t *Tracker) KeepRegion(ctx context.Context) {
 	_ = t.region.Ensure(ctx)
-	for cached.Pause(ctx, whileBusy) {
-		if t.ledger.active() || t.now().Sub(t.region.State().Taken) >= regionEvery {
+	for cached.Pause(ctx, whileChanging) {
+		if t.ledger.changedSinceLastCall() || t.now().Sub(t.region.State().ReadAt) >= regionEvery {
 			_ = t.region.Refresh(ctx) // the source keeps the error
 		}
 	}
@@ -155,10 +155,10 @@ func (t *Tracker) KeepRegion(ctx context.Context) {
 
 // KeepSubnets checks every minute whether addresses have to be read again, until ctx ends.
 func (t *Tracker) KeepSubnets(ctx context.Context) {
-	for cached.Pause(ctx, whileBusy) {
-		for _, book := range t.subnets.all() {
-			if book.ledger.active() || t.now().Sub(book.source.State().Taken) >= subnetsEvery {
-				book.source.Request(ctx) // does not wait: an error of one subnet must not delay the others
+	for cached.Pause(ctx, whileChanging) {
+		for _, addresses := range t.subnets.all() {
+			if addresses.ledger.changedSinceLastCall() || t.now().Sub(addresses.source.State().ReadAt) >= subnetsEvery {
+				addresses.source.Request(ctx) // does not wait: an error of one subnet must not delay the others
 			}
 		}
 	}
@@ -167,13 +167,13 @@ func (t *Tracker) KeepSubnets(ctx context.Context) {
 // Stop cancels the requests that no caller waits for.
 func (t *Tracker) Stop() {
 	t.region.Stop()
-	for _, book := range t.subnets.all() {
-		book.source.Stop()
+	for _, addresses := range t.subnets.all() {
+		addresses.source.Stop()
 	}
 }
 
-// Tidy forgets subnets and paces that no node class uses any more.
-func (t *Tracker) Tidy(now time.Time) {
-	t.subnets.tidy(now)
-	t.pressure.tidy(now)
+// DropUnused drops subnets and trends that no node class uses any more.
+func (t *Tracker) DropUnused(now time.Time) {
+	t.subnets.dropUnused(now)
+	t.pressure.dropUnused(now)
 }

@@ -18,15 +18,15 @@ func readLocalDisks(c capabilities) LocalDisks {
 		return LocalDisks{}
 	}
 	places := c.list("SupportedEphemeralOSDiskPlacements")
-	unsaid := c["SupportedEphemeralOSDiskPlacements"] == ""
+	unspecified := c["SupportedEphemeralOSDiskPlacements"] == ""
 	var d LocalDisks
 	if places["NvmeDisk"] {
 		d.nvme = c.whole("NvmeDiskSizeInMiB", optional) << 20
 	}
-	if places["CacheDisk"] || unsaid {
+	if places["CacheDisk"] || unspecified {
 		d.cache = c.whole("CachedDiskBytes", optional)
 	}
-	if places["ResourceDisk"] || unsaid {
+	if places["ResourceDisk"] || unspecified {
 		d.resource = c.whole("MaxResourceVolumeMB", optional) << 20
 	}
 	return d

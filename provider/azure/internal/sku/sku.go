@@ -29,12 +29,12 @@ type SKU struct {
 	Arch                   string // amd64 or arm64
 	Gen1, Gen2             bool
 
-	Can   features
-	Ultra ultraDisks
-	Local LocalDisks
+	Features features
+	Ultra    ultraDisks
+	Local    LocalDisks
 
-	Zones  []string // numbers of the zones that offer it, sorted; empty if the size is not zonal
-	Barred restrictions
+	Zones      []string // numbers of the zones that offer it, sorted; empty if the size is not zonal
+	Restricted restrictions
 }
 
 // features are what a size can do.
@@ -71,7 +71,7 @@ func parse(in *armcompute.ResourceSKU, location string) (*SKU, error) {
 	if err := s.readCapabilities(in.Capabilities); err != nil {
 		return nil, fmt.Errorf("VM size %s: %w", s.Name, err)
 	}
-	s.readPlaces(in.LocationInfo, location)
+	s.readZones(in.LocationInfo, location)
 	s.readRestrictions(in.Restrictions, location)
 	return s, nil
 }
@@ -88,27 +88,27 @@ func (s *SKU) readCapabilities(list []*armcompute.ResourceSKUCapabilities) error
 	s.MemoryMiB = int64(memory * 1024)
 	s.GPUs = c.whole("GPUs", optional)
 	s.DataDisks = -1
-	if _, said := c["MaxDataDiskCount"]; said {
+	if _, listed := c["MaxDataDiskCount"]; listed {
 		s.DataDisks = c.whole("MaxDataDiskCount", optional)
 	}
 	s.Arch = c.architecture()
 	generations := c.list("HyperVGenerations")
 	s.Gen1, s.Gen2 = generations["V1"], generations["V2"]
-	s.Can.AcceleratedNetworking = c.flag("AcceleratedNetworkingEnabled")
-	s.Can.PremiumIO = c.flag("PremiumIO")
-	s.Can.EncryptionAtHost = c.flag("EncryptionAtHostSupported")
-	s.Can.TrustedLaunch = s.Gen2 && !c.flag("TrustedLaunchDisabled")
-	s.Can.Spot = c.flag("LowPriorityCapable")
-	s.Can.confidential = c["ConfidentialComputingType"] != ""
+	s.Features.AcceleratedNetworking = c.flag("AcceleratedNetworkingEnabled")
+	s.Features.PremiumIO = c.flag("PremiumIO")
+	s.Features.EncryptionAtHost = c.flag("EncryptionAtHostSupported")
+	s.Features.TrustedLaunch = s.Gen2 && !c.flag("TrustedLaunchDisabled")
+	s.Features.Spot = c.flag("LowPriorityCapable")
+	s.Features.confidential = c["ConfidentialComputingType"] != ""
 	available := c.whole("vCPUsAvailable", optional)
-	s.Can.constrained = s.Size.Constrained() || available > 0 && available < s.VCPUs
+	s.Features.constrained = s.Size.Constrained() || available > 0 && available < s.VCPUs
 	s.Ultra.Regional = c.flag("UltraSSDAvailable")
 	s.Local = readLocalDisks(c)
-	return c.fault()
+	return c.err()
 }
 
-// readPlaces reads the zones of the region and which of them have ultra disks.
-func (s *SKU) readPlaces(infos []*armcompute.ResourceSKULocationInfo, location string) {
+// readZones reads the zones of the region and which of them have ultra disks.
+func (s *SKU) readZones(infos []*armcompute.ResourceSKULocationInfo, location string) {
 	s.Ultra.Zones = map[string]bool{}
 	for _, info := range infos {
 		if info == nil || !strings.EqualFold(armtext.Of(info.Location), location) {
@@ -136,9 +136,9 @@ func hasUltra(list []*armcompute.ResourceSKUCapabilities) bool {
 }
 
 func (s *SKU) readRestrictions(list []*armcompute.ResourceSKURestrictions, location string) {
-	s.Barred.Zones = map[string]string{}
+	s.Restricted.Zones = map[string]string{}
 	for _, r := range list {
-		if r == nil || r.Type == nil || !concerns(r, location) {
+		if r == nil || r.Type == nil || !appliesTo(r, location) {
 			continue
 		}
 		why := "not offered to this subscription"
@@ -146,21 +146,21 @@ func (s *SKU) readRestrictions(list []*armcompute.ResourceSKURestrictions, locat
 			why += " (" + string(*r.ReasonCode) + ")"
 		}
 		if *r.Type == armcompute.ResourceSKURestrictionsTypeLocation {
-			s.Barred.Region = why
+			s.Restricted.Region = why
 			continue
 		}
 		if r.RestrictionInfo == nil {
 			continue
 		}
 		for _, zone := range r.RestrictionInfo.Zones {
-			s.Barred.Zones[armtext.Of(zone)] = why
+			s.Restricted.Zones[armtext.Of(zone)] = why
 		}
 	}
 }
 
-// concerns reports whether a restriction applies to the region. One without locations applies to
+// appliesTo reports whether a restriction applies to the region. One without locations applies to
 // the region that the list was requested for.
-func concerns(r *armcompute.ResourceSKURestrictions, location string) bool {
+func appliesTo(r *armcompute.ResourceSKURestrictions, location string) bool {
 	places := r.Values
 	if r.RestrictionInfo != nil && len(r.RestrictionInfo.Locations) > 0 {
 		places = r.RestrictionInfo.Locations
@@ -179,34 +179,36 @@ func concerns(r *armcompute.ResourceSKURestrictions, location string) bool {
 // capability has.
 type capabilities map[string]string
 
-const faultKey = ""
+const errKey = ""
 
 const (
 	required = true
 	optional = false
 )
 
-func (c capabilities) fault() error {
-	if f := c[faultKey]; f != "" {
+func (c capabilities) err() error {
+	if f := c[errKey]; f != "" {
 		return fmt.Errorf("%s", f)
 	}
 	return nil
 }
 
-func (c capabilities) number(name string, must bool) float64 {
+func (c capabilities) number(name string, isRequired bool) float64 {
 	raw, given := c[name]
-	if !given && !must {
+	if !given && !isRequired {
 		return 0
 	}
 	n, err := strconv.ParseFloat(raw, 64)
-	if err != nil || n < 0 || math.IsInf(n, 0) || math.IsNaN(n) || must && n == 0 {
-		c[faultKey] = fmt.Sprintf("capability %s is %q", name, raw)
+	if err != nil || n < 0 || math.IsInf(n, 0) || math.IsNaN(n) || isRequired && n == 0 {
+		c[errKey] = fmt.Sprintf("capability %s is %q", name, raw)
 		return 0
 	}
 	return n
 }
 
-func (c capabilities) whole(name string, must bool) int64 { return int64(c.number(name, must)) }
+func (c capabilities) whole(name string, isRequired bool) int64 {
+	return int64(c.number(name, isRequired))
+}
 
 func (c capabilities) flag(name string) bool { return strings.EqualFold(c[name], "True") }
 

@@ -100,13 +100,13 @@ func parseAll(raw []*armcompute.ResourceSKU, location string, log *slog.Logger) 
 		}
 	}
 	slices.SortFunc(set.List, func(a, b *SKU) int { return strings.Compare(a.Name, b.Name) })
-	set.oneSpelling()
+	set.unifyFamilySpelling()
 	return set
 }
 
-// oneSpelling gives all sizes of a quota family the same spelling of it: the API's letter case
-// differs, and quotas are matched by exact name.
-func (s Set) oneSpelling() {
+// unifyFamilySpelling gives all sizes of a quota family the same spelling of it: the API's letter
+// case differs, and quotas are matched by exact name.
+func (s Set) unifyFamilySpelling() {
 	spelling := map[string]string{}
 	for _, k := range s.List {
 		key := strings.ToLower(k.Family)
@@ -126,7 +126,7 @@ func (s *SKU) usable() bool {
 		return false
 	case s.Size.Tier == "Basic" || excludedSize(s.Name):
 		return false
-	case s.Can.constrained || s.Can.confidential:
+	case s.Features.constrained || s.Features.confidential:
 		return false
 	case (s.Size.Family == "D" || s.Size.Family == "E") && strings.HasPrefix(s.Size.Subfamily, "C"):
 		return false // DC and EC: confidential, whatever the capabilities say
@@ -151,9 +151,9 @@ func knownGPU(model string) bool {
 	return strings.HasPrefix(model, "RTXPRO6000")
 }
 
-// Doubt returns an error for an answer that lost more than half of the region's sizes: no region
+// Validate returns an error for an answer that lost more than half of the region's sizes: no region
 // has ever lost so many, and acting on it would drift nodes.
-func Doubt(last, next Set) error {
+func Validate(last, next Set) error {
 	if len(next.List)*2 < len(last.List) {
 		return fmt.Errorf("the region's VM sizes shrank from %d to %d at once: keeping the earlier list", len(last.List), len(next.List))
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// alikeSizes is the number of sizes after which an unknown refusal is attributed to the node
-	// class. After each pause up to twice as many more are tried, up to mostTried: if the class
-	// is wrong a request costs little, and if the sizes are the cause an available one is found
-	// in the end.
-	alikeSizes = 3
-	mostTried  = 24
+	// suspectAfterSizes is the number of sizes after which an unknown refusal is attributed to the
+	// node class. After each pause up to twice as many more are tried, up to maxSizeStep: if the
+	// class is wrong a request costs little, and if the sizes are the cause an available one is
+	// found in the end.
+	suspectAfterSizes = 3
+	maxSizeStep       = 24
 	// RefusedTTL is how long the node class then pauses. Its sizes are blocked for longer, so
 	// that others are tried next, in case the sizes are the cause after all.
 	RefusedTTL      = 3 * time.Minute
@@ -27,8 +27,8 @@ const (
 func (m *Stockouts) ClassBlock(class string) (block, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	b, resting := m.view()[blockKey{class: class}]
-	return b, resting
+	b, paused := m.activeBlocks()[blockKey{class: class}]
+	return b, paused
 }
 
 // PauseClass pauses a whole node class.
@@ -36,7 +36,7 @@ func (m *Stockouts) PauseClass(class, reason string, r armerr.Refusal, ttl time.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	until := m.now().Add(ttl)
-	m.put(blockKey{class: class}, block{until: until, Reason: reason, Code: r.Code, Words: blockWords(r, until)})
+	m.put(blockKey{class: class}, block{until: until, Reason: reason, Code: r.Code, Description: describeBlock(r, until)})
 	m.blockSizes(class, r.Code)
 	m.version++
 }
@@ -56,43 +56,43 @@ func (m *Stockouts) blockSizes(class, code string) {
 	}
 }
 
-// A suspicion is that a node class is wrong, because several of its sizes were refused with one
-// code.
-type suspicion struct {
+// A classSuspicion is that a node class is misconfigured, because several of its sizes were
+// refused with one code.
+type classSuspicion struct {
 	code string
-	// at is the number of refused sizes at which the node class pauses (again), and step how
+	// pauseAt is the number of refused sizes at which the node class pauses (again), and step how
 	// many more it takes after that.
-	at, step int
+	pauseAt, step int
 }
 
-// RefusedAlike reports whether so many sizes of a node class were refused with one code, and none
-// was launched meanwhile, that the class must pause. It returns the number of sizes.
-func (m *Stockouts) RefusedAlike(class, code string) (sizes int, rests bool) {
+// ShouldPauseClass reports whether so many sizes of a node class were refused with one code, and
+// none was launched meanwhile, that the class must pause. It returns the number of sizes.
+func (m *Stockouts) ShouldPauseClass(class, code string) (sizes int, pauses bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sizes = m.sizesRefused(class, code)
 	s, known := m.suspicions[class]
 	if !known || s.code != code || sizes <= 1 { // earlier refusals have ended
-		s = suspicion{code: code, at: alikeSizes, step: 2 * alikeSizes}
+		s = classSuspicion{code: code, pauseAt: suspectAfterSizes, step: 2 * suspectAfterSizes}
 	}
 	switch {
-	case m.launchedLately(class):
-		s.at = sizes + s.step
-	case sizes >= s.at:
-		s.at, s.step, rests = sizes+s.step, min(2*s.step, mostTried), true
-	case s.at > alikeSizes:
-		// It has paused before: refusals of other sizes are better evidence than of the same size in
-		// another zone.
+	case m.launchedRecently(class):
+		s.pauseAt = sizes + s.step
+	case sizes >= s.pauseAt:
+		s.pauseAt, s.step, pauses = sizes+s.step, min(2*s.step, maxSizeStep), true
+	case s.pauseAt > suspectAfterSizes:
+		// It has paused before: refusals of other sizes are better evidence than of the same size
+		// in another zone.
 		m.blockSizes(class, code)
 	}
 	m.suspicions[class] = s
-	return sizes, rests
+	return sizes, pauses
 }
 
 // sizesRefused counts the sizes that are blocked because of a code. Callers hold the lock.
 func (m *Stockouts) sizesRefused(class, code string) int {
 	sizes := map[string]bool{}
-	for key, b := range m.view() {
+	for key, b := range m.activeBlocks() {
 		if key.class == class && key.size != "" && b.Code == code {
 			sizes[key.size] = true
 		}
@@ -100,58 +100,59 @@ func (m *Stockouts) sizesRefused(class, code string) int {
 	return len(sizes)
 }
 
-// LaunchedLately reports whether a node of the class was launched recently.
-func (m *Stockouts) LaunchedLately(class string) bool {
+// LaunchedRecently reports whether a node of the class was launched recently.
+func (m *Stockouts) LaunchedRecently(class string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.launchedLately(class)
+	return m.launchedRecently(class)
 }
 
-func (m *Stockouts) launchedLately(class string) bool {
+func (m *Stockouts) launchedRecently(class string) bool {
 	return m.now().Sub(m.launched[class]) < RefusedTTL
 }
 
-// Launched records that nodes of a class can be launched.
-func (m *Stockouts) Launched(class string) {
+// RecordLaunch records that nodes of a class can be launched.
+func (m *Stockouts) RecordLaunch(class string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.launched[class] = m.now()
 	if s, suspect := m.suspicions[class]; suspect {
-		s.at = m.sizesRefused(class, s.code) + s.step // the sizes were the cause, not the class
+		s.pauseAt = m.sizesRefused(class, s.code) + s.step // the sizes were the cause, not the class
 		m.suspicions[class] = s
 	}
 }
 
 const (
-	// unpreparedLaunches is how many launches of a node class must fail with the same error,
-	// over at least unpreparedFor, for the class to pause: a single failure is cured by a retry.
-	unpreparedLaunches = 3
-	unpreparedFor      = 10 * time.Second
-	// unpreparedForgotten is how long after the last such launch an error is forgotten.
-	unpreparedForgotten = 10 * time.Minute
+	// minPreparationErrors is how many launches of a node class must fail with the same error,
+	// over at least minPreparationErrorTime, for the class to pause: a single failure is cured by
+	// a retry.
+	minPreparationErrors    = 3
+	minPreparationErrorTime = 10 * time.Second
+	// preparationErrorTTL is how long after the last such launch an error is forgotten.
+	preparationErrorTTL = 10 * time.Minute
 )
 
 // A preparationError is an error of launches of a node class before a virtual machine was
 // requested.
 type preparationError struct {
-	words       string
+	description string
 	first, last time.Time
 	launches    int
 }
 
-// PreparationFails records the error of a launch of a node class, and reports whether it occurs
-// repeatedly, and no node of the class was launched meanwhile.
-func (m *Stockouts) PreparationFails(class, words string) bool {
+// RecordPreparationError records the error of a launch of a node class, and reports whether it
+// occurs repeatedly, and no node of the class was launched meanwhile.
+func (m *Stockouts) RecordPreparationError(class, description string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
 	h := m.preparationErrors[class]
-	if h.words != words || now.Sub(h.last) >= unpreparedForgotten || m.launchedLately(class) {
-		h = preparationError{words: words, first: now}
+	if h.description != description || now.Sub(h.last) >= preparationErrorTTL || m.launchedRecently(class) {
+		h = preparationError{description: description, first: now}
 	}
 	h.last, h.launches = now, h.launches+1
 	m.preparationErrors[class] = h
-	return h.launches >= unpreparedLaunches && now.Sub(h.first) >= unpreparedFor
+	return h.launches >= minPreparationErrors && now.Sub(h.first) >= minPreparationErrorTime
 }
 
 // NotRegistered is the code for nodes that lack the resource they were launched for.
@@ -163,10 +164,10 @@ func (m *Stockouts) GPUsMissing(class string, known map[string]*sku.SKU) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sizes, models := map[string]bool{}, map[string]bool{}
-	for key, b := range m.view() {
+	for key, b := range m.activeBlocks() {
 		if s := known[key.size]; key.class == class && b.Code == NotRegistered && s != nil && s.GPUs > 0 {
 			sizes[key.size], models[fmt.Sprint(s.GPU)] = true, true
 		}
 	}
-	return len(sizes) >= alikeSizes && len(models) > 1
+	return len(sizes) >= suspectAfterSizes && len(models) > 1
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// evictedFor is how long an offering is placed last after Azure evicted a spot instance of it:
+// evictionTTL is how long an offering is placed last after Azure evicted a spot instance of it:
 // Azure has little capacity of it.
-const evictedFor = 10 * time.Minute
+const evictionTTL = 10 * time.Minute
 
 // Evictions remembers the spot offerings that Azure evicted from. They are not blocked: when
 // many offerings lose instances at once, launches still need some offering.
@@ -21,25 +21,28 @@ type Evictions struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	until map[spotOffer]time.Time
+	until map[spotOffering]time.Time
 }
 
-type spotOffer struct{ size, zone string } // size in lower case
+type spotOffering struct{ size, zone string } // size in lower case
 
-func spotOfferOf(c offering.Ref) spotOffer { return spotOffer{strings.ToLower(c.Type), c.Zone} }
+func spotOfferingOf(c offering.Ref) spotOffering {
+	return spotOffering{strings.ToLower(c.Type), c.Zone}
+}
 
 func NewEvictions(now func() time.Time) *Evictions {
-	return &Evictions{now: now, until: map[spotOffer]time.Time{}}
+	return &Evictions{now: now, until: map[spotOffering]time.Time{}}
 }
 
-func (e *Evictions) Learn(c offering.Ref) {
+func (e *Evictions) RecordEviction(c offering.Ref) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.until[spotOfferOf(c)] = e.now().Add(evictedFor)
+	e.until[spotOfferingOf(c)] = e.now().Add(evictionTTL)
 }
 
-// Last returns the offerings in their order, with recently evicted ones moved behind all others.
-func (e *Evictions) Last(choices []offering.Ref) []offering.Ref {
+// EvictedLast returns the offerings in their order, with recently evicted ones moved behind all
+// others.
+func (e *Evictions) EvictedLast(choices []offering.Ref) []offering.Ref {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
@@ -51,13 +54,13 @@ func (e *Evictions) Last(choices []offering.Ref) []offering.Ref {
 	if len(e.until) == 0 {
 		return choices
 	}
-	calm, taken := make([]offering.Ref, 0, len(choices)), []offering.Ref(nil)
+	others, evicted := make([]offering.Ref, 0, len(choices)), []offering.Ref(nil)
 	for _, c := range choices {
-		if _, lately := e.until[spotOfferOf(c)]; lately && c.CapacityType == offering.Spot {
-			taken = append(taken, c)
+		if _, lately := e.until[spotOfferingOf(c)]; lately && c.CapacityType == offering.Spot {
+			evicted = append(evicted, c)
 			continue
 		}
-		calm = append(calm, c)
+		others = append(others, c)
 	}
-	return slices.Concat(calm, taken)
+	return slices.Concat(others, evicted)
 }

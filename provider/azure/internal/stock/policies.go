@@ -26,17 +26,17 @@ type Policies struct {
 
 // A policyDenial describes a refusal.
 type policyDenial struct {
-	words string
-	at    time.Time
+	description string
+	at          time.Time
 }
 
-func (d *Policies) Note(class string, choice offering.Ref, r armerr.Refusal, now time.Time) {
+func (d *Policies) RecordDenial(class string, choice offering.Ref, r armerr.Refusal, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.denied[class] = policyDenial{choice.Type + " in " + choice.Zone + ": " + r.Words(), now}
+	d.denied[class] = policyDenial{choice.Type + " in " + choice.Zone + ": " + r.Describe(), now}
 }
 
-func (d *Policies) Forget(class string) {
+func (d *Policies) Clear(class string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.denied, class)
@@ -50,11 +50,11 @@ func (d *Policies) Last(class string, now time.Time) string {
 	if known.at.IsZero() || now.Sub(known.at) >= policyTTL {
 		return ""
 	}
-	return known.words
+	return known.description
 }
 
-// Tidy drops expired entries.
-func (d *Policies) Tidy(now time.Time) {
+// DropExpired drops expired entries.
+func (d *Policies) DropExpired(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.denied, func(_ string, known policyDenial) bool { return now.Sub(known.at) >= policyTTL })

@@ -30,10 +30,10 @@ func KeyOf(c offering.Ref) Key { return Key{c.Type, c.Zone, c.CapacityType} }
 
 // A window limits the unproven virtual machines of one offering.
 type window struct {
-	wide     int             // how many may be unproven; grows by one with each that is proven
-	doubted  bool            // it was refused, and none was proven since
+	size     int             // how many may be unproven; grows by one with each that is proven
+	refused  bool            // it was refused, and none was proven since
 	unproven map[string]bool // by virtual machine name
-	asked    time.Time
+	usedAt   time.Time
 	// turnedAway are the virtual machines that found no place in the window since that time;
 	// turnedAwayBefore is how many did in the period before.
 	turnedAway       map[string]bool
@@ -41,27 +41,28 @@ type window struct {
 	turnedAwayBefore int
 }
 
-// room returns how many virtual machines may be unproven at a time. It grows with the demand: the
+// limit returns how many virtual machines may be unproven at a time. It grows with the demand: the
 // unproven ones remain a small share of the launches that want the offering.
-func (w *window) room() int {
-	if w.doubted {
-		return w.wide
+func (w *window) limit() int {
+	if w.refused {
+		return w.size
 	}
-	return max(w.wide, max(w.turnedAwayBefore, len(w.turnedAway))/oneIn)
+	return max(w.size, max(w.turnedAwayBefore, len(w.turnedAway))/launchesPerProbe)
 }
 
-// turn records a virtual machine that found no place. A new period starts every provenAfter.
-func (w *window) turn(machine string, now time.Time) {
+// recordTurnedAway records a virtual machine that found no place. A new period starts every
+// provenAfter.
+func (w *window) recordTurnedAway(vm string, now time.Time) {
 	if now.Sub(w.since) >= provenAfter {
 		w.turnedAwayBefore, w.since, w.turnedAway = len(w.turnedAway), now, map[string]bool{}
 	}
-	w.turnedAway[machine] = true
+	w.turnedAway[vm] = true
 }
 
 // An unprovenVM is one virtual machine that is not proven yet.
 type unprovenVM struct {
-	on    Key
-	taken time.Time
+	key     Key
+	evicted time.Time
 }
 
 const (
@@ -69,113 +70,113 @@ const (
 	// Doubling from eight, a thousand virtual machines take seven rounds on one offering; claims
 	// name several.
 	firstWindow = 8
-	// oneIn is how many launches must want an offering for one more virtual machine to be
-	// requested: if none is in stock, 95 of 100 have lost nothing.
-	oneIn = 20
+	// launchesPerProbe is how many launches must want an offering for one more virtual machine to
+	// be requested: if none is in stock, 95 of 100 have lost nothing.
+	launchesPerProbe = 20
 	// provenAfter is how long a virtual machine is in creation before it counts as proven: Azure
 	// refuses for lack of stock long before the creation ends.
 	provenAfter = 15 * time.Second
-	// windowKept is how long an unused offering keeps its window.
-	windowKept = time.Hour
+	// windowTTL is how long an unused offering keeps its window.
+	windowTTL = time.Hour
 )
 
 func NewProbes(now func() time.Time) *Probes {
 	return &Probes{now: now, windows: map[Key]*window{}, unproven: map[string]unprovenVM{}}
 }
 
-// Take adds a virtual machine to the offering's window, or returns false when the window is
+// Reserve adds a virtual machine to the offering's window, or returns false when the window is
 // full.
-func (p *Probes) Take(machine string, on Key) bool {
+func (p *Probes) Reserve(vm string, key Key) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drop(machine)
+	p.remove(vm)
 	now := p.now()
-	w := p.window(on, now)
-	if len(w.unproven) >= w.room() {
-		p.proveOld(w, now)
+	w := p.window(key, now)
+	if len(w.unproven) >= w.limit() {
+		p.proveOverdue(w, now)
 	}
-	if len(w.unproven) >= w.room() {
-		w.turn(machine, now)
+	if len(w.unproven) >= w.limit() {
+		w.recordTurnedAway(vm, now)
 		return false
 	}
-	w.unproven[machine] = true
-	p.unproven[machine] = unprovenVM{on, now}
+	w.unproven[vm] = true
+	p.unproven[vm] = unprovenVM{key, now}
 	return true
 }
 
 // Proven records that the virtual machine came up.
-func (p *Probes) Proven(machine string) {
+func (p *Probes) Proven(vm string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w := p.drop(machine); w != nil {
-		w.prove()
+	if w := p.remove(vm); w != nil {
+		w.recordProven()
 	}
 }
 
-// Lost records that the virtual machine was refused: the offering's window starts again from
+// Refused records that the virtual machine was refused: the offering's window starts again from
 // firstWindow.
-func (p *Probes) Lost(machine string) {
+func (p *Probes) Refused(vm string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w := p.drop(machine); w != nil {
-		w.wide, w.doubted = firstWindow, true
+	if w := p.remove(vm); w != nil {
+		w.size, w.refused = firstWindow, true
 	}
 }
 
 // Withdraw records that the virtual machine was not requested after all.
-func (p *Probes) Withdraw(machine string) {
+func (p *Probes) Withdraw(vm string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drop(machine)
+	p.remove(vm)
 }
 
 // window returns an offering's window. When it makes a new one, it forgets windows unused for
 // windowKept. Callers hold the lock.
-func (p *Probes) window(on Key, now time.Time) *window {
-	w := p.windows[on]
+func (p *Probes) window(key Key, now time.Time) *window {
+	w := p.windows[key]
 	if w == nil {
-		p.fade(now)
-		w = &window{wide: firstWindow, unproven: map[string]bool{}, turnedAway: map[string]bool{}, since: now}
-		p.windows[on] = w
+		p.dropUnused(now)
+		w = &window{size: firstWindow, unproven: map[string]bool{}, turnedAway: map[string]bool{}, since: now}
+		p.windows[key] = w
 	}
-	w.asked = now
+	w.usedAt = now
 	return w
 }
 
-func (p *Probes) fade(now time.Time) {
-	for on, w := range p.windows {
-		if now.Sub(w.asked) < windowKept {
+func (p *Probes) dropUnused(now time.Time) {
+	for key, w := range p.windows {
+		if now.Sub(w.usedAt) < windowTTL {
 			continue
 		}
-		for machine := range w.unproven {
-			delete(p.unproven, machine)
+		for vm := range w.unproven {
+			delete(p.unproven, vm)
 		}
-		delete(p.windows, on)
+		delete(p.windows, key)
 	}
 }
 
-// proveOld counts virtual machines that are in creation for longer than provenAfter as proven,
+// proveOverdue counts virtual machines that are in creation for longer than provenAfter as proven,
 // even if no call follows them any more.
-func (p *Probes) proveOld(w *window, now time.Time) {
-	for machine := range w.unproven {
-		if now.Sub(p.unproven[machine].taken) >= provenAfter {
-			p.drop(machine)
-			w.prove()
+func (p *Probes) proveOverdue(w *window, now time.Time) {
+	for vm := range w.unproven {
+		if now.Sub(p.unproven[vm].evicted) >= provenAfter {
+			p.remove(vm)
+			w.recordProven()
 		}
 	}
 }
 
-func (w *window) prove() { w.wide, w.doubted = w.wide+1, false }
+func (w *window) recordProven() { w.size, w.refused = w.size+1, false }
 
-// drop removes a virtual machine from its window and returns the window; nil when it was in
+// remove removes a virtual machine from its window and returns the window; nil when it was in
 // none.
-func (p *Probes) drop(machine string) *window {
-	r, ok := p.unproven[machine]
+func (p *Probes) remove(vm string) *window {
+	r, ok := p.unproven[vm]
 	if !ok {
 		return nil
 	}
-	delete(p.unproven, machine)
-	w := p.windows[r.on]
-	delete(w.unproven, machine)
+	delete(p.unproven, vm)
+	w := p.windows[r.key]
+	delete(w.unproven, vm)
 	return w
 }

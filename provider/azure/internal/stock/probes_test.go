@@ -16,10 +16,10 @@ func TestWindowsOpenWithProof(t *testing.T) {
 	d4, e4 := Key{"d4", "1", "spot"}, Key{"e4", "1", "spot"}
 	next := 0
 	var mine []string
-	fill := func(on Key) (n int) {
+	fill := func(key Key) (n int) {
 		for n < 1000 {
 			name := fmt.Sprint("m", next)
-			if next++; !p.Take(name, on) {
+			if next++; !p.Reserve(name, key) {
 				return n
 			}
 			mine = append(mine, name)
@@ -47,18 +47,18 @@ func TestWindowsOpenWithProof(t *testing.T) {
 
 	now = now.Add(provenAfter)
 	want("all others are long on their way", fill(d4), 24)
-	p.Lost(mine[len(mine)-1])
+	p.Refused(mine[len(mine)-1])
 	want("one was refused", fill(d4), 0)
 	now = now.Add(provenAfter)
 	want("and the rest was not", fill(d4), 8+23)
 
-	p.Take(mine[0], d4)
-	p.Take(mine[0], e4)
-	p.Take(mine[0], e4)
+	p.Reserve(mine[0], d4)
+	p.Reserve(mine[0], e4)
+	p.Reserve(mine[0], e4)
 	if n := len(p.windows[e4].unproven) + len(p.windows[d4].unproven); n != len(p.unproven) {
 		t.Errorf("a machine runs several risks: %d in windows, %d in all", n, len(p.unproven))
 	}
-	now = now.Add(windowKept)
+	now = now.Add(windowTTL)
 	want("after an hour", fill(Key{"f4", "1", "spot"}), 8)
 	if len(p.windows) != 1 || len(p.unproven) != 8 {
 		t.Errorf("%d offers and %d machines are remembered", len(p.windows), len(p.unproven))
@@ -72,11 +72,11 @@ func TestWindowsOpenWithProof(t *testing.T) {
 func TestCrowdsVentureMore(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := NewProbes(func() time.Time { return now })
-	on := Key{"d4", "1", "spot"}
+	key := Key{"d4", "1", "spot"}
 	var ventured []string
 	all := func() (n int) {
 		for i := range 500 {
-			if name := fmt.Sprint("m", i); !slices.Contains(ventured, name) && p.Take(name, on) {
+			if name := fmt.Sprint("m", i); !slices.Contains(ventured, name) && p.Reserve(name, key) {
 				ventured = append(ventured, name)
 				n++
 			}
@@ -91,7 +91,7 @@ func TestCrowdsVentureMore(t *testing.T) {
 			t.Errorf("%s: %d are ventured, want %d", round.what, n, round.want)
 		}
 	}
-	p.Lost(ventured[0])
+	p.Refused(ventured[0])
 	if n := all(); n != 0 {
 		t.Errorf("%d more are ventured after a refusal", n)
 	}

@@ -25,13 +25,13 @@ import (
 type Stockouts struct {
 	now func() time.Time
 
-	mu       sync.Mutex
-	blocks   map[blockKey]block
-	version  uint64
-	next     time.Time            // when the first block ends; zero when there is none
-	launched map[string]time.Time // last launch, by node class
-	// suspicions are node classes of which several sizes were refused alike.
-	suspicions map[string]suspicion
+	mu         sync.Mutex
+	blocks     map[blockKey]block
+	version    uint64
+	nextExpiry time.Time            // when the first block ends; zero when there is none
+	launched   map[string]time.Time // last launch, by node class
+	// suspicions are the node classes of which several sizes were refused with one code.
+	suspicions map[string]classSuspicion
 	// preparationErrors are the last errors of preparing a launch, by node class.
 	preparationErrors map[string]preparationError
 }
@@ -52,15 +52,15 @@ type Requester struct{ Class, Subnet string }
 
 // A block ends at until and applies to sizes of at least minVCPUs.
 type block struct {
-	until    time.Time
-	minVCPUs int64
-	Reason   string // as in provider.Attempt
-	Code     string
-	Words    string
+	until       time.Time
+	minVCPUs    int64
+	Reason      string // as in provider.Attempt
+	Code        string
+	Description string
 }
 
 func NewStockouts(now func() time.Time) *Stockouts {
-	return &Stockouts{now: now, blocks: map[blockKey]block{}, launched: map[string]time.Time{}, suspicions: map[string]suspicion{}, preparationErrors: map[string]preparationError{}}
+	return &Stockouts{now: now, blocks: map[blockKey]block{}, launched: map[string]time.Time{}, suspicions: map[string]classSuspicion{}, preparationErrors: map[string]preparationError{}}
 }
 
 // Scopes of placement, as the placement-scope label spells them.
@@ -79,22 +79,22 @@ func ScopeOf(zone string) string {
 	return scopeZonal
 }
 
-// Learn records a refusal of s in a zone.
-func (m *Stockouts) Learn(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by Requester) {
-	keys, floor := spread(r, s, zone, capacityType, by)
+// RecordRefusal records a refusal of s in a zone.
+func (m *Stockouts) RecordRefusal(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by Requester) {
+	keys, minVCPUs := keysBlockedBy(r, s, zone, capacityType, by)
 	if len(keys) == 0 {
 		return
 	}
 	until := m.now().Add(r.BlockedFor(capacityType))
-	words := blockWords(r, until)
+	description := describeBlock(r, until)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, key := range keys {
-		b := block{until: until, minVCPUs: floor, Reason: r.Reason(), Code: r.Code, Words: words}
+		b := block{until: until, minVCPUs: minVCPUs, Reason: r.Reason(), Code: r.Code, Description: description}
 		if old, ok := m.blocks[key]; ok && old.until.After(m.now()) {
-			b.minVCPUs = min(b.minVCPUs, old.minVCPUs) // the wider of the two counts
+			b.minVCPUs = min(b.minVCPUs, old.minVCPUs) // the block of more sizes counts
 			if old.until.After(until) {
-				b.until, b.Words = old.until, old.Words
+				b.until, b.Description = old.until, old.Description
 			}
 		}
 		m.put(key, b)
@@ -105,33 +105,33 @@ func (m *Stockouts) Learn(r armerr.Refusal, s *sku.SKU, zone, capacityType strin
 // put records a block. Callers hold the lock.
 func (m *Stockouts) put(key blockKey, b block) {
 	m.blocks[key] = b
-	if m.next.IsZero() || b.until.Before(m.next) {
-		m.next = b.until
+	if m.nextExpiry.IsZero() || b.until.Before(m.nextExpiry) {
+		m.nextExpiry = b.until
 	}
 }
 
-// blockWords describes a refusal and until when it applies.
-func blockWords(r armerr.Refusal, until time.Time) string {
-	return fmt.Sprintf("%s; tried again after %s", r.Words(), until.UTC().Format("15:04:05Z"))
+// describeBlock describes a refusal and until when it applies.
+func describeBlock(r armerr.Refusal, until time.Time) string {
+	return fmt.Sprintf("%s; tried again after %s", r.Describe(), until.UTC().Format("15:04:05Z"))
 }
 
 // Blocked returns the block that applies to s there, if any.
 func (m *Stockouts) Blocked(s *sku.SKU, zone, capacityType string, by Requester) (block, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.view().Blocked(s, zone, capacityType, by)
+	return m.activeBlocks().Blocked(s, zone, capacityType, by)
 }
 
-// Snapshot returns the current blocks and their version. The map may be read without a lock.
-func (m *Stockouts) Snapshot() (Blocks, uint64) {
+// Blocks returns the current blocks and their version. The map may be read without a lock.
+func (m *Stockouts) Blocks() (Blocks, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	view := make(Blocks, len(m.blocks))
+	copied := make(Blocks, len(m.blocks))
 	for k, b := range m.blocks {
-		view[k] = b
+		copied[k] = b
 	}
-	return view, m.version
+	return copied, m.version
 }
 
 // current returns the version.
@@ -142,7 +142,8 @@ func (m *Stockouts) current() uint64 {
 	return m.version
 }
 
-func (m *Stockouts) view() Blocks {
+// activeBlocks returns the blocks that have not ended. Callers hold the lock.
+func (m *Stockouts) activeBlocks() Blocks {
 	m.expire()
 	return m.blocks
 }
@@ -150,17 +151,17 @@ func (m *Stockouts) view() Blocks {
 // expire drops blocks that have ended.
 func (m *Stockouts) expire() {
 	now := m.now()
-	if m.next.IsZero() || now.Before(m.next) {
+	if m.nextExpiry.IsZero() || now.Before(m.nextExpiry) {
 		return
 	}
-	m.next = time.Time{}
+	m.nextExpiry = time.Time{}
 	for k, b := range m.blocks {
 		if !b.until.After(now) {
 			delete(m.blocks, k)
 			continue
 		}
-		if m.next.IsZero() || b.until.Before(m.next) {
-			m.next = b.until
+		if m.nextExpiry.IsZero() || b.until.Before(m.nextExpiry) {
+			m.nextExpiry = b.until
 		}
 	}
 	m.version++
@@ -194,23 +195,23 @@ func (v Blocks) Blocked(s *sku.SKU, zone, capacityType string, by Requester) (bl
 	return block{}, false
 }
 
-// spread returns which offerings a refusal of s blocks, and from which number of vCPUs on.
-func spread(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by Requester) (keys []blockKey, floor int64) {
-	c := r.Conduct()
-	if c.Larger && !r.LimitIsZero {
-		floor = s.VCPUs
+// keysBlockedBy returns which offerings a refusal of s blocks, and from how many vCPUs on.
+func keysBlockedBy(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by Requester) (keys []blockKey, minVCPUs int64) {
+	c := r.Reaction()
+	if c.OnlyLarger && !r.LimitIsZero {
+		minVCPUs = s.VCPUs
 	}
-	keys = blockKeys(c.Avoid, s, zone, capacityType, by.Subnet)
-	if c.OfClass {
+	keys = blockKeys(c.Blocks, s, zone, capacityType, by.Subnet)
+	if c.ForClass {
 		for i := range keys {
 			keys[i].class = by.Class
 		}
 	}
-	return keys, floor
+	return keys, minVCPUs
 }
 
 // blockKeys returns the block keys of an extent.
-func blockKeys(e armerr.Extent, s *sku.SKU, zone, sold, subnetID string) []blockKey {
+func blockKeys(e armerr.Extent, s *sku.SKU, zone, capacityType, subnetID string) []blockKey {
 	both := func(k blockKey) []blockKey {
 		onDemand, spot := k, k
 		onDemand.capacityType, spot.capacityType = offering.OnDemand, offering.Spot
@@ -218,21 +219,21 @@ func blockKeys(e armerr.Extent, s *sku.SKU, zone, sold, subnetID string) []block
 	}
 	switch e {
 	case armerr.ThisOffering:
-		return []blockKey{{size: s.Name, zone: zone, capacityType: sold}}
+		return []blockKey{{size: s.Name, zone: zone, capacityType: capacityType}}
 	case armerr.ThisSizeInScope:
-		return []blockKey{{size: s.Name, scope: ScopeOf(zone), capacityType: sold}}
+		return []blockKey{{size: s.Name, scope: ScopeOf(zone), capacityType: capacityType}}
 	case armerr.ThisSizeAsSpot:
 		return []blockKey{{size: s.Name, capacityType: offering.Spot}}
 	case armerr.ThisSize:
 		return both(blockKey{size: s.Name})
 	case armerr.ThisFamily:
-		return []blockKey{{family: s.Family, capacityType: sold}}
+		return []blockKey{{family: s.Family, capacityType: capacityType}}
 	case armerr.ThisFamilyInZone:
 		return both(blockKey{family: s.Family, zone: zone})
 	case armerr.ThisFamilyScope:
 		return both(blockKey{family: s.Family, scope: ScopeOf(zone)})
 	case armerr.ThisCapacityType:
-		return []blockKey{{capacityType: sold}}
+		return []blockKey{{capacityType: capacityType}}
 	case armerr.Everything:
 		return both(blockKey{})
 	case armerr.ThisSubnet:
@@ -241,11 +242,11 @@ func blockKeys(e armerr.Extent, s *sku.SKU, zone, sold, subnetID string) []block
 	return nil
 }
 
-// Tidy drops expired entries. expire removes the blocks.
-func (m *Stockouts) Tidy(now time.Time) {
+// DropExpired drops expired entries. expire removes the blocks.
+func (m *Stockouts) DropExpired(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.launched, func(_ string, at time.Time) bool { return now.Sub(at) >= RefusedTTL })
-	maps.DeleteFunc(m.preparationErrors, func(_ string, h preparationError) bool { return now.Sub(h.last) >= unpreparedForgotten })
-	maps.DeleteFunc(m.suspicions, func(class string, s suspicion) bool { return m.sizesRefused(class, s.code) == 0 })
+	maps.DeleteFunc(m.preparationErrors, func(_ string, h preparationError) bool { return now.Sub(h.last) >= preparationErrorTTL })
+	maps.DeleteFunc(m.suspicions, func(class string, s classSuspicion) bool { return m.sizesRefused(class, s.code) == 0 })
 }

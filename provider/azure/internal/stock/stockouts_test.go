@@ -51,7 +51,7 @@ func TestStockoutsSpread(t *testing.T) {
 	} {
 		now := time.Unix(0, 0)
 		m := NewStockouts(func() time.Time { return now })
-		m.Learn(test.refusal, d4, "r-1", test.ct, Requester{"class", "subnet"})
+		m.RecordRefusal(test.refusal, d4, "r-1", test.ct, Requester{"class", "subnet"})
 		learnt := m.current()
 		for _, p := range test.probes {
 			if _, blocked := m.Blocked(p.sku, p.zone, p.ct, Requester{"class", "subnet"}); blocked != p.blocked {
@@ -75,8 +75,8 @@ func TestStockoutsSpread(t *testing.T) {
 func TestStockoutsKeepTheWider(t *testing.T) {
 	m := NewStockouts(func() time.Time { return time.Unix(0, 0) })
 	small, large := testSKU("a", "f", 2), testSKU("b", "f", 64)
-	m.Learn(armerr.Refusal{Kind: armerr.FamilyQuota}, small, "0", offering.OnDemand, Requester{})
-	m.Learn(armerr.Refusal{Kind: armerr.FamilyQuota}, large, "0", offering.OnDemand, Requester{})
+	m.RecordRefusal(armerr.Refusal{Kind: armerr.FamilyQuota}, small, "0", offering.OnDemand, Requester{})
+	m.RecordRefusal(armerr.Refusal{Kind: armerr.FamilyQuota}, large, "0", offering.OnDemand, Requester{})
 	if _, blocked := m.Blocked(small, "0", offering.OnDemand, Requester{}); !blocked {
 		t.Error("a refusal of a large size made one of a small size forgotten")
 	}

@@ -22,9 +22,9 @@ type Renewal struct {
 	azcore.TokenCredential
 	now func() time.Time
 
-	mu      sync.Mutex
-	refused string    // the last refused token; empty when there is none
-	asked   time.Time // last request of a new one
+	mu          sync.Mutex
+	refused     string    // the last refused token; empty when there is none
+	requestedAt time.Time // last request of a new one
 }
 
 // NewRenewal returns the credential as a renewal.
@@ -55,10 +55,10 @@ func (r *Renewal) GetToken(ctx context.Context, o policy.TokenRequestOptions) (a
 func (r *Renewal) mustRenew(token string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if token != r.refused || r.now().Sub(r.asked) < renewEvery {
+	if token != r.refused || r.now().Sub(r.requestedAt) < renewEvery {
 		return false
 	}
-	r.asked = r.now()
+	r.requestedAt = r.now()
 	return true
 }
 

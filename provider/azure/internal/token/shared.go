@@ -53,15 +53,15 @@ type Shared struct {
 // NewShared returns a cache of the token that url issues; an empty url means that none is
 // needed.
 func NewShared(url string, o *arm.ClientOptions, e cached.Env) *Shared {
-	a := &Shared{transport: &http.Client{}, url: url, audience: audienceOf(o), Env: e}
+	a := &Shared{transport: &http.Client{}, url: url, audience: resourceManagerAudience(o), Env: e}
 	if o != nil && o.Transport != nil {
 		a.transport = o.Transport
 	}
 	return a
 }
 
-// audienceOf returns the audience of tokens for Resource Manager.
-func audienceOf(o *arm.ClientOptions) string {
+// resourceManagerAudience returns the audience of tokens for Resource Manager.
+func resourceManagerAudience(o *arm.ClientOptions) string {
 	where := cloud.AzurePublic
 	if o != nil && o.Cloud.Services != nil {
 		where = o.Cloud
@@ -69,9 +69,9 @@ func audienceOf(o *arm.ClientOptions) string {
 	return strings.TrimSuffix(where.Services[cloud.ResourceManager].Audience, "/")
 }
 
-// Allow returns a context whose requests may use the shared galleries. It waits only briefly:
+// WithToken returns a context whose requests may use the shared galleries. It waits only briefly:
 // many launches may wait for the token, and deletions would wait behind them.
-func (a *Shared) Allow(ctx context.Context) (context.Context, error) {
+func (a *Shared) WithToken(ctx context.Context) (context.Context, error) {
 	if a.url == "" {
 		return ctx, nil
 	}
@@ -94,7 +94,7 @@ func (a *Shared) renew(ctx context.Context) error {
 	a.mu.Lock()
 	now := a.Now()
 	switch {
-	case a.token.Token != "" && !a.due(now) && a.token.ExpiresOn.Sub(now) > auxiliaryMargin:
+	case a.token.Token != "" && !a.renewalDue(now) && a.token.ExpiresOn.Sub(now) > auxiliaryMargin:
 		a.mu.Unlock()
 		return nil
 	case now.Before(a.backoff.Until):
@@ -112,7 +112,7 @@ func (a *Shared) renew(ctx context.Context) error {
 
 func (a *Shared) replace(ctx context.Context, request *cached.Request) {
 	var token azcore.AccessToken
-	err := a.Panics.Do(cached.PanicsName, func() (err error) { token, err = a.ask(ctx); return err })
+	err := a.Panics.Do(cached.PanicsName, func() (err error) { token, err = a.requestToken(ctx); return err })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.request = nil; err != nil {
@@ -131,9 +131,9 @@ func (a *Shared) Stop() {
 	request.Stop()
 }
 
-// due reports whether the token should be renewed before auxiliaryMargin. A token without
+// renewalDue reports whether the token should be renewed before auxiliaryMargin. A token without
 // RefreshOn is renewed only near its expiry.
-func (a *Shared) due(now time.Time) bool {
+func (a *Shared) renewalDue(now time.Time) bool {
 	return !a.token.RefreshOn.IsZero() && now.After(a.token.RefreshOn)
 }
 
@@ -144,14 +144,14 @@ func (a *Shared) valid() bool {
 	return a.token.Token != "" && a.token.ExpiresOn.Sub(a.Now()) > auxiliaryMargin
 }
 
-// Forget makes the next creation request a new token.
-func (a *Shared) Forget() {
+// Clear makes the next creation request a new token.
+func (a *Shared) Clear() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.token = azcore.AccessToken{}
 }
 
-func (a *Shared) ask(ctx context.Context) (azcore.AccessToken, error) {
+func (a *Shared) requestToken(ctx context.Context) (azcore.AccessToken, error) {
 	var token azcore.AccessToken
 	u, err := url.Parse(a.url)
 	if err != nil {

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/buffer"
+	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/engine/schedule"
+	"github.com/karve-dev/karve/internal/panics"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
+)
+
+// maxClaimsAtOnce bounds how many NodeClaims are created concurrently.
+const maxClaimsAtOnce = 50
+
+// launcher creates the NodeClaims of a plan's launches.
+type launcher struct {
+	client  client.Client
+	mirror  *state.Mirror
+	catalog *catalog.Keeper
+	batches *Batcher
+	buffers *buffer.Keeper
+	report  *reporter
+}
+
+// launchAll creates the claims concurrently. A claim that is refused must not delay the others.
+func (l *launcher) launchAll(ctx context.Context, launches []schedule.Launch) error {
+	var (
+		group panics.Group
+		mu    sync.Mutex
+		errs  []error
+	)
+	group.SetLimit(maxClaimsAtOnce)
+	for _, launch := range launches {
+		group.Go(func() error {
+			if err := l.create(ctx, launch); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return nil; errs has the errors
+	return errors.Join(errs...)
+}
+
+// create creates the claim of one launch and nominates its pods to it. If that fails, the pods are
+// in the next batch.
+func (l *launcher) create(ctx context.Context, launch schedule.Launch) error {
+	pool, urgent := l.mirror.Pool(launch.Pool), l.mirror.AnyInterrupted(launch.Pods)
+	if pool == nil {
+		return fmt.Errorf("creating a nodeclaim: nodepool %q was deleted meanwhile", launch.Pool)
+	}
+	claim, err := CreateClaim(ctx, l.client, func() *karpv1.NodeClaim {
+		claim := NewClaim(l.catalog, launch, pool)
+		if urgent {
+			claim.Annotations[kube.UrgentAnnotation] = "true"
+		}
+		return claim
+	})
+	if err != nil {
+		for _, pod := range launch.Pods {
+			l.batches.Trigger(pod.UID)
+		}
+		return fmt.Errorf("creating a nodeclaim for %d pods in nodepool %q: %w", len(launch.Pods), launch.Pool, err)
+	}
+	l.buffers.Launched(claim.Name, launch.Pods)
+	l.mirror.Launched(claim, launch.Offerings, launch.Pods)
+	l.report.launched(claim.Name, launch)
+	return nil
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package azure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/image"
+	"github.com/karve-dev/karve/provider/azure/internal/quota"
+	"github.com/karve-dev/karve/provider/azure/internal/stock"
+)
+
+// A vmCreator creates a virtual machine for a claim, from the first offering that Azure accepts.
+type vmCreator struct {
+	catalogs  *catalogCache
+	quota     *quota.Tracker
+	probes    *stock.Probes
+	evictions *stock.Evictions
+	refusals  *refusals
+	images    *image.Images
+	inFlight  *inFlights
+	limiter   rateLimiter
+	ids       providerIDs
+	now       func() time.Time
+	log       *slog.Logger
+}
+
+// A candidate is an offering that a claim accepts, as its node class has it.
+type candidate struct {
+	ref          offering.Ref
+	instanceType *instanceType      // nil when the class does not have it
+	offering     *offering.Offering // nil when the class does not have it
+}
+
+// An outcome is the result of trying one offering.
+type outcome struct {
+	instance   provider.Instance
+	done       bool // Launch returns the instance; otherwise the next offering is tried
+	lacksQuota bool
+}
+
+// maxAttempts is how many creations one Launch call requests before it yields to other claims.
+// Refusals are remembered, so the next call continues where this one stopped.
+const maxAttempts = 25
+
+// create tries the offerings in order until Azure accepts one.
+func (c *vmCreator) create(ctx context.Context, l *launch) (provider.Instance, error) {
+	if err := checkClassReady(l.class); err != nil {
+		return provider.Instance{}, err
+	}
+	if err := c.refusals.checkClassPause(l.class.Name); err != nil {
+		return provider.Instance{}, err
+	}
+	in, lacksQuota, err := c.tryOfferings(ctx, l)
+	if !errors.As(err, new(*provider.CapacityError)) || !lacksQuota {
+		return in, err
+	}
+	// Quota was lacking by the ledger, which may be out of date: other users may have freed
+	// some.
+	fresh, newer, failed := c.quota.Reread(ctx, l.subnet, l.region.quota)
+	if l.region.quota = fresh; failed == nil && newer {
+		l.attempts = nil
+		in, _, err = c.tryOfferings(ctx, l)
+	}
+	return in, err
+}
+
+// tryOfferings tries the offerings in order. It reports whether an offering was skipped because
+// the ledger has too little quota. While the stock probe of an offering has no room for another
+// launch, the next offering may be tried if it costs hardly more; see costsMuchMore.
+func (c *vmCreator) tryOfferings(ctx context.Context, l *launch) (in provider.Instance, lacksQuota bool, err error) {
+	var probed *candidate // the first whose stock probe is full
+	for _, ref := range c.evictions.EvictedLast(l.claim.Offerings) {
+		if probed != nil && costsMuchMore(ref, probed.ref) {
+			break
+		}
+		choice := l.types.candidate(ref)
+		if !c.mayTry(l, choice) {
+			continue
+		}
+		if !c.takeProbe(l, ref) {
+			probed = cmp.Or(probed, &choice)
+			continue
+		}
+		o, err := c.try(ctx, l, choice)
+		if lacksQuota = lacksQuota || o.lacksQuota; o.done || err != nil {
+			return o.instance, false, err
+		}
+	}
+	if probed != nil {
+		return c.awaitProbe(ctx, l, *probed)
+	}
+	c.limiter.cancelCreate(l.handle)
+	return provider.Instance{}, lacksQuota, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
+}
+
+// awaitProbe waits for the result of the stock probe of an offering. An urgent claim, whose pods
+// are about to lose their node, does not wait.
+func (c *vmCreator) awaitProbe(ctx context.Context, l *launch, choice candidate) (in provider.Instance, lacksQuota bool, err error) {
+	if !l.claim.Urgent {
+		c.limiter.cancelCreate(l.handle)
+		return l.probePending(), false, nil
+	}
+	o, err := c.try(ctx, l, choice)
+	if o.done || err != nil {
+		return o.instance, false, err
+	}
+	return o.instance, o.lacksQuota, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
+}
+
+// probePending describes a node that is not requested yet. Attempts that are only remembered are
+// not reported again with every poll.
+func (l *launch) probePending() provider.Instance {
+	in := l.pending()
+	if l.requests == 0 {
+		in.Attempts = nil
+	}
+	return in
+}
+
+// costsMuchMore reports whether an offering costs over 10 % more than another. A claim accepts up
+// to that much to launch elsewhere at once.
+func costsMuchMore(c, than offering.Ref) bool { return 10*c.Price > 11*than.Price }
+
+// takeProbe takes a place in the stock probe of the offering. A claim with a single offering
+// needs none: waiting would find it nothing better.
+func (c *vmCreator) takeProbe(l *launch, choice offering.Ref) bool {
+	return len(l.claim.Offerings) == 1 || c.probes.Reserve(l.handle, stock.KeyOf(choice))
+}
+
+// mayTry reports whether no remembered fact rules out the offering.
+func (c *vmCreator) mayTry(l *launch, choice candidate) bool {
+	if choice.offering == nil {
+		l.addAttempt(choice.ref, "NotOffered", armerr.ReasonRestricted, "the node class cannot be launched in this mode")
+		return false
+	}
+	attempt, refused := c.knownRefusal(l, choice)
+	if refused {
+		l.attempts = append(l.attempts, attempt)
+	}
+	return !refused
+}
+
+// knownRefusal reports whether a remembered fact rules out an offering, and which.
+func (c *vmCreator) knownRefusal(l *launch, choice candidate) (provider.Attempt, bool) {
+	s, o := choice.instanceType.sku, choice.offering
+	if attempt, ok := c.refusals.blocked(l.requester(), s, choice.ref); ok {
+		return attempt, true
+	}
+	if why := c.catalogs.unavailable(s, o, nil, l.region.quota.Value, stock.Requester{}); why != "" {
+		reason := armerr.ReasonQuota
+		if s.Restricted.Region != "" || len(s.Restricted.Zones) > 0 {
+			reason = armerr.ReasonRestricted
+		}
+		return provider.Attempt{Offering: choice.ref, Code: "NotAvailable", Reason: reason, Detail: why}, true
+	}
+	return provider.Attempt{}, false
+}
+
+// try requests the offering if the rate limits allow it and there is quota.
+func (c *vmCreator) try(ctx context.Context, l *launch, choice candidate) (outcome, error) {
+	if wait := l.backend.createDelay(l.handle, l.claim.Urgent); wait > 0 {
+		c.probes.Withdraw(l.handle)
+		in := l.pending()
+		in.RetryAfter = wait
+		return outcome{instance: in, done: true}, nil
+	}
+	if short, ok := c.quota.Reserve(l.holder(), choice.offering.QuotaUses, l.region.quota); !ok {
+		c.probes.Withdraw(l.handle)
+		l.addAttempt(choice.ref, "QuotaReserved", quota.AttemptReason(short), "not enough left of "+quota.Describe(short))
+		return outcome{lacksQuota: true}, nil
+	}
+	if l.requests++; l.requests > maxAttempts {
+		c.quota.Cancel(l.holder())
+		c.probes.Withdraw(l.handle)
+		return outcome{instance: l.pending(), done: true}, nil
+	}
+	o, err := c.request(ctx, l, choice)
+	if !l.accepted {
+		c.probes.Withdraw(l.handle)
+	}
+	return o, err
+}
+
+// request requests one offering. The outcome is not done when Azure refused it and the next may
+// be tried.
+func (c *vmCreator) request(ctx context.Context, l *launch, choice candidate) (outcome, error) {
+	err := c.send(ctx, l, choice)
+	if err == nil {
+		if l.backend.acceptanceIsFinal() {
+			c.refusals.recordAccepted(l.class.Name, l.imageID)
+		}
+		return outcome{instance: c.launched(l, choice.ref), done: true}, nil
+	}
+	var driver *bootstrap.DriverError
+	if errors.As(err, &driver) {
+		return c.handleRefusal(l, choice, armerr.Refusal{Kind: armerr.NoDriver, Code: "NoGPUDriver", Detail: driver.Error(), Err: err})
+	}
+	var notReady *provider.NotReadyError
+	if errors.As(err, &notReady) || errors.Is(err, errBeforeRequest) {
+		c.quota.Cancel(l.holder())
+		if !c.refusals.pauseClass(l.class.Name, armerr.Classify(err)) {
+			c.refusals.recordPreparationError(l.class.Name, err)
+		}
+		return outcome{}, fmt.Errorf("launching %s: %w", l.claim.Name, err)
+	}
+	return c.handleRefusal(l, choice, armerr.Classify(err))
+}
+
+// send sends the request to the launch's backend.
+func (c *vmCreator) send(ctx context.Context, l *launch, choice candidate) error {
+	imageID, err := c.imageFor(ctx, l.class, choice.instanceType.sku)
+	if err != nil {
+		return beforeRequest(err)
+	}
+	l.imageID = imageID
+	state, err := l.backend.create(ctx, &vmSpec{
+		handle: l.handle, claim: l.claim, class: l.class, instanceType: choice.instanceType, offering: choice.ref, image: imageID,
+	})
+	if err != nil {
+		return err
+	}
+	c.quota.RecordCreated(l.holder(), c.now())
+	l.state, l.accepted = state, true
+	return nil
+}
+
+// handleRefusal acts on a refused or failed creation.
+func (c *vmCreator) handleRefusal(l *launch, choice candidate, r armerr.Refusal) (outcome, error) {
+	l.addAttempt(choice.ref, r.Code, r.Reason(), r.Detail)
+	if r.Kind == armerr.Transient {
+		// The virtual machine may exist. Only a list that starts from now on shows whether it
+		// does.
+		c.quota.RecordCreated(l.holder(), c.now())
+		c.inFlight.put(l.handle, inFlight{requestedAt: c.now()})
+		return outcome{}, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, choice.ref.Type)
+	}
+	c.quota.Cancel(l.holder())
+	switch r.Kind {
+	case armerr.Exists:
+		// Another process was faster. The next call finds its virtual machine in the list.
+		c.inFlight.put(l.handle, inFlight{requestedAt: c.now()})
+		return outcome{instance: l.pending(), done: true}, nil
+	case armerr.Throttled, armerr.InUse, armerr.StaleReference:
+		in := l.pending()
+		in.RetryAfter = max(in.RetryAfter, r.RetryAfter)
+		return outcome{instance: in, done: true}, nil
+	}
+	c.refusals.record(l.requester(), r, l.imageID, choice.ref)
+	if !r.AboutOffering() {
+		return outcome{}, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, choice.ref.Type)
+	}
+	c.probes.Refused(l.handle)
+	c.refusals.blockOffering(l.requester(), r, choice.instanceType.sku, choice.ref)
+	c.log.Info("VM refused", slog.String("claim", l.claim.Name), slog.String("size", choice.ref.Type),
+		slog.String("zone", choice.ref.Zone), slog.String("capacityType", choice.ref.CapacityType), slog.String("code", r.Code))
+	return outcome{}, c.checkUnclassified(l, r)
+}
+
+// checkUnclassified returns an error when three consecutive offerings got a refusal of unknown
+// kind: the offering is not the cause then.
+func (c *vmCreator) checkUnclassified(l *launch, r armerr.Refusal) error {
+	if r.Kind != armerr.OtherRefusal {
+		l.unclassified = 0
+		return nil
+	}
+	if l.unclassified++; !c.refusals.pauseClass(l.class.Name, r) && l.unclassified < 3 {
+		return nil
+	}
+	return armerr.Wrap(r.Err, "launching %s: three offerings were refused for the same reason", l.claim.Name)
+}
+
+// launched describes a virtual machine whose creation Azure has just accepted.
+func (c *vmCreator) launched(l *launch, choice offering.Ref) provider.Instance {
+	in := l.pending()
+	if name := l.backend.vmName(l.handle); name != "" {
+		in.ProviderID = c.ids.ofVM(name)
+	}
+	in.Type, in.Zone, in.CapacityType = choice.Type, choice.Zone, choice.CapacityType
+	in.Created, in.LaunchState = c.now(), l.state
+	in.ImageID = l.imageID
+	l.types.describe(&in)
+	c.log.Info("VM launched", slog.String("claim", l.claim.Name), slog.String("machine", l.handle), slog.String("size", choice.Type),
+		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.Int("refused", len(l.attempts)))
+	return in
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package azure
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/image"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
+	"github.com/karve-dev/karve/provider/azure/internal/stock"
+)
+
+// refusals keeps what Azure's refusals and failures say about offerings, node classes, images,
+// subnets and the subscription's policies, so that the same is not requested again at once.
+type refusals struct {
+	stockouts *stock.Stockouts
+	policies  *stock.Policies
+	images    *image.Images
+	network   *network.Reader
+	sizes     *sizeList
+	zones     zones
+	now       func() time.Time
+	log       *slog.Logger
+}
+
+// record records what a refusal says about the node class, its image, its subnet and the
+// subscription's policies. It reports whether launches of the class pause for it.
+func (x *refusals) record(by stock.Requester, r armerr.Refusal, image string, choice offering.Ref) (pauses bool) {
+	switch {
+	case r.Kind == armerr.ImageMissing:
+		x.images.ReportMissing(image)
+	case r.Kind == armerr.Disallowed:
+		x.policies.RecordDenial(by.Class, choice, r, x.now())
+	case !r.AboutOffering():
+		if subnet, err := network.ParseSubnetID(by.Subnet); err == nil {
+			x.network.RecordDenied(subnet, r)
+		}
+		return x.pauseClass(by.Class, r)
+	}
+	return false
+}
+
+// recordAccepted records that Compute accepted a virtual machine of the class, from this image.
+func (x *refusals) recordAccepted(class, image string) {
+	x.policies.Clear(class)
+	x.stockouts.RecordLaunch(class)
+	x.images.ReportLaunched(image)
+}
+
+// blockOffering blocks the offerings that a refusal of one of them is about.
+func (x *refusals) blockOffering(by stock.Requester, r armerr.Refusal, s *sku.SKU, choice offering.Ref) {
+	x.stockouts.RecordRefusal(r, s, choice.Zone, choice.CapacityType, by)
+}
+
+// blocked reports whether an offering is blocked, and why.
+func (x *refusals) blocked(by stock.Requester, s *sku.SKU, choice offering.Ref) (provider.Attempt, bool) {
+	b, ok := x.stockouts.Blocked(s, choice.Zone, choice.CapacityType, by)
+	return provider.Attempt{Offering: choice, Code: b.Code, Reason: b.Reason, Detail: b.Description}, ok
+}
+
+// recordStillCreating blocks the offering of a virtual machine for a while that was late and is
+// deleted before it came up, so that the next claim tries another offering.
+func (x *refusals) recordStillCreating(vm *virtualMachine) {
+	x.blockOfferingOf(vm, stock.Requester{}, armerr.Refusal{Kind: armerr.OtherRefusal, Code: "StillCreating", Detail: "the VM was not created in time"})
+}
+
+// recordFailed blocks the offering of a virtual machine for a while that is deleted because it
+// failed after its creation.
+func (x *refusals) recordFailed(vm *virtualMachine) {
+	x.blockOfferingOf(vm, stock.Requester{Class: tag(vm.Tags, tagClass)}, avoidOffering(vm.failureInStatus()))
+}
+
+func (x *refusals) blockOfferingOf(vm *virtualMachine, by stock.Requester, r armerr.Refusal) {
+	choice := x.zones.offeringOf(vm)
+	if s := x.sizes.byName()[choice.Type]; s != nil {
+		x.blockOffering(by, r, s, choice)
+	}
+}
+
+// nodeUnusable blocks the size for an hour, for that node class: what the node lacks (mostly
+// because its image does not install a driver) the next one would lack in any zone, while
+// another size may work. When sizes with GPUs of several models lack theirs, the size is not the
+// cause, and all sizes with GPUs are blocked.
+func (x *refusals) nodeUnusable(class string, c offering.Ref, lacks string) {
+	sizes := x.sizes.byName()
+	s := sizes[c.Type]
+	if s == nil {
+		return
+	}
+	by := stock.Requester{Class: class}
+	r := armerr.Refusal{Kind: armerr.MissingResource, Code: stock.NotRegistered, Detail: armerr.Shorten(lacks)}
+	x.blockOffering(by, r, s, c)
+	x.log.Warn("VM joined without its GPUs", slog.String("size", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
+	if s.GPUs == 0 || !x.stockouts.GPUsMissing(class, sizes) {
+		return
+	}
+	r.Advice = "VMs of several GPU models joined without GPUs: check that the cluster has a device plugin for them, and that it runs on the class's nodes"
+	for _, other := range sizes {
+		if other.GPUs > 0 {
+			x.blockOffering(by, r, other, c)
+		}
+	}
+	x.log.Warn("VMs of several GPU models joined without their GPUs: sizes with GPUs are not launched for now", slog.String("class", class), slog.String("lacks", lacks))
+}
