@@ -49,10 +49,10 @@ func (c config) preferences() []item {
 	with := func(name string, s cluster.Settings) item {
 		return item{name: fmt.Sprintf("preferences %d %s", n, name), make: always(func() *scenario.Scenario { return scenario.Preferences(n, s) })}
 	}
-	unlimited := with("respect unlimited", cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus})
+	unlimited := with("respect unlimited", cluster.Settings{Preferences: cluster.Respect, PreferenceSurplusPermille: cluster.UnlimitedPreferenceSurplus})
 	unlimited.alone = "surplus without bound; upstream's is the row above"
 	return []item{
-		with("respect", cluster.Settings{Preferences: cluster.Respect, Surplus: 100}),
+		with("respect", cluster.Settings{Preferences: cluster.Respect, PreferenceSurplusPermille: 100}),
 		unlimited,
 		with("ignore", cluster.Settings{Preferences: cluster.Ignore}),
 	}

@@ -19,7 +19,7 @@ var preferring = flag.Int("preferring", 500, "how many pods with preferences ups
 // With an unlimited surplus karve treats preferences as upstream does: each pod that
 // prefers a node of its own gets one, at the same price.
 func TestUnlimitedSurplusEqualsUpstream(t *testing.T) {
-	s := scenario.Preferences(*preferring, cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus})
+	s := scenario.Preferences(*preferring, cluster.Settings{Preferences: cluster.Respect, PreferenceSurplusPermille: cluster.UnlimitedPreferenceSurplus})
 	c, err := upstream.New(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +45,8 @@ func TestPreferencesHaveAPrice(t *testing.T) {
 		return p
 	}
 	least := plan(cluster.Settings{Preferences: cluster.Ignore})
-	usual := plan(cluster.Settings{Preferences: cluster.Respect, Surplus: 100})
-	unlimited := plan(cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus})
+	usual := plan(cluster.Settings{Preferences: cluster.Respect, PreferenceSurplusPermille: 100})
+	unlimited := plan(cluster.Settings{Preferences: cluster.Respect, PreferenceSurplusPermille: cluster.UnlimitedPreferenceSurplus})
 	if len(usual.Launches) > 40 || usual.Price().USD() > 1.1*least.Price().USD() {
 		t.Errorf("%d nodes for %.3f $/h within the surplus, %.3f without preferences", len(usual.Launches), usual.Price().USD(), least.Price().USD())
 	}

@@ -21,8 +21,8 @@ func small(t *testing.T) []*scenario.Scenario {
 	}
 	return []*scenario.Scenario{
 		scenario.Diverse(50), scenario.Existing(6, 60, 40), azure,
-		scenario.Preferences(20, cluster.Settings{Preferences: cluster.Respect, Surplus: 100}),
-		scenario.Preferences(20, cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus}),
+		scenario.Preferences(20, cluster.Settings{Preferences: cluster.Respect, PreferenceSurplusPermille: 100}),
+		scenario.Preferences(20, cluster.Settings{Preferences: cluster.Respect, PreferenceSurplusPermille: cluster.UnlimitedPreferenceSurplus}),
 		scenario.Preferences(20, cluster.Settings{Preferences: cluster.Ignore}),
 	}
 }

@@ -35,7 +35,7 @@ func Azure(ctx context.Context, count int, plain bool) (*Scenario, error) {
 	}
 	return &Scenario{
 		Name: "azure", Types: withoutQuotas(types), Pools: azurePools(), DaemonSets: azureDaemonSets(), Pending: d.pods,
-		Settings: cluster.Settings{Surplus: 100}, // for preferences, in thousandths: what karve starts with
+		Settings: cluster.Settings{PreferenceSurplusPermille: 100}, // for preferences, in thousandths: what karve starts with
 	}, nil
 }
 

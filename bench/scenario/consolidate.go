@@ -48,7 +48,7 @@ func Consolidate(ctx context.Context, c Overprovisioned) (*Scenario, error) {
 	}
 	s := &Scenario{
 		Name: "consolidate", Types: withoutQuotas(withoutConstrained(types)), DaemonSets: azureDaemonSets(), Pools: consolidationPools(c.Budget),
-		Settings: cluster.Settings{Surplus: 100},
+		Settings: cluster.Settings{PreferenceSurplusPermille: 100},
 	}
 	b := &builder{want: c, Scenario: s, random: random{rand.New(rand.NewPCG(seed, c.Seed))}, open: map[poolZone][]*openNode{}}
 	if err := b.fill(); err != nil {

@@ -17,16 +17,16 @@ import (
 func (c CoreConfig) settings() cluster.Settings {
 	thousandths, _ := surplus(c.PreferenceSurplus) // validated
 	return cluster.Settings{
-		Preferences:    cluster.PreferencePolicy(c.PreferencePolicy),
-		Surplus:        thousandths,
-		RelaxMinValues: c.MinValuesPolicy == "BestEffort",
+		Preferences:               cluster.PreferencePolicy(c.PreferencePolicy),
+		PreferenceSurplusPermille: thousandths,
+		RelaxMinValues:            c.MinValuesPolicy == "BestEffort",
 	}
 }
 
 // disruption is what the flags say about every decision about nodes. The Config is valid.
 func (c CoreConfig) disruption() disrupt.Settings {
 	thrift, _ := kube.MinSavings(c.ConsolidationMinSavings) // validated
-	thrift.PerEviction, thrift.PerPod = disrupt.Defaults().MinSavings.PerEviction, disrupt.Defaults().MinSavings.PerPod
+	thrift.PerEviction, thrift.MaxShareOfPodCost = disrupt.Defaults().MinSavings.PerEviction, disrupt.Defaults().MinSavings.MaxShareOfPodCost
 	gates, _ := features(c.FeatureGates)
 	return disrupt.Settings{
 		MinSavings: thrift,
@@ -43,7 +43,7 @@ const mostSurplus = 100_000
 // surplus reads --preference-surplus into thousandths.
 func surplus(text string) (int, error) {
 	if text == "unlimited" {
-		return cluster.UnlimitedSurplus, nil
+		return cluster.UnlimitedPreferenceSurplus, nil
 	}
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
 	thousandths := math.Round(percent * 10)

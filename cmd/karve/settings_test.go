@@ -17,10 +17,10 @@ func TestSettings(t *testing.T) {
 		env  map[string]string
 		want cluster.Settings
 	}{
-		{nil, cluster.Settings{Preferences: cluster.Respect, Surplus: 100}},
-		{map[string]string{"PREFERENCE_POLICY": "Ignore", "MIN_VALUES_POLICY": "BestEffort"}, cluster.Settings{Preferences: cluster.Ignore, Surplus: 100, RelaxMinValues: true}},
-		{map[string]string{"PREFERENCE_SURPLUS": "unlimited"}, cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus}},
-		{map[string]string{"PREFERENCE_SURPLUS": "2.5%"}, cluster.Settings{Preferences: cluster.Respect, Surplus: 25}},
+		{nil, cluster.Settings{Preferences: cluster.Respect, PreferenceSurplusPermille: 100}},
+		{map[string]string{"PREFERENCE_POLICY": "Ignore", "MIN_VALUES_POLICY": "BestEffort"}, cluster.Settings{Preferences: cluster.Ignore, PreferenceSurplusPermille: 100, RelaxMinValues: true}},
+		{map[string]string{"PREFERENCE_SURPLUS": "unlimited"}, cluster.Settings{Preferences: cluster.Respect, PreferenceSurplusPermille: cluster.UnlimitedPreferenceSurplus}},
+		{map[string]string{"PREFERENCE_SURPLUS": "2.5%"}, cluster.Settings{Preferences: cluster.Respect, PreferenceSurplusPermille: 25}},
 		{map[string]string{"PREFERENCE_SURPLUS": "0"}, cluster.Settings{Preferences: cluster.Respect}},
 	} {
 		env := complete()
@@ -50,7 +50,7 @@ func TestDisruptionSettings(t *testing.T) {
 	}{
 		{nil, karve},
 		{map[string]string{"CONSOLIDATION_MIN_SAVINGS": "$0.02/h", "CONSOLIDATION_MIN_NODE_AGE": "1h", "CONSOLIDATION_STEPS": "0"},
-			disrupt.Settings{MinSavings: disrupt.MinSavings{PerHour: 2e7, PerEviction: karve.MinSavings.PerEviction, PerPod: karve.MinSavings.PerPod}, MinAge: minutes(60)}},
+			disrupt.Settings{MinSavings: disrupt.MinSavings{PerHour: 2e7, PerEviction: karve.MinSavings.PerEviction, MaxShareOfPodCost: karve.MinSavings.MaxShareOfPodCost}, MinAge: minutes(60)}},
 		{map[string]string{"CONSOLIDATION_RULES": "Karpenter", "FEATURE_GATES": "SpotToSpotConsolidation=true"},
 			disrupt.Settings{MinSavings: karve.MinSavings, MinAge: minutes(5), MaxSteps: 200, Upstream: true, SpotToSpot: true}},
 	} {

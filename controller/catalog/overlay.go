@@ -115,7 +115,7 @@ func (k *Keeper) Touched(class string, choices []offering.Ref) (price, capacity 
 	defer k.mu.Unlock()
 	s := k.published[class]
 	for _, c := range choices {
-		price, capacity = price || s.Priced[c.Type], capacity || s.Enlarged[c.Type]
+		price, capacity = price || s.PriceChanged[c.Type], capacity || s.CapacityChanged[c.Type]
 	}
 	return price, capacity
 }
@@ -126,7 +126,7 @@ func (k *Keeper) Extra(class, name string) quantity.Amounts {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.published[class]
-	if !s.Enlarged[name] {
+	if !s.CapacityChanged[name] {
 		return nil
 	}
 	named := func(t offering.InstanceType) bool { return t.Name == name }

@@ -164,7 +164,7 @@ func (r *reporter) logStarting(m *move, nodes []kube.ManagedNode) {
 // approves the move.
 func (r *reporter) score(m *move, nodes []kube.ManagedNode, pool string) (all []events.Event) {
 	event := events.Event{Reason: "ConsolidationApproved", Key: m.id,
-		Message: fmt.Sprintf("Balanced policy approves: score %.2f, %.2f is enough; %s", m.Score[pool], disrupt.Threshold, m.summary())}
+		Message: fmt.Sprintf("Balanced policy approves: score %.2f, %.2f is enough; %s", m.Score[pool], disrupt.BalancedThreshold, m.summary())}
 	if p := r.mirror.Pool(pool); p != nil {
 		event.About = p
 		all = append(all, event)

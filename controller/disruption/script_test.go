@@ -65,7 +65,7 @@ func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor
 	if home != "" {
 		move.Receivers = []schedule.Nomination{{Node: home, Pods: pods}}
 	} else {
-		move.Launches = schedule.Static(w, "web", max(s.by, 1))
+		move.Launches = schedule.StaticLaunches(w, "web", max(s.by, 1))
 		if len(move.Launches) == 0 {
 			return plan
 		}

@@ -121,7 +121,7 @@ func (r *Reconciler) decide(ctx context.Context, pool *karpv1.NodePool, n int) (
 	}
 	choose := r.Choose
 	if choose == nil {
-		choose = schedule.Static
+		choose = schedule.StaticLaunches
 	}
 	r.Mirror.View(func(w *cluster.Snapshot) { launches = choose(w, pool.Name, n) })
 	return launches

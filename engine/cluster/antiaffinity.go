@@ -10,7 +10,7 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// AntiAffinityTerm is a required anti-affinity term of some pods: a pod that Pods selects must
+// AntiAffinityTerm is a required anti-affinity term of some pods: a pod that Selector selects must
 // not run in the same domain of Key as they do.
 type AntiAffinityTerm struct {
 	Key      *constraint.Key
@@ -24,8 +24,8 @@ type AntiAffinityTerm struct {
 func (t *AntiAffinityTerm) Owners() []*PodClass { return t.owners }
 
 // EachNode is PodSelector.EachNode for the pods that have the term.
-func (t *AntiAffinityTerm) EachNode(real bool, f func(node *NodeInfo, pods, terminating int)) {
-	eachNodeOf(t.owners, real, f)
+func (t *AntiAffinityTerm) EachNode(withoutVirtual bool, f func(node *NodeInfo, pods, terminating int)) {
+	eachNodeOf(t.owners, withoutVirtual, f)
 }
 
 // OwnedBy reports whether the pods of a class have the term.

@@ -96,15 +96,15 @@ func (b *Builder) daemonsChanged() {
 
 // SetCatalog sets the instance types of a node class and the remaining quotas. The types must
 // not change afterwards; passing the same slice again is free.
-func (b *Builder) SetCatalog(class string, types []offering.InstanceType, remaining map[string]int64) {
-	b.pools.setTypes(class, types)
-	b.quotas.set(class, remaining)
+func (b *Builder) SetCatalog(nodeClass string, types []offering.InstanceType, remaining map[string]int64) {
+	b.pools.setTypes(nodeClass, types)
+	b.quotas.set(nodeClass, remaining)
 }
 
-// RemoveCatalog removes the instance types of a node class: its pools have no offerings.
-func (b *Builder) RemoveCatalog(class string) {
-	b.pools.removeTypes(class)
-	b.quotas.remove(class)
+// RemoveCatalog removes the instance types of a node nodeClass: its pools have no offerings.
+func (b *Builder) RemoveCatalog(nodeClass string) {
+	b.pools.removeTypes(nodeClass)
+	b.quotas.remove(nodeClass)
 }
 
 // SetNamespace adds or replaces a namespace: selectors may select by its labels.
@@ -158,13 +158,13 @@ func (b *Builder) updateVectors() {
 	}
 }
 
-// Interned is how many labels and values the Builder keeps an ID for, including unused ones:
+// InternedCount is how many labels and values the Builder keeps an ID for, including unused ones:
 // IDs are not reused. When most of them are unused, a new Builder that gets the same objects
 // needs less memory, and its Snapshot is the same.
-func (b *Builder) Interned() int { return b.space.Len() + b.classes.selectors.interned() }
+func (b *Builder) InternedCount() int { return b.space.Len() + b.classes.selectors.interned() }
 
-// Load is the number of pods, nodes, classes and selectors in the Snapshot.
-func (b *Builder) Load() int { return len(b.pods.byUID) + len(b.nodes.byKey) + b.classes.load() }
+// ObjectCount is the number of pods, nodes, classes and selectors in the Snapshot.
+func (b *Builder) ObjectCount() int { return len(b.pods.byUID) + len(b.nodes.byKey) + b.classes.load() }
 
 // SelectorLabels lists the labels that selectors use or used before, in no order.
 func (b *Builder) SelectorLabels() []string { return b.labels.known() }

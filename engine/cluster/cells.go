@@ -49,7 +49,7 @@ func (c *PoolCatalog) Cells(keys []*constraint.Key) []CellOfferings {
 		for _, v := range c.valuesOf(k) {
 			cell := Cell{Keys: keys[i : i+1], Values: []int{v}}
 			set := cell.Set()
-			offerings := c.admitted(c.Base.And(set), set)
+			offerings := c.admitted(c.NodeRequirements.And(set), set)
 			for _, found := range cells {
 				if both := found.Offerings.And(offerings); !both.Empty() {
 					next = append(next, CellOfferings{Values: append(slices.Clone(found.Values), v), Offerings: both})
@@ -77,13 +77,13 @@ func (c *PoolCatalog) valuesOf(k *constraint.Key) []int {
 	if c.Catalog.HasLabel(k) {
 		return append(slices.Clone(c.Catalog.IDs(k)), -1)
 	}
-	q, ok := c.Base.Get(k)
+	q, ok := c.NodeRequirements.Get(k)
 	if !ok {
 		return []int{-1}
 	}
 	values, finite := q.Values()
 	if !finite {
-		if v, ok := q.Any(); ok {
+		if v, ok := q.AnyValue(); ok {
 			return []int{k.ID(v)}
 		}
 		return []int{k.ID(q.Fresh("true"))}

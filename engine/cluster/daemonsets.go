@@ -29,7 +29,7 @@ func (s *daemonSets) set(set DaemonSet) {
 	s.remove(set.UID)
 	d := &daemon{DaemonSet: set}
 	d.updateVector(s.resources)
-	s.resources.CountRequests(set.Requests, 1)
+	s.resources.AddRequests(set.Requests, 1)
 	d.alternatives, _ = alternatives(s.space, set.Required, set.AnyOf)
 	s.byUID[set.UID] = d
 }
@@ -40,7 +40,7 @@ func (s *daemonSets) remove(uid string) bool {
 	if !ok {
 		return false
 	}
-	s.resources.CountRequests(old.Requests, -1)
+	s.resources.AddRequests(old.Requests, -1)
 	delete(s.byUID, uid)
 	return true
 }

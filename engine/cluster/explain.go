@@ -25,8 +25,8 @@ const maxListed = 12
 func (c *PoolCatalog) Funnel(shape *PodShape, snapshot *Snapshot) []reason.Cut {
 	e := explanation{catalog: c, shape: shape, snapshot: snapshot, left: bitset.Upto(len(c.Catalog.Offerings))}
 	e.cut(reason.Requirements, c.Offerings, e.explainPool)
-	e.cut(reason.Requirements, c.anyAlternative(shape.own), e.explainPod)
-	e.cut(reason.Volumes, c.anyAlternative(shape.Alternatives), e.explainVolumes)
+	e.cut(reason.Requirements, c.poolOfferingsMeetingAny(shape.own), e.explainPod)
+	e.cut(reason.Volumes, c.poolOfferingsMeetingAny(shape.Alternatives), e.explainVolumes)
 	if taint, ok := tolerates(shape.Tolerations, c.Pool.Taints, shape.AvoidSoft); !ok {
 		e.cut(reason.Taints, nil, func(bitset.Set) (string, map[string]any) { return explainTaint(taint) })
 	}
@@ -72,7 +72,7 @@ func (e *explanation) cut(by reason.Reason, pass bitset.Set, why func(before bit
 // explainPool says how many offerings each of the pool's requirements would remove by itself.
 func (e *explanation) explainPool(before bitset.Set) (string, map[string]any) {
 	alone := map[string]int64{}
-	for _, q := range e.catalog.Base {
+	for _, q := range e.catalog.NodeRequirements {
 		if n := before.Len() - e.catalog.Catalog.Matching(q).Len(); e.catalog.Catalog.HasLabel(q.Key) && n > 0 {
 			alone[q.String()] = int64(n)
 		}
@@ -113,9 +113,9 @@ func (e *explanation) explainPod(before bitset.Set) (string, map[string]any) {
 	nearest := e.snapshot.nearestLabel(tightest.Key)
 	facts["unknown"], facts["nearest"] = tightest.Key.Name, nearest
 	if nearest == "" {
-		return tightest.String() + ", a label that no offer, pool or node has", facts
+		return tightest.String() + ", a label that no offering, NodePool or node has", facts
 	}
-	return tightest.String() + ", a label that no offer, pool or node has; the nearest is " + nearest, facts
+	return tightest.String() + ", a label that no offering, NodePool or node has; the nearest is " + nearest, facts
 }
 
 // contradiction returns the first requirement that no label value can meet, when every
@@ -134,12 +134,12 @@ func contradiction(alternatives []constraint.Set) (first constraint.Requirement,
 // removedBy is how many of the offerings the requirement would remove by itself.
 func (e *explanation) removedBy(q constraint.Requirement, offerings bitset.Set) int {
 	set := constraint.Set{q}
-	return offerings.Len() - e.catalog.admitted(e.catalog.Base.And(set), set).And(offerings).Len()
+	return offerings.Len() - e.catalog.admitted(e.catalog.NodeRequirements.And(set), set).And(offerings).Len()
 }
 
 // valuesInPool lists the values of a label that nodes of the pool can have.
 func (e *explanation) valuesInPool(k *constraint.Key) []string {
-	q, own := e.catalog.Base.Get(k)
+	q, own := e.catalog.NodeRequirements.Get(k)
 	if !e.catalog.Catalog.HasLabel(k) {
 		if values, finite := q.Values(); own && finite {
 			return values[:min(len(values), maxListed)]
@@ -190,7 +190,7 @@ func (e *explanation) mountable(v *Volume) bitset.Set {
 			sets = append(sets, set)
 		}
 	}
-	return e.catalog.anyAlternative(sets)
+	return e.catalog.poolOfferingsMeetingAny(sets)
 }
 
 func formatTerms(terms []Term) []string {

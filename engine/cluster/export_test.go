@@ -38,12 +38,12 @@ func (b *Builder) Dump(s *Snapshot) string {
 	for _, c := range s.Catalogs {
 		fmt.Fprintln(&out, "catalog", c.Pool.Name, c.Left, c.NodesLeft)
 	}
-	for k, n := range b.nodes.labelsInUse {
+	for k, n := range b.nodes.nodeLabelCounts {
 		if n <= 0 {
 			fmt.Fprintln(&out, "no node has", k.Name)
 		}
 	}
-	fmt.Fprintln(&out, len(b.nodes.labelsInUse), s.QuotaLeft)
+	fmt.Fprintln(&out, len(b.nodes.nodeLabelCounts), s.QuotaLeft)
 	return out.String()
 }
 
@@ -57,7 +57,7 @@ func mounts(node *NodeInfo) []string {
 }
 
 func (x *NodeIndex) dump(out *strings.Builder, name string) {
-	fmt.Fprintf(out, "index %q: groups with another first node %d, nodes %v\n", name, x.closedFirsts, x.positions)
+	fmt.Fprintf(out, "index %q: groups with another first node %d, nodes %v\n", name, x.groupsWithOtherFirst, x.positions)
 	for _, g := range x.Groups {
 		fmt.Fprintln(out, g.First.Key, g.From, g.To)
 	}

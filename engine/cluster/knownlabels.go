@@ -13,11 +13,11 @@ import (
 
 // knowsLabel reports whether any offering, pool or node has the label.
 func (s *Snapshot) knowsLabel(k *constraint.Key) bool {
-	if s.nodeStore.labelsInUse[k] > 0 {
+	if s.nodeStore.nodeLabelCounts[k] > 0 {
 		return true
 	}
 	for _, c := range s.Catalogs {
-		if _, own := c.Base.Get(k); own || c.Catalog.HasLabel(k) {
+		if _, own := c.NodeRequirements.Get(k); own || c.Catalog.HasLabel(k) {
 			return true
 		}
 	}
@@ -39,11 +39,11 @@ func (s *Snapshot) nearestLabel(k *constraint.Key) string {
 // knownLabels lists the labels that offerings, pools and nodes have, sorted.
 func (s *Snapshot) knownLabels() []string {
 	names := map[string]bool{}
-	for k := range s.nodeStore.labelsInUse {
+	for k := range s.nodeStore.nodeLabelCounts {
 		names[k.Name] = true
 	}
 	for _, c := range s.Catalogs {
-		for _, q := range c.Base {
+		for _, q := range c.NodeRequirements {
 			names[q.Key.Name] = true
 		}
 		for k := range c.Catalog.Keys() {

@@ -42,7 +42,7 @@ func (c *PoolCatalog) compileMinValues(space *constraint.Space, rules Term) {
 			continue
 		}
 		v := MinValues{Key: key, Min: r.MinValues}
-		switch q, _ := c.Base.Get(key); {
+		switch q, _ := c.NodeRequirements.Get(key); {
 		case c.Catalog.HasLabel(key):
 			v.values = c.Catalog.Values(key)
 		case !q.AdmitsAbsent():

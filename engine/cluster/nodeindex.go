@@ -31,9 +31,9 @@ type NodeIndex struct {
 	gained  []int32
 	// lastUsed is the number of the Snapshot that used the index last.
 	lastUsed int
-	// closedFirsts is how many groups have another First than the node in their first slot,
-	// because a WhatIf closed some nodes.
-	closedFirsts int
+	// groupsWithOtherFirst is in how many groups First is not the node in the first slot,
+	// because a WhatIf made nodes take no pods.
+	groupsWithOtherFirst int
 }
 
 // NodeGroup is nodes that a NodeIndex treats alike: equal in its labels, in taints and in
@@ -63,15 +63,15 @@ func (x *NodeIndex) Accepting(s *PodShape) []int32 {
 		}
 		x.accepting[s] = out
 	}
-	if x.closedFirsts == 0 {
+	if x.groupsWithOtherFirst == 0 {
 		return out
 	}
-	return x.withoutClosed(out)
+	return x.withNodesTakingPods(out)
 }
 
-// withoutClosed leaves out groups all of whose nodes a WhatIf closed, and sorts the others as
-// if the closed nodes had never been there.
-func (x *NodeIndex) withoutClosed(groups []int32) []int32 {
+// withNodesTakingPods leaves out groups none of whose nodes takes pods in a WhatIf, and sorts the
+// others as if the nodes that take none had never been there.
+func (x *NodeIndex) withNodesTakingPods(groups []int32) []int32 {
 	out := make([]int32, 0, len(groups))
 	for _, g := range groups {
 		if x.Groups[g].First != nil {
@@ -169,10 +169,10 @@ func (x *NodeIndex) noteGain(slot int, node *NodeInfo) {
 // setFirst makes the node the group's First; nil means that no node of the group takes pods.
 func (x *NodeIndex) setFirst(g *NodeGroup, node *NodeInfo) {
 	if g.First != g.example {
-		x.closedFirsts--
+		x.groupsWithOtherFirst--
 	}
 	if g.First = node; node != g.example {
-		x.closedFirsts++
+		x.groupsWithOtherFirst++
 	}
 }
 

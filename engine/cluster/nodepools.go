@@ -38,12 +38,12 @@ func newNodePools(space *constraint.Space, resources *quantity.Space) nodePools 
 
 func (ps *nodePools) set(p NodePool) {
 	ps.remove(p.Name)
-	ps.resources.CountRequests(p.Limits, 1)
+	ps.resources.AddRequests(p.Limits, 1)
 	ps.byName[p.Name] = p
 }
 
 func (ps *nodePools) remove(name string) {
-	ps.resources.CountRequests(ps.byName[name].Limits, -1)
+	ps.resources.AddRequests(ps.byName[name].Limits, -1)
 	delete(ps.byName, name)
 	delete(ps.catalogs, name)
 }
@@ -67,15 +67,15 @@ func (ps *nodePools) use(node *NodeInfo, by int) {
 }
 
 // setTypes sets the instance types of a node class.
-func (ps *nodePools) setTypes(class string, types []offering.InstanceType) {
-	old := ps.types[class]
+func (ps *nodePools) setTypes(nodeClass string, types []offering.InstanceType) {
+	old := ps.types[nodeClass]
 	if old != nil && isCompiledFrom(old, types) {
 		return
 	}
-	ps.types[class] = offering.Compile(ps.space, ps.resources, types)
+	ps.types[nodeClass] = offering.Compile(ps.space, ps.resources, types)
 	ps.offer(old, -1)
-	ps.offer(ps.types[class], 1)
-	ps.recompile(class)
+	ps.offer(ps.types[nodeClass], 1)
+	ps.recompile(nodeClass)
 }
 
 func isCompiledFrom(c *offering.Catalog, types []offering.InstanceType) bool {
@@ -83,10 +83,10 @@ func isCompiledFrom(c *offering.Catalog, types []offering.InstanceType) bool {
 }
 
 // removeTypes removes the instance types of a node class.
-func (ps *nodePools) removeTypes(class string) {
-	ps.offer(ps.types[class], -1)
-	delete(ps.types, class)
-	ps.recompile(class)
+func (ps *nodePools) removeTypes(nodeClass string) {
+	ps.offer(ps.types[nodeClass], -1)
+	delete(ps.types, nodeClass)
+	ps.recompile(nodeClass)
 }
 
 // offer counts the resources that instance types offer, or stops counting them (by is 1 or -1).
@@ -95,14 +95,14 @@ func (ps *nodePools) offer(c *offering.Catalog, by int) {
 		return
 	}
 	for i := range c.Types {
-		ps.resources.CountOffers(quantity.Catalogs, c.Types[i].Capacity, by)
+		ps.resources.AddOffers(quantity.Catalogs, c.Types[i].Capacity, by)
 	}
 }
 
 // recompile has the catalogs of the node class's pools compiled again.
-func (ps *nodePools) recompile(class string) {
+func (ps *nodePools) recompile(nodeClass string) {
 	for name, p := range ps.byName {
-		if p.NodeClass == class {
+		if p.NodeClass == nodeClass {
 			delete(ps.catalogs, name)
 		}
 	}
@@ -123,12 +123,12 @@ func (ps *nodePools) updateAllVectors() {
 // compile lists the pools' catalogs: weight descending, then name. It reports whether it had
 // to compile any of them.
 func (ps *nodePools) compile(daemons *daemonSets) (catalogs []*PoolCatalog, recompiled bool) {
-	var shared map[layout]*PoolCatalog
+	var shared map[daemonOverheadKey]*PoolCatalog
 	for name, p := range ps.byName {
 		c := ps.catalogs[name]
 		if c == nil {
 			if shared == nil {
-				shared = ps.byLayout()
+				shared = ps.byDaemonOverheadKey()
 			}
 			c = ps.newPoolCatalog(p)
 			c.subtractDaemons(daemons.sorted(), shared)
@@ -143,11 +143,11 @@ func (ps *nodePools) compile(daemons *daemonSets) (catalogs []*PoolCatalog, reco
 	return catalogs, shared != nil
 }
 
-// byLayout returns the catalogs by layout.
-func (ps *nodePools) byLayout() map[layout]*PoolCatalog {
-	out := make(map[layout]*PoolCatalog, len(ps.catalogs))
+// byDaemonOverheadKey returns the catalogs by their daemonOverheadKey.
+func (ps *nodePools) byDaemonOverheadKey() map[daemonOverheadKey]*PoolCatalog {
+	out := make(map[daemonOverheadKey]*PoolCatalog, len(ps.catalogs))
 	for _, c := range ps.catalogs {
-		out[c.layout] = c
+		out[c.daemonOverheadKey] = c
 	}
 	return out
 }

@@ -44,7 +44,7 @@ type nodeStore struct {
 	// markedForDeletion are the nodes whose reschedulable pods need replacements elsewhere.
 	markedForDeletion map[*NodeInfo]bool
 	stale             map[*NodeInfo]bool // nodes whose Free must be computed again
-	labelsInUse       labelsInUse
+	nodeLabelCounts   labelsInUse
 	// takingPods are the nodes that take pods, in order; nil when they must be listed again.
 	// takingNoPods are the others that are not marked for deletion.
 	takingPods, takingNoPods []*NodeInfo
@@ -54,7 +54,7 @@ type nodeStore struct {
 func newNodeStore(space *constraint.Space, resources *quantity.Space) nodeStore {
 	return nodeStore{
 		space: space, resources: resources, byKey: map[string]*NodeInfo{}, pods: map[string]*nodePods{},
-		markedForDeletion: map[*NodeInfo]bool{}, stale: map[*NodeInfo]bool{}, labelsInUse: labelsInUse{},
+		markedForDeletion: map[*NodeInfo]bool{}, stale: map[*NodeInfo]bool{}, nodeLabelCounts: labelsInUse{},
 		indexes: nodeIndexes{byKeys: map[string]*NodeIndex{}},
 	}
 }
@@ -93,7 +93,7 @@ func (s *nodeStore) remove(key string) *NodeInfo {
 	delete(s.markedForDeletion, node)
 	s.takingPods = nil
 	s.offer(node, -1)
-	s.labelsInUse.add(node, -1)
+	s.nodeLabelCounts.add(node, -1)
 	if node.bound != nil && node.bound.node == node {
 		node.bound.node = nil
 		s.dropIfEmpty(node.bound)
@@ -103,8 +103,8 @@ func (s *nodeStore) remove(key string) *NodeInfo {
 
 // offer counts the resources that the node offers, or stops counting them (by is 1 or -1).
 func (s *nodeStore) offer(node *NodeInfo, by int) {
-	s.resources.CountOffers(quantity.Nodes, node.Capacity, by)
-	s.resources.CountOffers(quantity.Nodes, node.Allocatable, by)
+	s.resources.AddOffers(quantity.Nodes, node.Capacity, by)
+	s.resources.AddOffers(quantity.Nodes, node.Allocatable, by)
 }
 
 // podsOf returns the pods of the node with that name, known or not.
@@ -180,7 +180,7 @@ func (s *nodeStore) refreshStale(daemons *daemonSets) {
 	for node := range s.stale {
 		if node.labels == nil {
 			node.readLabels(s.space)
-			s.labelsInUse.add(node, 1)
+			s.nodeLabelCounts.add(node, 1)
 		}
 		node.refresh(s.resources, sorted)
 	}
@@ -213,7 +213,7 @@ func (s *nodeStore) sort() {
 	}
 }
 
-// labelsInUse is how many nodes have each label.
+// nodeLabelCounts is how many nodes have each label.
 type labelsInUse map[*constraint.Key]int
 
 // add adds the node's labels, or subtracts them (by is 1 or -1).

@@ -88,8 +88,8 @@ func (c *PodClass) EachNode(f func(node *NodeInfo, pods, terminating int)) {
 	}
 }
 
-// count adds the bound pod to the pods of its node, or subtracts it (by is 1 or -1).
-func (c *PodClass) count(p *pod, by int32) {
+// addBound adds the bound pod to the pods of its node, or subtracts it (by is 1 or -1).
+func (c *PodClass) addBound(p *pod, by int32) {
 	n := c.podsOn[p.bound]
 	n.pods += by
 	if p.terminating {

@@ -42,14 +42,15 @@ func (s *PodSelector) Classes() []*PodClass { return s.classes }
 // AnyPod reports whether the selector selects any pod there is, running or pending.
 func (s *PodSelector) AnyPod() bool { return len(s.classes) > 0 }
 
-// EachNode is PodClass.EachNode for all selected pods. With real, virtual pods are left out.
-func (s *PodSelector) EachNode(real bool, f func(node *NodeInfo, pods, terminating int)) {
-	eachNodeOf(s.classes, real, f)
+// EachNode is PodClass.EachNode for all selected pods. With withoutVirtual, the pods of
+// a CapacityBuffer (PodClass.Virtual) are left out.
+func (s *PodSelector) EachNode(withoutVirtual bool, f func(node *NodeInfo, pods, terminating int)) {
+	eachNodeOf(s.classes, withoutVirtual, f)
 }
 
-func eachNodeOf(classes []*PodClass, real bool, f func(node *NodeInfo, pods, terminating int)) {
+func eachNodeOf(classes []*PodClass, withoutVirtual bool, f func(node *NodeInfo, pods, terminating int)) {
 	for _, c := range classes {
-		if !(real && c.Virtual) {
+		if !(withoutVirtual && c.Virtual) {
 			c.EachNode(f)
 		}
 	}

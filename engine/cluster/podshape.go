@@ -44,7 +44,7 @@ type PodShape struct {
 	own            []constraint.Set // Alternatives without the requirements of volumes
 	volumes        []Volume         // of the first pod of the shape; those of the others are equivalent
 	size           int64
-	compatible     map[*PoolCatalog]*Compatible
+	compatible     map[*PoolCatalog]*CompatibleOfferings
 	matchingOwn    map[*PoolCatalog]bitset.Set // see PoolCatalog.MatchingOwn
 	// variants turn preferences of the shape's classes into requirements; see
 	// PodClass.Requiring.
@@ -183,7 +183,7 @@ func optsOut(space *constraint.Space, alternatives []constraint.Set) bool {
 	pool := space.Key(LabelNodePool)
 	for _, alt := range alternatives {
 		q, ok := alt.Get(pool)
-		if !ok || q.PossibleValue() || !q.AdmitsAbsent() {
+		if !ok || q.AdmitsSomeValue() || !q.AdmitsAbsent() {
 			return false
 		}
 	}
@@ -244,5 +244,5 @@ func (s *PodShape) updateVectors(resources *quantity.Space) {
 			s.Mounts = append(s.Mounts, Mount{Volume: v.ID, Dim: d})
 		}
 	}
-	s.compatible, s.matchingOwn, s.variants = map[*PoolCatalog]*Compatible{}, map[*PoolCatalog]bitset.Set{}, nil
+	s.compatible, s.matchingOwn, s.variants = map[*PoolCatalog]*CompatibleOfferings{}, map[*PoolCatalog]bitset.Set{}, nil
 }

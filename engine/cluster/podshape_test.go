@@ -29,8 +29,8 @@ pods tenant cpu=1 example.com/device=1
 		node.Allocatable = script.Nodes[0].Allocatable.Add(quantity.Amounts{"example.com/device": n})
 		b.SetNode(node)
 	}
-	fits := func() map[string]*cluster.Compatible {
-		w, out := b.Snapshot(), map[string]*cluster.Compatible{}
+	fits := func() map[string]*cluster.CompatibleOfferings {
+		w, out := b.Snapshot(), map[string]*cluster.CompatibleOfferings{}
 		for _, c := range w.Classes {
 			out[c.Pods[0].Name] = w.Catalogs[0].Compatible(c.PodShape)
 		}

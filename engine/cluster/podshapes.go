@@ -59,7 +59,7 @@ func (ss *podShapes) release(c *PodClass) {
 // register registers the extended resources that the shape requests.
 func (ss *podShapes) register(s *PodShape) {
 	for name := range s.extendedRequests() {
-		ss.resources.CountRequest(name, 1)
+		ss.resources.AddRequest(name, 1)
 		if ss.requesting[name] == nil {
 			ss.requesting[name] = map[*PodShape]bool{}
 		}
@@ -70,7 +70,7 @@ func (ss *podShapes) register(s *PodShape) {
 // unregister undoes register.
 func (ss *podShapes) unregister(s *PodShape) {
 	for name := range s.extendedRequests() {
-		ss.resources.CountRequest(name, -1)
+		ss.resources.AddRequest(name, -1)
 		if delete(ss.requesting[name], s); len(ss.requesting[name]) == 0 {
 			delete(ss.requesting, name)
 		}
@@ -101,7 +101,7 @@ func (ss *podShapes) dropReplaced(pools *nodePools) {
 }
 
 func (s *PodShape) dropReplaced(pools *nodePools) {
-	maps.DeleteFunc(s.compatible, func(c *PoolCatalog, _ *Compatible) bool { return pools.replaced(c) })
+	maps.DeleteFunc(s.compatible, func(c *PoolCatalog, _ *CompatibleOfferings) bool { return pools.replaced(c) })
 	maps.DeleteFunc(s.matchingOwn, func(c *PoolCatalog, _ bitset.Set) bool { return pools.replaced(c) })
 }
 

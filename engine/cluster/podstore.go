@@ -65,7 +65,7 @@ func (s *podStore) link(p *pod) {
 		return
 	}
 	p.bound.add(p)
-	p.class.count(p, 1)
+	p.class.addBound(p, 1)
 	s.nodes.markStale(p.bound)
 }
 
@@ -77,7 +77,7 @@ func (s *podStore) unlink(p *pod) {
 		return
 	}
 	p.bound.remove(p)
-	p.class.count(p, -1)
+	p.class.addBound(p, -1)
 	s.nodes.markStale(p.bound)
 }
 

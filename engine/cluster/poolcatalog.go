@@ -17,9 +17,9 @@ import (
 type PoolCatalog struct {
 	Pool    NodePool
 	Catalog *offering.Catalog
-	// Base are the requirements and labels that every node of the pool has.
-	Base constraint.Set
-	// Offerings are the offerings that meet Base.
+	// NodeRequirements are the requirements and labels that every node of the pool has.
+	NodeRequirements constraint.Set
+	// Offerings are the offerings that meet NodeRequirements.
 	Offerings bitset.Set
 	// Allocatable[i] is what pods can use of a node launched from offering i; DaemonOverhead[i]
 	// is what the DaemonSets that match such a node take before.
@@ -37,16 +37,16 @@ type PoolCatalog struct {
 	// MinValues are the labels with minValues, in the order of the pool's requirements.
 	MinValues []MinValues
 
-	capacityIndexes [quantity.Dims]*capacityIndex
-	cells           map[string][]CellOfferings
-	daemonPorts     []daemonPorts // host ports that DaemonSets take
-	layout          layout
+	capacityIndexes   [quantity.Dims]*capacityIndex
+	cells             map[string][]CellOfferings
+	daemonPorts       []daemonPorts // host ports that DaemonSets take
+	daemonOverheadKey daemonOverheadKey
 }
 
-// layout identifies what DaemonSets take of a catalog's offerings. Pools with the same
-// layout share Allocatable and DaemonOverhead, because many pools launch from one large
+// daemonOverheadKey identifies what DaemonSets take of a catalog's offerings. Pools with the same
+// key share Allocatable and DaemonOverhead, because many pools launch from one large
 // catalog.
-type layout struct {
+type daemonOverheadKey struct {
 	catalog *offering.Catalog
 	daemons string // each with the offerings on which it runs
 }
@@ -69,7 +69,7 @@ func (ps *nodePools) newPoolCatalog(p NodePool) *PoolCatalog {
 	base = base.With(ps.space.In(LabelNodePool, p.Name))
 	// The name of a node that is not launched yet is unknown, so no pod can require it.
 	base = base.With(ps.space.In(LabelHostname, ""))
-	c.Base = base
+	c.NodeRequirements = base
 	if q, bad := base.Impossible(); bad {
 		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"key": q.Key.Name}, "its own requirements and labels contradict each other on %s", q.Key.Name))
 	}
@@ -95,7 +95,7 @@ func (c *PoolCatalog) admitted(narrowed, changed constraint.Set) bitset.Set {
 			offerings = offerings.And(c.Catalog.Matching(q))
 			continue
 		}
-		if _, own := c.Base.Get(t.Key); own {
+		if _, own := c.NodeRequirements.Get(t.Key); own {
 			// The pool itself gives its nodes this label.
 			if !q.Possible() {
 				return nil
@@ -112,8 +112,8 @@ func (c *PoolCatalog) admitted(narrowed, changed constraint.Set) bitset.Set {
 // subtractDaemons subtracts the overhead of DaemonSets from every offering, and notes the host
 // ports that they take there. Which DaemonSets match may differ from offering to offering
 // (architecture, GPU, zone), so the overhead is exact per offering. The vectors are those of
-// the catalog in shared that has the same layout; if there is none, the new catalog is added.
-func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[layout]*PoolCatalog) {
+// the catalog in shared that has the same daemonOverheadKey; if there is none, the new catalog is added.
+func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[daemonOverheadKey]*PoolCatalog) {
 	type overhead struct {
 		*daemon
 		offerings bitset.Set
@@ -124,7 +124,7 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[layout]*Pool
 		if _, ok := Tolerates(d.Tolerations, c.Pool.Taints); !ok {
 			continue
 		}
-		offerings := c.admittedByAny(d.alternatives)
+		offerings := c.offeringsMeetingAny(d.alternatives)
 		all = append(all, overhead{d, offerings})
 		words := offerings.Append(nil)
 		key = append(append(key, d.UID...), 0)
@@ -133,8 +133,8 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[layout]*Pool
 			c.daemonPorts = append(c.daemonPorts, daemonPorts{d.Ports, offerings})
 		}
 	}
-	c.layout = layout{c.Catalog, string(key)}
-	if same := shared[c.layout]; same != nil {
+	c.daemonOverheadKey = daemonOverheadKey{c.Catalog, string(key)}
+	if same := shared[c.daemonOverheadKey]; same != nil {
 		c.Allocatable, c.DaemonOverhead = same.Allocatable, same.DaemonOverhead
 		return
 	}
@@ -148,26 +148,26 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[layout]*Pool
 	for i, r := range c.Catalog.Offerings {
 		c.Allocatable[i] = c.Catalog.Allocatable[r.Type].Sub(c.DaemonOverhead[i])
 	}
-	shared[c.layout] = c
+	shared[c.daemonOverheadKey] = c
 }
 
-// admittedByAny is anyAlternative for all offerings, including those that the pool may not
-// launch.
-func (c *PoolCatalog) admittedByAny(alternatives []constraint.Set) bitset.Set {
+// offeringsMeetingAny is poolOfferingsMeetingAny for all offerings, including those that the pool
+// may not launch.
+func (c *PoolCatalog) offeringsMeetingAny(alternatives []constraint.Set) bitset.Set {
 	var offerings bitset.Set
 	for _, alt := range alternatives {
-		offerings.Merge(c.admitted(c.Base.And(alt), alt))
+		offerings.Merge(c.admitted(c.NodeRequirements.And(alt), alt))
 	}
 	return offerings
 }
 
-func (c *PoolCatalog) anyAlternative(alternatives []constraint.Set) bitset.Set {
-	return c.admittedByAny(alternatives).And(c.Offerings)
+func (c *PoolCatalog) poolOfferingsMeetingAny(alternatives []constraint.Set) bitset.Set {
+	return c.offeringsMeetingAny(alternatives).And(c.Offerings)
 }
 
-// Compatible is which offerings of one pool fit one pod shape, before limits and
+// CompatibleOfferings are which offerings of one pool fit one pod shape, before limits and
 // availability.
-type Compatible struct {
+type CompatibleOfferings struct {
 	// Fitting[i] are the offerings on which Alternatives[i] of the shape holds and one pod fits.
 	// Admitted[i] are those on which it holds and no DaemonSet takes the shape's host ports,
 	// whatever their capacity.
@@ -179,7 +179,7 @@ type Compatible struct {
 }
 
 // Compatible computes, once per shape and pool, which offerings fit the shape.
-func (c *PoolCatalog) Compatible(s *PodShape) *Compatible {
+func (c *PoolCatalog) Compatible(s *PodShape) *CompatibleOfferings {
 	if f, ok := s.compatible[c]; ok {
 		return f
 	}
@@ -188,8 +188,8 @@ func (c *PoolCatalog) Compatible(s *PodShape) *Compatible {
 	return f
 }
 
-func (c *PoolCatalog) fit(s *PodShape) *Compatible {
-	f := &Compatible{Fitting: make([]bitset.Set, len(s.Alternatives)), Admitted: make([]bitset.Set, len(s.Alternatives))}
+func (c *PoolCatalog) fit(s *PodShape) *CompatibleOfferings {
+	f := &CompatibleOfferings{Fitting: make([]bitset.Set, len(s.Alternatives)), Admitted: make([]bitset.Set, len(s.Alternatives))}
 	if _, ok := tolerates(s.Tolerations, c.Pool.Taints, s.AvoidSoft); !ok {
 		return f
 	}
@@ -198,7 +198,7 @@ func (c *PoolCatalog) fit(s *PodShape) *Compatible {
 	taken := c.portsTakenFrom(s)
 	f.PortsTaken = !taken.Empty()
 	for i, alt := range s.Alternatives {
-		f.Admitted[i] = c.admitted(c.Base.And(alt), alt).And(c.Offerings).Minus(taken)
+		f.Admitted[i] = c.admitted(c.NodeRequirements.And(alt), alt).And(c.Offerings).Minus(taken)
 		f.Fitting[i] = f.Admitted[i].And(fitting)
 		f.All.Merge(f.Fitting[i])
 	}
@@ -246,7 +246,7 @@ func (c *PoolCatalog) MatchingBoth(s *PodShape, more constraint.Set) bitset.Set 
 	var offerings bitset.Set
 	for _, alt := range s.Alternatives {
 		both := alt.And(more)
-		offerings.Merge(c.admitted(c.Base.And(both), both).And(c.Offerings))
+		offerings.Merge(c.admitted(c.NodeRequirements.And(both), both).And(c.Offerings))
 	}
 	return offerings
 }
@@ -256,7 +256,7 @@ func (c *PoolCatalog) MatchingBoth(s *PodShape, more constraint.Set) bitset.Set 
 func (c *PoolCatalog) MatchingOwn(s *PodShape) bitset.Set {
 	offerings, ok := s.matchingOwn[c]
 	if !ok {
-		offerings = c.anyAlternative(s.own)
+		offerings = c.poolOfferingsMeetingAny(s.own)
 		s.matchingOwn[c] = offerings
 	}
 	return offerings

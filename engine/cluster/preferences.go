@@ -77,7 +77,7 @@ func (c *PodClass) Requiring(terms []int, avoidSoft bool) *PodShape {
 // requirements do not change, because spread constraints look only at those.
 func (s *PodShape) narrowed(preferred []PreferredTerm, terms []int) *PodShape {
 	v := *s
-	v.compatible, v.matchingOwn, v.variants, v.Keys = map[*PoolCatalog]*Compatible{}, map[*PoolCatalog]bitset.Set{}, nil, nil
+	v.compatible, v.matchingOwn, v.variants, v.Keys = map[*PoolCatalog]*CompatibleOfferings{}, map[*PoolCatalog]bitset.Set{}, nil, nil
 	v.Alternatives = slices.Clone(s.Alternatives)
 	for _, i := range terms {
 		for at, alt := range v.Alternatives {

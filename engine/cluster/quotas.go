@@ -13,9 +13,11 @@ func newQuotas() quotas {
 	return quotas{remaining: map[string]map[string]int64{}, uncounted: map[*NodeInfo]bool{}}
 }
 
-func (q *quotas) set(class string, remaining map[string]int64) { q.remaining[class] = remaining }
+func (q *quotas) set(nodeClass string, remaining map[string]int64) {
+	q.remaining[nodeClass] = remaining
+}
 
-func (q *quotas) remove(class string) { delete(q.remaining, class) }
+func (q *quotas) remove(nodeClass string) { delete(q.remaining, nodeClass) }
 
 func (q *quotas) addNode(node *NodeInfo) {
 	if len(node.QuotaUses) > 0 {

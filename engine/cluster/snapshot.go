@@ -22,8 +22,8 @@ type Snapshot struct {
 	// their labels and pods still count for spread constraints and affinity terms of other
 	// pods.
 	NodesTakingNoPods []*NodeInfo
-	// Classes are the pending pods: priority descending, then the larger share of a node, then
-	// signature.
+	// Classes are the pod classes with pods to be placed: pending pods, and reschedulable pods of
+	// nodes marked for deletion. Priority descends, then the share of a node, then the signature.
 	Classes []*PodClass
 	// QuotaLeft is the remaining amount of each quota, less what nodes use that the cloud does
 	// not count yet. A quota that is not listed is not limited.
@@ -40,8 +40,8 @@ type Snapshot struct {
 	whatIf     *WhatIf // the WhatIf that supposes this state; nil for the actual one
 }
 
-// Pending counts the pods to be placed.
-func (s *Snapshot) Pending() int {
+// PodsToPlace counts the pods to be placed.
+func (s *Snapshot) PodsToPlace() int {
 	n := 0
 	for _, c := range s.Classes {
 		n += len(c.Pods)

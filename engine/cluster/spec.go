@@ -194,8 +194,9 @@ type Node struct {
 	// Nodes with MarkedForDeletion take no new pods, and their reschedulable pods need
 	// replacements on other nodes.
 	MarkedForDeletion bool
-	// Nodes with TakesNoPods take no new pods either, but their pods are not replaced elsewhere.
-	// They should have been initialized long ago. (A node that was cordoned has a taint instead.)
+	// Nodes with TakesNoPods take no new pods either, but their pods are not replaced elsewhere:
+	// such a node is not initialized although it should have been long ago. (A cordoned node has a
+	// taint instead.)
 	TakesNoPods bool
 	// HasNodeClaim is set when the node has a NodeClaim.
 	HasNodeClaim bool
@@ -241,16 +242,16 @@ const (
 	Ignore PreferencePolicy = "Ignore"
 )
 
-// UnlimitedSurplus honours every preference that can be honoured, whatever it costs.
-const UnlimitedSurplus = -1
+// UnlimitedPreferenceSurplus honours every preference that can be honoured, whatever it costs.
+const UnlimitedPreferenceSurplus = -1
 
 // Settings are the operator's settings that hold for every pool.
 type Settings struct {
 	// Preferences is Respect when empty.
 	Preferences PreferencePolicy
-	// Surplus is how much more a plan may cost because it honours preferences, in thousandths of
-	// its cost without them; UnlimitedSurplus for no bound.
-	Surplus int
+	// PreferenceSurplusPermille is how much more a plan may cost because it honours preferences,
+	// in thousandths of its cost without them; UnlimitedPreferenceSurplus for no bound.
+	PreferenceSurplusPermille int
 	// RelaxMinValues lets a pool launch nodes with fewer values than its minValues ask for when
 	// there is no other way (MIN_VALUES_POLICY BestEffort).
 	RelaxMinValues bool

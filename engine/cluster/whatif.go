@@ -22,8 +22,8 @@ type WhatIf struct {
 	memo     any // see Snapshot.Memo
 }
 
-// Mark is a point in a WhatIf to which RollbackTo returns.
-type Mark int
+// Savepoint is a point in a WhatIf to which RollbackTo returns.
+type Savepoint int
 
 // WhatIf begins a WhatIf. It must be ended with End.
 func (s *Snapshot) WhatIf() *WhatIf {
@@ -37,11 +37,11 @@ func (s *Snapshot) WhatIf() *WhatIf {
 // current after every change. It must not be used once the WhatIf has ended.
 func (w *WhatIf) Snapshot() *Snapshot { return &w.snapshot }
 
-// Mark returns the current point of the WhatIf.
-func (w *WhatIf) Mark() Mark { return Mark(len(w.undo)) }
+// Savepoint returns the current point of the WhatIf.
+func (w *WhatIf) Savepoint() Savepoint { return Savepoint(len(w.undo)) }
 
-// RollbackTo takes back everything supposed since the Mark.
-func (w *WhatIf) RollbackTo(m Mark) {
+// RollbackTo takes back everything supposed since the Savepoint.
+func (w *WhatIf) RollbackTo(m Savepoint) {
 	for len(w.undo) > int(m) {
 		last := len(w.undo) - 1
 		w.undo[last]()
@@ -80,8 +80,8 @@ func (w *WhatIf) RemoveNodes(nodes ...*NodeInfo) {
 	}
 }
 
-// Cordon supposes that the node takes no more pods. Its pods and its labels still count.
-func (w *WhatIf) Cordon(node *NodeInfo) {
+// StopTakingPods supposes that the node takes no more pods. Its pods and its labels still count.
+func (w *WhatIf) StopTakingPods(node *NodeInfo) {
 	if node.MarkedForDeletion || node.TakesNoPods {
 		return
 	}
@@ -89,22 +89,22 @@ func (w *WhatIf) Cordon(node *NodeInfo) {
 	w.listAsTakingNoPods(node)
 }
 
-// Uncordon supposes that cordoned nodes take pods again. It skips nodes that took no pods
+// TakePodsAgain supposes that nodes which StopTakingPods stopped take pods again. It skips nodes that took no pods
 // before the WhatIf, and nodes that are marked for deletion.
-func (w *WhatIf) Uncordon(nodes ...*NodeInfo) {
-	uncordoned := make(map[*NodeInfo]bool, len(nodes))
+func (w *WhatIf) TakePodsAgain(nodes ...*NodeInfo) {
+	takesAgain := make(map[*NodeInfo]bool, len(nodes))
 	for _, node := range nodes {
 		if node.listIndex >= 0 && node.Index < 0 && !node.MarkedForDeletion {
-			uncordoned[node] = true
+			takesAgain[node] = true
 			w.setState(node, nodeState{index: node.listIndex})
 		}
 	}
-	if len(uncordoned) == 0 {
+	if len(takesAgain) == 0 {
 		return
 	}
 	before := w.snapshot.NodesTakingNoPods
 	w.onRollback(func() { w.snapshot.NodesTakingNoPods = before })
-	w.snapshot.NodesTakingNoPods = slices.DeleteFunc(slices.Clone(before), func(node *NodeInfo) bool { return uncordoned[node] })
+	w.snapshot.NodesTakingNoPods = slices.DeleteFunc(slices.Clone(before), func(node *NodeInfo) bool { return takesAgain[node] })
 }
 
 // nodeState is whether a node takes pods, and why not.
@@ -160,7 +160,7 @@ func (w *WhatIf) AddNode(n Node) *NodeInfo {
 	node := &NodeInfo{Node: n, Index: -1, listIndex: -1, Free: w.snapshot.Resources.CapacityVector(n.Allocatable)}
 	node.readLabels(w.snapshot.Space)
 	w.listAsTakingNoPods(node)
-	inUse := w.snapshot.nodeStore.labelsInUse
+	inUse := w.snapshot.nodeStore.nodeLabelCounts
 	inUse.add(node, 1)
 	w.tracked.addLabels(node, 1)
 	w.onRollback(func() {

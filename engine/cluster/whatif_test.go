@@ -58,7 +58,7 @@ func (x *supposition) step() {
 		n.MarkedForDeletion, n.TakesNoPods = true, true
 		x.restorePods(n.Name)
 	case 2, 3:
-		x.toggleCordon(n)
+		x.toggleTakesPods(n)
 	case 4:
 		x.add(n)
 	default:
@@ -68,18 +68,18 @@ func (x *supposition) step() {
 	}
 }
 
-// toggleCordon cordons the node, or uncordons it.
-func (x *supposition) toggleCordon(n *cluster.Node) {
+// toggleTakesPods makes the node take no pods, or take them again.
+func (x *supposition) toggleTakesPods(n *cluster.Node) {
 	switch {
 	case n.MarkedForDeletion:
-		x.trial.Uncordon(x.info(n))
+		x.trial.TakePodsAgain(x.info(n))
 	case n.TakesNoPods:
 		x.log = append(x.log, "uncordon "+n.Key)
-		x.trial.Uncordon(x.info(n))
+		x.trial.TakePodsAgain(x.info(n))
 		n.TakesNoPods = x.closed[n.Key]
 	default:
 		x.log = append(x.log, "cordon "+n.Key)
-		x.trial.Cordon(x.info(n))
+		x.trial.StopTakingPods(x.info(n))
 		n.TakesNoPods = true
 	}
 }
@@ -154,7 +154,7 @@ func TestWhatIf(t *testing.T) {
 		}
 		for range 3 {
 			x.steps(t, seed)
-			mark, told, nodes := x.trial.Mark(), *x.script, len(x.log)
+			mark, told, nodes := x.trial.Savepoint(), *x.script, len(x.log)
 			x.script.Nodes, x.script.Pods = slices.Clone(told.Nodes), slices.Clone(told.Pods)
 			x.steps(t, seed)
 			x.trial.RollbackTo(mark)

@@ -164,11 +164,11 @@ func (q Requirement) AdmitsAbsent() bool { return q.absent }
 
 // Possible reports whether any value, or a missing label, is admitted.
 func (q Requirement) Possible() bool {
-	return q.absent || q.PossibleValue()
+	return q.absent || q.AdmitsSomeValue()
 }
 
-// PossibleValue reports whether any value is admitted; a missing label does not count.
-func (q Requirement) PossibleValue() bool {
+// AdmitsSomeValue reports whether any value is admitted; a missing label does not count.
+func (q Requirement) AdmitsSomeValue() bool {
 	if !q.except {
 		return !q.values.Empty()
 	}
@@ -194,10 +194,10 @@ func (q Requirement) Single() (string, bool) {
 	return values[0], true
 }
 
-// Any returns one admitted value, always the same for the same requirement: the least value
+// AnyValue returns one admitted value, always the same for the same requirement: the least value
 // of a finite set, or a bound of a bounded complement. It reports false when there is none,
 // or when there are no bounds and almost any string is admitted.
-func (q Requirement) Any() (string, bool) {
+func (q Requirement) AnyValue() (string, bool) {
 	if !q.except {
 		values := q.listed()
 		if len(values) == 0 {
@@ -205,7 +205,7 @@ func (q Requirement) Any() (string, bool) {
 		}
 		return values[0], true
 	}
-	if !q.bounded || !q.PossibleValue() {
+	if !q.bounded || !q.AdmitsSomeValue() {
 		return "", false
 	}
 	if q.low == math.MinInt64 {

@@ -34,14 +34,14 @@ func (s *accepted) applyUnderway(underway []Move) arrivals {
 	return arrived
 }
 
-// add adds the move to the plan and applies it, unless it conflicts with the moves that are
+// tryAdd adds the move to the plan and applies it, unless it conflicts with the moves that are
 // already there.
-func (s *accepted) add(m Move) Kept {
-	mark := s.drafts.whatIf.Mark()
+func (s *accepted) tryAdd(m Move) Kept {
+	mark := s.drafts.whatIf.Savepoint()
 	arrived := s.drafts.apply(&m)
 	kept := s.dependencies.brokenBy(s.drafts.snapshot(), arrived)
 	if kept.Because == "" {
-		kept = s.rehearse(&m)
+		kept = s.performIfPays(&m)
 	}
 	if kept.Because != "" {
 		s.drafts.rollback(mark)
@@ -59,17 +59,17 @@ func (s *accepted) add(m Move) Kept {
 	return Kept{}
 }
 
-// rehearse says why a consolidation must not be made. kube-scheduler does not read the plan: it
+// performIfPays simulates a consolidation and keeps it in the simulation when it pays; else Kept
+// says why it must not be made. kube-scheduler does not read the plan: it
 // puts pods on the emptiest nodes, where they take the free capacity that the plan has for
 // others, and the nodes that must be launched for those others can cost more than the move
 // saves. Later moves would remove these nodes again, and so on. So a move is made only when the
-// cluster is cheaper even with such launches (Rule CONSOLIDATION-20). When nothing
-// speaks against the move, it is performed in the simulation.
-func (s *accepted) rehearse(m *Move) Kept {
+// cluster is cheaper even with such launches (Rule CONSOLIDATION-20).
+func (s *accepted) performIfPays(m *Move) Kept {
 	if s.sim == nil || m.Cause != Underutilized {
 		return Kept{}
 	}
-	return rehearsalFailed(s.sim.Rehearse(s.simulated(m)))
+	return rehearsalFailed(s.sim.PerformIfPays(s.simulated(m)))
 }
 
 // simulate performs a move that will be made in the simulation.

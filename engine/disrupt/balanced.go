@@ -8,20 +8,20 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Threshold is the minimum score of a move in a Balanced pool: the share of the pool's cost that
+// BalancedThreshold is the minimum score of a move in a Balanced pool: the share of the pool's cost that
 // it saves must be at least half the share of the pool that it disrupts.
-const Threshold = 0.5
+const BalancedThreshold = 0.5
 
-// Totals are what the nodes of a pool cost together, and the disruption cost of removing them
+// PoolTotals are what the nodes of a pool cost together, and the disruption cost of removing them
 // all.
-type Totals struct {
+type PoolTotals struct {
 	Price          offering.Price // per hour
 	DisruptionCost float64
 }
 
 // TotalsOf adds up every pool; price returns the price of the node with that key.
-func TotalsOf(c *Cluster, price func(key string) offering.Price) map[string]Totals {
-	out := map[string]Totals{}
+func TotalsOf(c *Cluster, price func(key string) offering.Price) map[string]PoolTotals {
+	out := map[string]PoolTotals{}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		t := out[n.Pool]
@@ -35,7 +35,7 @@ func TotalsOf(c *Cluster, price func(key string) offering.Price) map[string]Tota
 // Score divides the share of its cost that a pool saves by the share of it that is disrupted: 1
 // means the saving for each eviction equals the pool's average. A saving without disruption scores
 // infinity; a pool that costs nothing scores 0.
-func Score(saves offering.Price, disruptionCost float64, pool Totals) float64 {
+func Score(saves offering.Price, disruptionCost float64, pool PoolTotals) float64 {
 	switch {
 	case saves <= 0 || pool.Price <= 0 || pool.DisruptionCost <= 0:
 		return 0
@@ -46,9 +46,9 @@ func Score(saves offering.Price, disruptionCost float64, pool Totals) float64 {
 }
 
 // ScoreByPool scores a move for each of its Balanced pools and reports whether all of them reach
-// the Threshold. The saving is split in proportion to what each pool's nodes cost. Other pools are
+// the BalancedThreshold. The saving is split in proportion to what each pool's nodes cost. Other pools are
 // not scored. The scores are nil when no pool is Balanced.
-func ScoreByPool(parts []Part, saves offering.Price, totals map[string]Totals) (scores map[string]float64, approved bool) {
+func ScoreByPool(parts []Part, saves offering.Price, totals map[string]PoolTotals) (scores map[string]float64, approved bool) {
 	before := offering.Price(0)
 	for _, part := range parts {
 		before = before.Add(part.Price)
@@ -67,13 +67,13 @@ func ScoreByPool(parts []Part, saves offering.Price, totals map[string]Totals) (
 			scores = map[string]float64{}
 		}
 		scores[part.Pool.Name] = score
-		approved = approved && score >= Threshold
+		approved = approved && score >= BalancedThreshold
 	}
 	return scores, approved
 }
 
-// CannotReachThreshold reports whether the node cannot reach the Threshold in its Balanced pool
+// CannotReachThreshold reports whether the node cannot reach the BalancedThreshold in its Balanced pool
 // even if it were removed without a replacement. It is false for a pool whose cost is not known.
-func CannotReachThreshold(n *Node, p *Pool, price offering.Price, of Totals) bool {
-	return p.Policy == Balanced && of.Price > 0 && Score(price, 1+n.EvictionCost, of) < Threshold
+func CannotReachThreshold(n *Node, p *Pool, price offering.Price, of PoolTotals) bool {
+	return p.Policy == Balanced && of.Price > 0 && Score(price, 1+n.EvictionCost, of) < BalancedThreshold
 }

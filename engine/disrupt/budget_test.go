@@ -45,7 +45,7 @@ func TestBudgets(t *testing.T) {
 }
 
 // Rule BUDGET-2: uninitialized nodes do not count, and nodes that are not ready count as down.
-func TestCensus(t *testing.T) {
+func TestCountNodes(t *testing.T) {
 	up := noon.Add(-time.Hour)
 	c := Cluster{
 		Nodes: []Node{

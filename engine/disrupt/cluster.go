@@ -18,7 +18,7 @@ type Cluster struct {
 	// Underway are moves that were decided before and have not ended. Their nodes count as
 	// removed, and their pods as running on the nodes that the moves planned for them.
 	Underway []Move
-	// Resting are nodes with a failed move, by key, and until when each is left alone.
+	// BackOffUntil is, by node key, until when a node with a failed move is left alone.
 	BackOffUntil map[string]time.Time
 	Settings     Settings
 }
@@ -28,9 +28,11 @@ type Cluster struct {
 type Cause string
 
 const (
-	Empty         Cause = "Empty"
-	Drifted       Cause = "Drifted"
-	Expired       Cause = "Expired" // soft expiry; budgets count it as Drifted
+	Empty   Cause = "Empty"
+	Drifted Cause = "Drifted"
+	// Expired is past expireAfter in a pool that asks for soft expiry (kube.SoftExpiry): the node
+	// is replaced like a drifted one, not deleted, and budgets count it as Drifted.
+	Expired       Cause = "Expired"
 	Underutilized Cause = "Underutilized"
 )
 
@@ -45,7 +47,7 @@ type Node struct {
 	Initialized time.Time
 	// Ready is the node's Ready condition now.
 	Ready bool
-	// Leaving is set once the node is deleted; Terminating once its instance is terminating.
+	// MarkedForDeletion is set once the node is deleted; Terminating once its instance is terminating.
 	MarkedForDeletion, Terminating bool
 	// LastPodEvent is when a pod was last bound to the node or left it, or when the node became
 	// ready.
@@ -68,7 +70,7 @@ type Node struct {
 	// HasBufferCapacity is set while the node keeps free capacity for capacity buffers: it is then
 	// neither removed as empty nor consolidated, but still replaced when due.
 	HasBufferCapacity bool
-	// Unpriced says why the node's price is unknown; empty when the price is known.
+	// PriceUnknownDetail says why the node's price is unknown; empty when the price is known.
 	PriceUnknownDetail string
 	// Blocks are the reasons to leave the node alone, in a fixed order.
 	Blocks []Block
@@ -116,8 +118,8 @@ type Pool struct {
 	Name string
 	// Policy is WhenEmptyOrUnderutilized when empty.
 	Policy Policy
-	// ConsolidateAfter is how long a node must be quiet. Never, which overrides it, is set for
-	// consolidateAfter: Never.
+	// ConsolidateAfter is how long a node must be quiet. ConsolidationDisabled, which overrides it,
+	// is set for consolidateAfter: Never.
 	ConsolidateAfter      time.Duration
 	ConsolidationDisabled bool
 	// Static pools keep a fixed number of nodes: these are replaced when due, but never
@@ -128,7 +130,7 @@ type Pool struct {
 	MinSavings *MinSavings
 	// MinAge is how old a node must be before it is consolidated; negative means Settings.MinAge.
 	MinAge time.Duration
-	// Resting is until when no move is tried in the pool, because too many failed there.
+	// BackOffUntil is until when no move is tried in the pool, because too many failed there.
 	BackOffUntil time.Time
 	// ConsolidationPausedUntil is until when underutilized nodes of the pool are left alone,
 	// because the last consolidation there did not bring the expected result.
@@ -146,6 +148,6 @@ type Settings struct {
 	// saving is enough, new nodes count like old ones, several nodes are replaced by at most
 	// one, and spot is replaced by spot only with 15 cheaper instance types.
 	Upstream bool
-	// Steps bounds how many sets of nodes one call tries; 0 means no bound.
+	// MaxSteps bounds how many sets of nodes one call tries; 0 means no bound.
 	MaxSteps int
 }

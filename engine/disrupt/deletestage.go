@@ -19,7 +19,7 @@ type deleteStage struct {
 	accepted  *accepted
 	receivers *receivers
 	savings   savings
-	moves     deletions
+	builder   deletionBuilder
 	// resumed is set in a search that continues an earlier one: it has no record of the nodes
 	// that earlier calls postponed.
 	resumed bool
@@ -76,7 +76,7 @@ func (s *deleteStage) consider(n *node) {
 		n.keep(scoreTooLow(n))
 		return
 	}
-	m, kept := s.moves.of([]*node{n})
+	m, kept := s.builder.build([]*node{n})
 	if kept.Because != "" {
 		return
 	}
@@ -84,7 +84,7 @@ func (s *deleteStage) consider(n *node) {
 		s.postponed[n] = true
 		return
 	}
-	if kept := s.accepted.add(m); kept.Because != "" {
+	if kept := s.accepted.tryAdd(m); kept.Because != "" {
 		n.keep(kept)
 	}
 }
@@ -105,14 +105,14 @@ func (s *deleteStage) fillsWastefulNode(n *node, m *Move) bool {
 	return false
 }
 
-// deletions makes moves that remove nodes and launch none.
-type deletions struct {
+// deletionBuilder makes moves that remove nodes and launch none.
+type deletionBuilder struct {
 	drafts  *drafts
 	savings savings
 }
 
-// of makes a move that removes the nodes; Kept says why there is none.
-func (s deletions) of(set []*node) (Move, Kept) {
+// build makes a move that removes the nodes; Kept says why there is none.
+func (s deletionBuilder) build(set []*node) (Move, Kept) {
 	d, mark := s.drafts.without(set, 0)
 	defer s.drafts.rollback(mark)
 	if d.Unplaced() > 0 {

@@ -15,8 +15,8 @@ type arrival struct {
 	node  *cluster.NodeInfo
 }
 
-// count counts pods of these classes.
-func (a arrivals) count(classes []*cluster.PodClass, node *cluster.NodeInfo) {
+// addPods adds a pod of each of these classes on the node.
+func (a arrivals) addPods(classes []*cluster.PodClass, node *cluster.NodeInfo) {
 	for _, c := range classes {
 		a[arrival{c, node}]++
 	}

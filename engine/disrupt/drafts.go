@@ -22,19 +22,19 @@ type drafts struct {
 // snapshot is the snapshot with the changes supposed so far.
 func (s *drafts) snapshot() *cluster.Snapshot { return s.whatIf.Snapshot() }
 
-func (s *drafts) rollback(to cluster.Mark) { s.whatIf.RollbackTo(to) }
+func (s *drafts) rollback(to cluster.Savepoint) { s.whatIf.RollbackTo(to) }
 
 // without removes the nodes and drafts where their pods go, for at most the maximum price. The
 // caller rolls back to the returned mark.
-func (s *drafts) without(set []*node, maxPrice offering.Price) (*schedule.Draft, cluster.Mark) {
+func (s *drafts) without(set []*node, maxPrice offering.Price) (*schedule.Draft, cluster.Savepoint) {
 	mark := s.remove(set)
 	return schedule.NewDraft(s.snapshot(), maxPrice), mark
 }
 
 // remove removes the nodes for a draft, and counts one step.
-func (s *drafts) remove(set []*node) cluster.Mark {
+func (s *drafts) remove(set []*node) cluster.Savepoint {
 	s.steps++
-	mark := s.whatIf.Mark()
+	mark := s.whatIf.Savepoint()
 	infos := make([]*cluster.NodeInfo, len(set))
 	for i, n := range set {
 		infos[i] = n.info
@@ -46,18 +46,18 @@ func (s *drafts) remove(set []*node) cluster.Mark {
 // apply supposes that the move was carried out: its nodes are removed, its launches are nodes,
 // and its pods run on the nodes planned for them. A move that is draining is in the snapshot
 // already. If pods were bound to its nodes since the move was decided, its nodes keep all pods
-// and are only cordoned. apply returns the pods that moved, by node.
+// and only take no more pods. apply returns the pods that moved, by node.
 func (s *drafts) apply(m *Move) arrivals {
 	infos := s.existing(m)
 	if len(infos) == 0 {
 		return nil
 	}
 	arrived := arrivals{}
-	before := s.whatIf.Mark()
+	before := s.whatIf.Savepoint()
 	s.whatIf.RemoveNodes(infos...)
 	for _, r := range m.Receivers {
 		if receiver := s.before.NodeByKey(r.Node); receiver != nil && !receiver.MarkedForDeletion {
-			arrived.count(s.whatIf.Place(r.Pods, receiver), receiver)
+			arrived.addPods(s.whatIf.Place(r.Pods, receiver), receiver)
 		}
 	}
 	kinds := map[*offering.Ref]cluster.Node{} // equal launches share their offerings
@@ -65,18 +65,18 @@ func (s *drafts) apply(m *Move) arrivals {
 		l := &m.Launches[i]
 		kind, known := kinds[&l.Offerings[0]]
 		if !known {
-			kind = kindOf(l, s.before)
+			kind = nodeOfLaunch(l, s.before)
 			kinds[&l.Offerings[0]] = kind
 		}
 		launched := s.whatIf.AddNode(launchedNode(l, kind, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
-		arrived.count(s.whatIf.Place(l.Pods, launched), launched)
+		arrived.addPods(s.whatIf.Place(l.Pods, launched), launched)
 	}
 	if len(s.whatIf.Snapshot().Classes) == 0 {
 		return arrived
 	}
 	s.whatIf.RollbackTo(before)
 	for _, info := range infos {
-		s.whatIf.Cordon(info)
+		s.whatIf.StopTakingPods(info)
 	}
 	return nil
 }
@@ -96,10 +96,10 @@ func (s *drafts) existing(m *Move) []*cluster.NodeInfo {
 	return out
 }
 
-// kindOf is the node that a launch becomes, as far as that is certain. Its capacity is that of
+// nodeOfLaunch is the node that a launch becomes, as far as that is certain. Its capacity is that of
 // the largest offering, its allocatable that of the smallest, its quota use that of the first,
 // and it has the labels that all offerings share.
-func kindOf(l *schedule.Launch, w *cluster.Snapshot) cluster.Node {
+func nodeOfLaunch(l *schedule.Launch, w *cluster.Snapshot) cluster.Node {
 	n := cluster.Node{Pool: l.Pool, HasNodeClaim: true, Price: l.Offerings[0].Price}
 	if m := w.CatalogOf(l.Pool); m != nil {
 		size(&n, l.Offerings, m.Catalog)

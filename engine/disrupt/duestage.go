@@ -16,7 +16,7 @@ type dueStage struct {
 	nodes    *nodes
 	budgets  budgets
 	accepted *accepted
-	moves    dueMoves
+	builder  dueMoveBuilder
 }
 
 // list lists the nodes that must be replaced. The pools take turns, so that a pool whose nodes
@@ -58,31 +58,31 @@ func (s *dueStage) consider(n *node) {
 		s.budgets.keep(n, cause)
 		return
 	}
-	m, kept := s.moves.of(n, cause)
+	m, kept := s.builder.build(n, cause)
 	if kept.Because == "" {
-		kept = s.accepted.add(m)
+		kept = s.accepted.tryAdd(m)
 	}
 	if kept.Because != "" {
 		n.keep(kept)
 	}
 }
 
-// dueMoves makes moves that replace nodes whatever that costs.
-type dueMoves struct {
+// dueMoveBuilder makes moves that replace nodes whatever that costs.
+type dueMoveBuilder struct {
 	c         *Cluster
 	nodes     *nodes
 	drafts    *drafts
 	receivers *receivers
 }
 
-// of makes a move that replaces the node; Kept says why there is none. A static pool launches one
+// build makes a move that replaces the node; Kept says why there is none. A static pool launches one
 // more node, and kube-scheduler binds the pods wherever they fit, as when such a pool shrinks.
-func (s dueMoves) of(n *node, cause Cause) (Move, Kept) {
+func (s dueMoveBuilder) build(n *node, cause Cause) (Move, Kept) {
 	set := []*node{n}
 	m := Move{}
 	if n.pool.Static {
 		s.drafts.steps++
-		launches := schedule.Static(s.drafts.snapshot(), n.Pool, 1)
+		launches := schedule.StaticLaunches(s.drafts.snapshot(), n.Pool, 1)
 		if len(launches) == 0 {
 			return m, Kept{Because: ReplacementUnavailable, Detail: fmt.Sprintf("NodePool %q cannot launch a replacement now", n.Pool)}
 		}

@@ -13,7 +13,7 @@ type emptyStage struct {
 	nodes    *nodes
 	budgets  budgets
 	accepted *accepted
-	moves    emptyMoves
+	builder  emptyMoveBuilder
 }
 
 // list lists those nodes, most expensive first: where a budget does not suffice for all, the most
@@ -43,24 +43,24 @@ func (s *emptyStage) consider(n *node) {
 		n.kept.WouldSave = n.price
 		return
 	}
-	m, kept := s.moves.of(n)
+	m, kept := s.builder.build(n)
 	if kept.Because == "" {
-		kept = s.accepted.add(m)
+		kept = s.accepted.tryAdd(m)
 	}
 	if kept.Because != "" {
 		n.keep(kept)
 	}
 }
 
-// emptyMoves makes moves that remove empty nodes.
-type emptyMoves struct {
+// emptyMoveBuilder makes moves that remove empty nodes.
+type emptyMoveBuilder struct {
 	c      *Cluster
 	drafts *drafts
 }
 
-// of makes a move that removes an empty node. Pods that are in the snapshot and not in the
+// build makes a move that removes an empty node. Pods that are in the snapshot and not in the
 // Cluster were bound a moment ago.
-func (s emptyMoves) of(n *node) (Move, Kept) {
+func (s emptyMoveBuilder) build(n *node) (Move, Kept) {
 	d, mark := s.drafts.without([]*node{n}, 0)
 	defer s.drafts.rollback(mark)
 	if d.Unplaced() > 0 && !s.c.Settings.Upstream {

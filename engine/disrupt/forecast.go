@@ -16,8 +16,8 @@ import (
 // all pods have a place the remaining nodes are removed.
 //
 // Here the pods of a node may be divided freely. They count in groups that can use the same
-// instance types, measured by what they cost at the best prices. A group may fill nodes of a place
-// where it runs already. The forecast decides which nodes receive pods and which are considered
+// instance types, measured by what they cost at the best prices. A group may fill nodes of one
+// pool, zone and capacity type where it runs already. The forecast decides which nodes receive pods and which are considered
 // first; drafts decide which may be removed.
 func forecast(all []*node, prices *schedule.ShadowPrices, settings Settings) {
 	t := &fluidNodes{prices: prices, settings: settings, unplaced: make([]float64, prices.Groups()), runsIn: map[string][]bool{}}
@@ -55,7 +55,7 @@ type fluidNodes struct {
 	settings Settings
 	// unplaced is what the pods that no node holds yet are worth, by group, USD per hour.
 	unplaced []float64
-	// runsIn are the groups that run on nodes of a place.
+	// runsIn are the groups that run on nodes of one pool, zone and capacity type.
 	runsIn map[string][]bool
 }
 
@@ -71,13 +71,13 @@ type fluidNode struct {
 // add adds a node with its pods.
 func (t *fluidNodes) add(n *node) *fluidNode {
 	x := &fluidNode{node: n, own: make([]float64, len(t.unplaced))}
-	if t.runsIn[n.place] == nil {
-		t.runsIn[n.place] = make([]bool, len(t.unplaced))
+	if t.runsIn[n.poolZoneCapacityType] == nil {
+		t.runsIn[n.poolZoneCapacityType] = make([]bool, len(t.unplaced))
 	}
 	t.prices.EachGroup(n.info, func(group int, worth float64) {
 		x.own[group] += worth
 		t.unplaced[group] += worth
-		t.runsIn[n.place][group] = true
+		t.runsIn[n.poolZoneCapacityType][group] = true
 	})
 	return x
 }
@@ -91,7 +91,7 @@ func (t *fluidNodes) setScore(x *fluidNode) {
 	most := 0.0
 	for group, own := range x.own {
 		x.full += own
-		if t.runsIn[x.place][group] {
+		if t.runsIn[x.poolZoneCapacityType][group] {
 			most = max(most, t.prices.WorthOfFree(x.info, group))
 		}
 	}
@@ -167,7 +167,7 @@ func (t *fluidNodes) contents(x *fluidNode) (holds float64, byGroup []float64) {
 // for none.
 func (t *fluidNodes) mostValuable(x *fluidNode, held []float64) (best int, room float64) {
 	best = -1
-	for group, runs := range t.runsIn[x.place] {
+	for group, runs := range t.runsIn[x.poolZoneCapacityType] {
 		if !runs || t.unplaced[group]-held[group] <= 1e-9 {
 			continue
 		}

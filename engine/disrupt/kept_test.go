@@ -10,7 +10,7 @@ import (
 
 // Rule CONSOLIDATION-22: the reason for a kept node says by how much its cheapest replacement
 // is too expensive.
-func TestDearer(t *testing.T) {
+func TestReplacementCostsMore(t *testing.T) {
 	n := &node{price: 86e6}
 	for _, tc := range []struct {
 		by      offering.Price

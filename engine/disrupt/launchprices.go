@@ -44,7 +44,7 @@ func relaunchedNode(launches []schedule.Launch, set []*node) *node {
 // launched: the maximum price is divided in proportion to the first offerings. When the move
 // removes several nodes, the offerings of these nodes are dropped. Kept says why no offering
 // remains.
-func (s replacements) limitPrice(launches []schedule.Launch, set []*node, maxPrice offering.Price) Kept {
+func (s replacementBuilder) limitPrice(launches []schedule.Launch, set []*node, maxPrice offering.Price) Kept {
 	w := s.drafts.snapshot()
 	var after offering.Price
 	for i := range launches {
@@ -74,9 +74,9 @@ func (s replacements) limitPrice(launches []schedule.Launch, set []*node, maxPri
 
 // checkOfferings says why the offerings of a launch, of which there were more before, do not
 // suffice to replace the nodes. It relaxes minValues where the settings allow it.
-func (s replacements) checkOfferings(l *schedule.Launch, catalog *cluster.PoolCatalog, before int, set []*node) Kept {
+func (s replacementBuilder) checkOfferings(l *schedule.Launch, catalog *cluster.PoolCatalog, before int, set []*node) Kept {
 	if len(l.Offerings) == 0 {
-		return Kept{Because: NotCheaper, Detail: "Can't replace with a cheaper node: it would be one of those that go"}
+		return Kept{Because: NotCheaper, Detail: "Can't replace with a cheaper node: no offering but those of the removed nodes is cheap enough"}
 	}
 	if short := missingMinValues(l, catalog); len(l.Offerings) < before && len(short) > 0 {
 		if !s.drafts.snapshot().Settings.RelaxMinValues {
@@ -238,7 +238,7 @@ func missingMinValues(l *schedule.Launch, m *cluster.PoolCatalog) []string {
 }
 
 // tooFewSpotTypes says why a spot launch cannot replace spot nodes.
-func (s replacements) tooFewSpotTypes(l *schedule.Launch, set []*node) Kept {
+func (s replacementBuilder) tooFewSpotTypes(l *schedule.Launch, set []*node) Kept {
 	if !allSpot(set) || l.Offerings[0].CapacityType != offering.Spot {
 		return Kept{}
 	}

@@ -17,9 +17,9 @@ type MinSavings struct {
 	// PerEviction is for each ordinary pod that moves (see Node.EvictionCost). A node that is
 	// removed without a replacement must save it, too.
 	PerEviction offering.Price
-	// PerPod lowers PerEviction to this share of the average cost of a pod that may move: see
-	// capPerEviction. Zero leaves PerEviction as it is.
-	PerPod float64
+	// MaxShareOfPodCost lowers PerEviction to this share of the average cost of a pod that may
+	// move: see setPerEviction. Zero leaves PerEviction as it is.
+	MaxShareOfPodCost float64
 }
 
 // Defaults are karve's default settings. A replacement restarts pods, pulls images and warms
@@ -27,14 +27,14 @@ type MinSavings struct {
 // restart that saves less than a quarter of what the pod costs does not pay either. A node that
 // was just launched will be used soon.
 func Defaults() Settings {
-	return Settings{MinSavings: MinSavings{Share: 0.05, PerEviction: 2.5e6, PerPod: 0.25}, MinAge: 5 * time.Minute}
+	return Settings{MinSavings: MinSavings{Share: 0.05, PerEviction: 2.5e6, MaxShareOfPodCost: 0.25}, MinAge: 5 * time.Minute}
 }
 
 // Part is one pool's share of a move.
 type Part struct {
 	Pool *Pool
 	// Nodes counts the pool's nodes that the move removes, Price is what they cost per hour,
-	// and Cost is what it costs to evict their pods (the sum of Node.Cost).
+	// and EvictionCost is what it costs to evict their pods (the sum of Node.EvictionCost).
 	Nodes        int
 	Price        offering.Price
 	EvictionCost float64
@@ -44,8 +44,8 @@ type Part struct {
 // for each ordinary pod.
 func (p Part) DisruptionCost() float64 { return float64(p.Nodes) + p.EvictionCost }
 
-// Worth is the node's price divided by its disruption cost. Nodes with the highest worth are
-// removed first.
+// PricePerDisruption is the node's price divided by its disruption cost. Nodes with the highest
+// are removed first.
 func PricePerDisruption(price offering.Price, n *Node) float64 {
 	return float64(price) / (1 + n.EvictionCost)
 }
@@ -80,7 +80,7 @@ func (p Part) evictionSavings(s Settings) offering.Price {
 	return offering.Price(math.Ceil(p.EvictionCost * float64(p.minSavings(s).PerEviction)))
 }
 
-// Least is what replacing nodes of that price must save.
+// ForPrice is what replacing nodes of that price must save.
 func (t MinSavings) ForPrice(before offering.Price) offering.Price {
 	return max(offering.Price(math.Ceil(t.Share*float64(before))), t.PerHour, 0)
 }

@@ -15,7 +15,7 @@ const cent = offering.Price(10_000_000)
 
 // Rule CONSOLIDATION-16: replacements save a share of the cost of the removed nodes, and all
 // moves save an amount for each pod.
-func TestThrift(t *testing.T) {
+func TestMinSavings(t *testing.T) {
 	pool := func(t *MinSavings) *Pool { return &Pool{Name: "p", MinSavings: t} }
 	plain := []Part{{Pool: pool(nil), Nodes: 1, Price: 100 * cent}}
 	money := []Part{{Pool: pool(&MinSavings{Share: 0.01, PerHour: 2 * cent}), Price: 100 * cent}, {Pool: pool(nil), Price: 100 * cent}}
@@ -66,7 +66,7 @@ func TestBalanced(t *testing.T) {
 	}
 	nodes[9].Pool = "q"
 	totals := TotalsOf(&Cluster{Nodes: nodes}, func(key string) offering.Price { return prices[key] })
-	want := map[string]Totals{"p": {90 * cent, 90}, "q": {10 * cent, 10}}
+	want := map[string]PoolTotals{"p": {90 * cent, 90}, "q": {10 * cent, 10}}
 	if diff := cmp.Diff(want, totals); diff != "" {
 		t.Fatal(diff)
 	}
@@ -94,19 +94,19 @@ func TestBalanced(t *testing.T) {
 		}
 	}
 	q.Policy = Balanced
-	if scores, ok := ScoreByPool(both, 10*cent, map[string]Totals{"p": want["p"]}); ok || scores["q"] != 0 {
+	if scores, ok := ScoreByPool(both, 10*cent, map[string]PoolTotals{"p": want["p"]}); ok || scores["q"] != 0 {
 		t.Errorf("a pool that costs nothing approves: %v", scores)
 	}
-	if s := Score(1, 0, Totals{Price: 1, DisruptionCost: 1}); !math.IsInf(s, 1) {
+	if s := Score(1, 0, PoolTotals{Price: 1, DisruptionCost: 1}); !math.IsInf(s, 1) {
 		t.Errorf("disturbing nothing scores %v", s)
 	}
-	if n := (Node{EvictionCost: 99}); !CannotReachThreshold(&n, p, 10*cent, want["p"]) || CannotReachThreshold(&n, p, 90*cent, want["p"]) || CannotReachThreshold(&n, p, cent, Totals{}) {
+	if n := (Node{EvictionCost: 99}); !CannotReachThreshold(&n, p, 10*cent, want["p"]) || CannotReachThreshold(&n, p, 90*cent, want["p"]) || CannotReachThreshold(&n, p, cent, PoolTotals{}) {
 		t.Error("nodes that can reach the threshold are not distinguished from those that cannot")
 	}
 }
 
 // Rule CONSOLIDATION-18: a saving is worth more the less it disrupts.
-func TestWorth(t *testing.T) {
+func TestPricePerDisruption(t *testing.T) {
 	if a, b := PricePerDisruption(10*cent, &Node{EvictionCost: 9}), PricePerDisruption(10*cent, &Node{}); b != 10*a {
 		t.Errorf("%v and %v", a, b)
 	}

@@ -25,8 +25,8 @@ type Move struct {
 	// for causes that replace a node whatever it costs.
 	Receivers []schedule.Nomination
 	Launches  []schedule.Launch
-	// Before is what the removed nodes cost per hour, After what the launches cost at their
-	// first offerings.
+	// PriceBefore is what the removed nodes cost per hour, PriceAfter what the launches cost at
+	// their first offerings.
 	PriceBefore, PriceAfter offering.Price
 	// Evictions counts the pods that move.
 	Evictions int
@@ -46,7 +46,7 @@ type Kept struct {
 	Facts   reason.Facts
 	// Until is when the reason lapses by itself; zero when it does not depend on time.
 	Until time.Time
-	// Costs is what its removal would save per hour. Zero when that was not computed.
+	// WouldSave is what its removal would save per hour. Zero when that was not computed.
 	WouldSave offering.Price
 }
 

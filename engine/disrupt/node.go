@@ -16,12 +16,12 @@ import (
 // node is a Node with its NodeInfo in the snapshot, and with what the search decided.
 type node struct {
 	*Node
-	pool               *Pool             // nil when it is not known
-	info               *cluster.NodeInfo // nil when it is not in the snapshot
-	place              string            // its pool, zone and capacity type
-	offering           offering.Key      // its offering and pool
-	price              offering.Price    // per hour; zero when unknown
-	pricePerDisruption float64           // see PricePerDisruption
+	pool                 *Pool             // nil when it is not known
+	info                 *cluster.NodeInfo // nil when it is not in the snapshot
+	poolZoneCapacityType string            // its pool, zone and capacity type
+	offering             offering.Key      // its offering and pool
+	price                offering.Price    // per hour; zero when unknown
+	pricePerDisruption   float64           // see PricePerDisruption
 	// pdbs are its PDBs by the UIDs of their pods; see pdbsByPod.
 	pdbs map[string]*schedsim.PDB
 	// waste is what the node costs beyond what its pods would cost at the best prices; minSavings
@@ -71,7 +71,7 @@ func (n *node) readPrice() {
 	n.pricePerDisruption = PricePerDisruption(n.price, n.Node)
 	l := n.info.Labels
 	n.offering = offering.Key{Pool: n.Pool, Type: l[cluster.LabelInstanceType], Zone: l[cluster.LabelZone], CapacityType: l[cluster.LabelCapacityType]}
-	n.place = n.Pool + "|" + n.offering.Zone + "|" + n.offering.CapacityType
+	n.poolZoneCapacityType = n.Pool + "|" + n.offering.Zone + "|" + n.offering.CapacityType
 }
 
 // setEligibility decides whether the node may be consolidated, or must be replaced because it

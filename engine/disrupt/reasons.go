@@ -33,7 +33,7 @@ const (
 	RecentlyLaunched      reason.Reason = "RecentlyLaunched"     // the node was launched too recently
 	BudgetExhausted       reason.Reason = "BudgetExhausted"      // the pool's budgets allow no further disruption now
 	ScoreTooLow           reason.Reason = "ScoreTooLow"          // it saves too little for the disruption, by the pool's Balanced policy
-	RehearsalFailed       reason.Reason = "RehearsalFailed"      // wherever kube-scheduler may put its pods, the move does not pay
+	RehearsalFailed       reason.Reason = "RehearsalFailed"      // kube-scheduler may put its pods so that the move does not pay
 	SavingsTooSmall       reason.Reason = "SavingsTooSmall"      // it saves less than the pool's minimum savings
 )
 

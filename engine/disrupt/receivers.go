@@ -8,7 +8,8 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// receivers decides which nodes may receive pods of moves: it cordons the others in the what-if.
+// receivers decides which nodes may receive pods of moves: the others
+// take no pods in the what-if.
 type receivers struct {
 	c      *Cluster
 	nodes  *nodes
@@ -17,7 +18,7 @@ type receivers struct {
 	admitting bool
 }
 
-// intake is whether a stage changed that a node may receive pods.
+// intake is how the stage changed whether the node may receive pods.
 type intake uint8
 
 const (
@@ -26,16 +27,16 @@ const (
 	admitted         // it receives pods although it is not consolidatable yet
 )
 
-// closeIneligible closes the nodes that may not receive pods in any stage.
-func (s *receivers) closeIneligible() {
+// closeNonReceivers closes the nodes that may not receive pods in any stage.
+func (s *receivers) closeNonReceivers() {
 	for _, n := range s.nodes.all {
 		if n.info != nil && n.role != leaves && !CanReceive(n.Node, n.pool, s.c) {
-			s.whatIf.Cordon(n.info)
+			s.whatIf.StopTakingPods(n.info)
 		}
 	}
 	for _, info := range slices.Clone(s.whatIf.Snapshot().Nodes) {
 		if !info.Initialized && info.Index >= 0 {
-			s.whatIf.Cordon(info)
+			s.whatIf.StopTakingPods(info)
 		}
 	}
 }
@@ -51,7 +52,7 @@ func (s *receivers) reset() {
 			open = append(open, n.info)
 		}
 	}
-	s.whatIf.Uncordon(open...)
+	s.whatIf.TakePodsAgain(open...)
 	for _, n := range s.nodes.all {
 		if n.losesPods() && n.role != leaves && n.info != nil {
 			s.close(n)
@@ -65,7 +66,7 @@ func (s *receivers) close(n *node) {
 		return
 	}
 	n.intake = closed
-	s.whatIf.Cordon(n.info)
+	s.whatIf.StopTakingPods(n.info)
 }
 
 // admitNotConsolidatable lets pods of nodes that are due move to nodes that are not consolidatable
@@ -84,7 +85,7 @@ func (s *receivers) admitNotConsolidatable() {
 			open = append(open, n.info)
 		}
 	}
-	s.whatIf.Uncordon(open...)
+	s.whatIf.TakePodsAgain(open...)
 }
 
 // notConsolidatable reports whether the node receives no pods only because consolidateAfter has
@@ -104,7 +105,7 @@ func (s *receivers) closeAdmitted() {
 			continue
 		}
 		if n.role != leaves {
-			s.whatIf.Cordon(n.info)
+			s.whatIf.StopTakingPods(n.info)
 		}
 		n.intake = unchanged
 	}
@@ -119,7 +120,7 @@ func (s *receivers) closeAllExcept(w *cluster.Snapshot, m *Move) {
 	}
 	for _, info := range w.Nodes {
 		if !receiving[info.Key] && info.Index >= 0 && !slices.Contains(m.Nodes, info.Key) {
-			s.whatIf.Cordon(info)
+			s.whatIf.StopTakingPods(info)
 		}
 	}
 }

@@ -100,16 +100,16 @@ func (s *search) whyKept(key string, cause Cause, counted map[string]int) Kept {
 func (s *search) moveOf(set []*node, m *Move) (Move, Kept) {
 	switch {
 	case m.Cause == Empty:
-		return emptyMoves{s.c, s.drafts}.of(set[0])
+		return emptyMoveBuilder{s.c, s.drafts}.build(set[0])
 	case m.Cause != Underutilized:
-		return s.dueMoves().of(set[0], m.Cause)
+		return s.dueMoves().build(set[0], m.Cause)
 	case len(m.Launches) == 0:
-		return deletions{s.drafts, s.savings}.of(set)
+		return deletionBuilder{s.drafts, s.savings}.build(set)
 	}
 	for _, n := range set {
 		n.waste = n.price
 	}
-	return s.replacements(true).of(set, nil)
+	return s.replacements(true).build(set, nil)
 }
 
 // withinDecision reports whether the move, as it is now, takes no other nodes than before and

@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// replacements makes moves that replace nodes by cheaper ones.
-type replacements struct {
+// replacementBuilder makes moves that replace nodes by cheaper ones.
+type replacementBuilder struct {
 	c       *Cluster
 	nodes   *nodes
 	drafts  *drafts
@@ -20,9 +20,9 @@ type replacements struct {
 	decided bool
 }
 
-// of makes a move that replaces the nodes; Kept says why there is none. A draft that was made
+// build makes a move that replaces the nodes; Kept says why there is none. A draft that was made
 // before is valid as long as no other move was taken.
-func (s replacements) of(set []*node, d *schedule.Draft) (Move, Kept) {
+func (s replacementBuilder) build(set []*node, d *schedule.Draft) (Move, Kept) {
 	before, required := priceOf(set), s.savings.required(set)
 	if kept := s.savings.spotToSpot(set); kept.Because != "" {
 		return Move{}, kept
@@ -33,7 +33,7 @@ func (s replacements) of(set []*node, d *schedule.Draft) (Move, Kept) {
 	plan, relaunched, kept := s.plan(set, before-required, d)
 	if relaunched != nil {
 		others := slices.DeleteFunc(slices.Clone(set), func(n *node) bool { return n == relaunched })
-		if m, kept := s.of(others, nil); kept.Because == "" {
+		if m, kept := s.build(others, nil); kept.Because == "" {
 			return m, kept
 		}
 	}
@@ -72,7 +72,7 @@ func (s replacements) of(set []*node, d *schedule.Draft) (Move, Kept) {
 // rejected. So the plan without preferences is checked first. When it would launch the offering
 // of one of the nodes, that node is returned as relaunched, with no plan. d is the draft if it was
 // made already.
-func (s replacements) plan(set []*node, maxPrice offering.Price, d *schedule.Draft) (plan schedule.Plan, relaunched *node, kept Kept) {
+func (s replacementBuilder) plan(set []*node, maxPrice offering.Price, d *schedule.Draft) (plan schedule.Plan, relaunched *node, kept Kept) {
 	mark := s.drafts.remove(set)
 	defer s.drafts.rollback(mark)
 	if d == nil {
@@ -96,7 +96,7 @@ func (s replacements) plan(set []*node, maxPrice offering.Price, d *schedule.Dra
 }
 
 // redraft plans the replacements of the nodes, even if it launches their own offerings.
-func (s replacements) redraft(set []*node, maxPrice offering.Price) schedule.Plan {
+func (s replacementBuilder) redraft(set []*node, maxPrice offering.Price) schedule.Plan {
 	d, mark := s.drafts.without(set, maxPrice)
 	defer s.drafts.rollback(mark)
 	return d.Plan()

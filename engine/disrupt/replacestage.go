@@ -17,11 +17,11 @@ type replaceStage struct {
 	accepted *accepted
 	drafts   *drafts
 	savings  savings
-	moves    replacements
+	builder  replacementBuilder
 
 	queue     []*node                 // see list
 	proposals []knownProposal         // since the last accepted move: see proposalOf
-	history   map[string]groupHistory // by byPlace
+	history   map[string]groupHistory // by byPoolZoneCapacityType
 	// failedWithFreeCapacity counts, by place, the consecutive nodes that replaceUsingFreeCapacity
 	// could not replace.
 	failedWithFreeCapacity map[string]int
@@ -77,7 +77,7 @@ func (s *replaceStage) consider(n *node) {
 		return
 	}
 	best := s.proposeSingle(n)
-	group := byPlace(n)
+	group := byPoolZoneCapacityType(n)
 	past := s.history[group]
 	switch {
 	case past.size > 1: // the size that paid last mostly pays again
@@ -110,13 +110,13 @@ func (s *replaceStage) consider(n *node) {
 // node, and the shadow prices do not include it. Where hardly any node of a place found such
 // capacity, only every eighth node is tried.
 func (s *replaceStage) replaceUsingFreeCapacity(n *node) {
-	if s.failedWithFreeCapacity[n.place] < maxFailures || n.queueIndex%8 == 0 {
+	if s.failedWithFreeCapacity[n.poolZoneCapacityType] < maxFailures || n.queueIndex%8 == 0 {
 		p := s.evaluate([]*node{n})
 		if p != nil && s.accept(p) {
-			s.failedWithFreeCapacity[n.place] = 0
+			s.failedWithFreeCapacity[n.poolZoneCapacityType] = 0
 			return
 		}
-		s.failedWithFreeCapacity[n.place]++
+		s.failedWithFreeCapacity[n.poolZoneCapacityType]++
 		if p != nil {
 			return // accept recorded why
 		}
@@ -175,10 +175,10 @@ type groupHistory struct {
 // groupings are ways to group nodes, the closest first: pods that share a zone and a capacity type
 // hardly get in each other's way.
 func groupings() []func(*node) string {
-	return []func(*node) string{byPlace, byPool, func(*node) string { return "" }}
+	return []func(*node) string{byPoolZoneCapacityType, byPool, func(*node) string { return "" }}
 }
 
-func byPlace(n *node) string { return n.place }
+func byPoolZoneCapacityType(n *node) string { return n.poolZoneCapacityType }
 
 func byPool(n *node) string { return n.Pool }
 
@@ -324,9 +324,9 @@ func (s *replaceStage) canPay(n *node) bool {
 // accept makes the move and adds it to the plan, unless it does not pay or conflicts with the
 // plan.
 func (s *replaceStage) accept(p *proposal) bool {
-	m, kept := s.moves.of(p.set, p.draft)
+	m, kept := s.builder.build(p.set, p.draft)
 	if kept.Because == "" {
-		kept = s.accepted.add(m)
+		kept = s.accepted.tryAdd(m)
 	}
 	if kept.Because != "" {
 		p.set[0].keep(kept)

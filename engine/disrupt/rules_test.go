@@ -128,7 +128,7 @@ func TestUnknownPool(t *testing.T) {
 
 // Rule CONSOLIDATION-4: nodes that are not consolidatable yet receive no pods of consolidated
 // nodes.
-func TestHomes(t *testing.T) {
+func TestCanReceive(t *testing.T) {
 	p := Pool{Name: "general", ConsolidateAfter: 90 * time.Minute}
 	for name, tc := range map[string]struct {
 		change func(*Node, *Pool, *Cluster)

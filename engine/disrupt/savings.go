@@ -12,7 +12,7 @@ import (
 // savings decides whether sets of nodes save enough.
 type savings struct {
 	c      *Cluster
-	totals map[string]Totals
+	totals map[string]PoolTotals
 }
 
 // required is what replacing the nodes must save.

@@ -67,7 +67,7 @@ func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
 		s.accepted.sim = schedsim.New(w)
 	}
 	s.arrivals = s.accepted.applyUnderway(c.Underway)
-	s.receivers.closeIneligible()
+	s.receivers.closeNonReceivers()
 	for _, n := range s.nodes.all {
 		n.setEligibility(c, s.budgets[n.Pool])
 	}
@@ -86,7 +86,7 @@ func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
 // value does not change while the cluster shrinks, so no plan is undone by the next.
 func setPerEviction(c *Cluster, all []*node, prices *schedule.ShadowPrices) {
 	t := &c.Settings.MinSavings
-	if t.PerPod <= 0 {
+	if t.MaxShareOfPodCost <= 0 {
 		return
 	}
 	remains, pods := offering.Price(0), 0.0
@@ -101,7 +101,7 @@ func setPerEviction(c *Cluster, all []*node, prices *schedule.ShadowPrices) {
 		}
 	}
 	if pods > 0 {
-		t.PerEviction = min(t.PerEviction, offering.Price(t.PerPod*float64(remains)/pods))
+		t.PerEviction = min(t.PerEviction, offering.Price(t.MaxShareOfPodCost*float64(remains)/pods))
 	}
 }
 
@@ -129,12 +129,12 @@ type stage struct {
 // take pods. At last nodes that are mostly empty, or that seemed the wrong instance type, take
 // pods too: no better move was found for them.
 func (s *search) stages(resumed bool) []stage {
-	empty := &emptyStage{s.c, s.nodes, s.budgets, s.accepted, emptyMoves{s.c, s.drafts}}
+	empty := &emptyStage{s.c, s.nodes, s.budgets, s.accepted, emptyMoveBuilder{s.c, s.drafts}}
 	due := &dueStage{s.c, s.nodes, s.budgets, s.accepted, s.dueMoves()}
 	deletion := &deleteStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, receivers: s.receivers, savings: s.savings,
-		moves: deletions{s.drafts, s.savings}, resumed: resumed, postponed: map[*node]bool{}}
+		builder: deletionBuilder{s.drafts, s.savings}, resumed: resumed, postponed: map[*node]bool{}}
 	replacement := &replaceStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, drafts: s.drafts, savings: s.savings,
-		moves: s.replacements(false), history: map[string]groupHistory{}, failedWithFreeCapacity: map[string]int{}, triedSizes: map[string]int{}}
+		builder: s.replacements(false), history: map[string]groupHistory{}, failedWithFreeCapacity: map[string]int{}, triedSizes: map[string]int{}}
 	settingCost := &settingCostStage{s.nodes, s.drafts, s.prices}
 	return []stage{
 		{empty.list, empty.consider},
@@ -147,13 +147,13 @@ func (s *search) stages(resumed bool) []stage {
 	}
 }
 
-func (s *search) dueMoves() dueMoves {
-	return dueMoves{s.c, s.nodes, s.drafts, s.receivers}
+func (s *search) dueMoves() dueMoveBuilder {
+	return dueMoveBuilder{s.c, s.nodes, s.drafts, s.receivers}
 }
 
 // replacements makes replacements of a search, or of Recheck when the move was decided before.
-func (s *search) replacements(decided bool) replacements {
-	return replacements{s.c, s.nodes, s.drafts, s.savings, decided}
+func (s *search) replacements(decided bool) replacementBuilder {
+	return replacementBuilder{s.c, s.nodes, s.drafts, s.savings, decided}
 }
 
 // runStage runs one stage from the cursor on, if the cursor is in it. The list includes nodes that

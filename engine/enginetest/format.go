@@ -66,10 +66,10 @@ func (f *formatter) settings() {
 		words = append(words, "preferences="+string(s.Preferences))
 	}
 	switch {
-	case s.Surplus == cluster.UnlimitedSurplus:
+	case s.PreferenceSurplusPermille == cluster.UnlimitedPreferenceSurplus:
 		words = append(words, "surplus=unlimited")
-	case s.Surplus != 0:
-		words = append(words, fmt.Sprintf("surplus=%s%%", strconv.FormatFloat(float64(s.Surplus)/10, 'f', -1, 64)))
+	case s.PreferenceSurplusPermille != 0:
+		words = append(words, fmt.Sprintf("surplus=%s%%", strconv.FormatFloat(float64(s.PreferenceSurplusPermille)/10, 'f', -1, 64)))
 	}
 	if s.RelaxMinValues {
 		words = append(words, "relax-min-values")

@@ -25,7 +25,7 @@ func RandomFull(seed uint64, pods int) *Script {
 	s := Random(seed, pods)
 	r := &random{Rand: rand.New(rand.NewPCG(seed, 0xf011)), s: s}
 	s.Namespaces = map[string]map[string]string{"default": {}, "team-a": {"env": "prod"}, "team-b": {"env": "test"}}
-	s.Settings = cluster.Settings{Preferences: cluster.PreferencePolicy(r.oneOf("", string(cluster.Respect), string(cluster.Ignore))), Surplus: []int{0, 100, 1000, cluster.UnlimitedSurplus}[r.IntN(4)], RelaxMinValues: r.chance(50)}
+	s.Settings = cluster.Settings{Preferences: cluster.PreferencePolicy(r.oneOf("", string(cluster.Respect), string(cluster.Ignore))), PreferenceSurplusPermille: []int{0, 100, 1000, cluster.UnlimitedPreferenceSurplus}[r.IntN(4)], RelaxMinValues: r.chance(50)}
 	r.fullTypes()
 	r.fullPools()
 	r.fullVariety(seed)

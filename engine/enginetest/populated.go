@@ -62,7 +62,7 @@ func WithoutPending(s *Script) *Script {
 }
 
 // WithNodesRemoved is a WithoutPending script in which the nodes that are both leaving and
-// unschedulable stand for those that a WhatIf removed: they take no pods, their movable pods are
+// unschedulable stand for those that a WhatIf removed: they take no pods, their reschedulable pods are
 // pending and their other pods count nowhere, yet the nodes' labels still count.
 func WithNodesRemoved(s *Script) *Script {
 	out := *s

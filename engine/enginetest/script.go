@@ -104,13 +104,13 @@ func (s *Script) settings(first string, args []string) error {
 		case key == "preferences" && (value == string(cluster.Respect) || value == string(cluster.Ignore)):
 			s.Settings.Preferences = cluster.PreferencePolicy(value)
 		case key == "surplus" && value == "unlimited":
-			s.Settings.Surplus = cluster.UnlimitedSurplus
+			s.Settings.PreferenceSurplusPermille = cluster.UnlimitedPreferenceSurplus
 		case key == "surplus":
 			percent, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
 			if err != nil || !(percent >= 0 && percent < 1e6) {
 				return fmt.Errorf("%q is not a surplus: say 10%% or unlimited", value)
 			}
-			s.Settings.Surplus = int(percent*10 + 0.5)
+			s.Settings.PreferenceSurplusPermille = int(percent*10 + 0.5)
 		case arg == "relax-min-values":
 			s.Settings.RelaxMinValues = true
 		default:

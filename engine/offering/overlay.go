@@ -111,9 +111,9 @@ type Overlaid struct {
 	// Types is the slice passed in when no overlay changed any type. Otherwise unchanged types
 	// and offerings are shared with that slice.
 	Types []InstanceType
-	// Priced names the types with an offering whose price changed; Enlarged names those whose
-	// capacity changed.
-	Priced, Enlarged map[string]bool
+	// PriceChanged names the types with an offering whose price changed; CapacityChanged names
+	// those whose capacity changed.
+	PriceChanged, CapacityChanged map[string]bool
 }
 
 // ApplyOverlays applies overlays to catalogs, which stay unchanged. The overlay with the
@@ -122,18 +122,18 @@ type Overlaid struct {
 // order and the reverse of what its documentation says. Two overlays of equal weight that
 // change the same price or resource conflict: the second one is left out of all catalogs.
 func ApplyOverlays(catalogs [][]InstanceType, overlays []Overlay) ([]Overlaid, []OverlayProblem) {
-	drafts := make([]*draft, len(catalogs))
+	catalogsSoFar := make([]*overlaidCatalog, len(catalogs))
 	for i, types := range catalogs {
-		drafts[i] = newDraft(types)
+		catalogsSoFar[i] = newOverlaidCatalog(types)
 	}
 	var faults []OverlayProblem
 	for _, o := range inOrder(overlays) {
-		if fault := o.lay(drafts); fault.Detail != "" {
+		if fault := o.lay(catalogsSoFar); fault.Detail != "" {
 			faults = append(faults, fault)
 		}
 	}
-	out := make([]Overlaid, len(drafts))
-	for i, d := range drafts {
+	out := make([]Overlaid, len(catalogsSoFar))
+	for i, d := range catalogsSoFar {
 		out[i] = d.finish()
 	}
 	return out, faults
@@ -147,27 +147,27 @@ func inOrder(overlays []Overlay) []Overlay {
 	return out
 }
 
-// lay applies one overlay to all drafts or, when there is a problem, to none.
-func (o *Overlay) lay(drafts []*draft) OverlayProblem {
-	set, err := o.read(drafts)
+// lay applies one overlay to all catalogs or, when there is a problem, to none.
+func (o *Overlay) lay(catalogsSoFar []*overlaidCatalog) OverlayProblem {
+	set, err := o.read(catalogsSoFar)
 	if err != nil {
 		return OverlayProblem{Overlay: o.Name, Detail: err.Error()}
 	}
-	selected := make([][]place, len(drafts))
-	for i, d := range drafts {
+	selected := make([][]place, len(catalogsSoFar))
+	for i, d := range catalogsSoFar {
 		selected[i] = d.choose(set)
 		if other := d.contested(o, selected[i]); other != "" {
 			return OverlayProblem{Overlay: o.Name, Conflict: true, Detail: fmt.Sprintf("conflict with another overlay: %s has the same weight and changes the same", other)}
 		}
 	}
-	for i, d := range drafts {
+	for i, d := range catalogsSoFar {
 		d.take(o, selected[i])
 	}
 	return OverlayProblem{}
 }
 
 // read checks the overlay and compiles its rules.
-func (o *Overlay) read(drafts []*draft) (constraint.Set, error) {
+func (o *Overlay) read(catalogsSoFar []*overlaidCatalog) (constraint.Set, error) {
 	for _, name := range o.Capacity.Names() {
 		switch name {
 		case quantity.NameCPU, quantity.NameMemory, quantity.NameStorage, quantity.NamePods:
@@ -181,45 +181,45 @@ func (o *Overlay) read(drafts []*draft) (constraint.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	onSale := slices.ContainsFunc(drafts, func(d *draft) bool { return len(d.types) > 0 })
+	anyTypes := slices.ContainsFunc(catalogsSoFar, func(d *overlaidCatalog) bool { return len(d.types) > 0 })
 	for _, q := range set {
-		known := slices.ContainsFunc(drafts, func(d *draft) bool { return anyHasLabel(d.types, q.Key.Name) })
-		if !known && !q.AdmitsAbsent() && onSale {
+		known := slices.ContainsFunc(catalogsSoFar, func(d *overlaidCatalog) bool { return anyHasLabel(d.types, q.Key.Name) })
+		if !known && !q.AdmitsAbsent() && anyTypes {
 			return nil, fmt.Errorf("a requirement on %s is not supported: no offering has that label, and overlays for single NodePools or their labels are not supported", q.Key.Name)
 		}
 	}
 	return set, nil
 }
 
-// draft is a catalog to which overlays are being applied.
-type draft struct {
+// overlaidCatalog is a catalog to which overlays are being applied.
+type overlaidCatalog struct {
 	types  []InstanceType
-	prices map[place]claimed              // by offering
-	extras map[int]map[string]claimedSize // by type, then resource
+	prices map[place]appliedPrice             // by offering
+	extras map[int]map[string]appliedCapacity // by type, then resource
 }
 
 // place is an offering: the index of the type, and of the offering in it.
 type place struct{ t, o int }
 
-// claimed is the change that applies, and the last overlay that changes the same, with its
+// appliedPrice is the change that applies, and the last overlay that changes the same, with its
 // weight, which is the lowest so far.
-type claimed struct {
+type appliedPrice struct {
 	change PriceChange
 	lowest int32
 	last   string
 }
 
-type claimedSize struct {
+type appliedCapacity struct {
 	amount int64
 	lowest int32
 	last   string
 }
 
-func newDraft(types []InstanceType) *draft {
-	return &draft{types: types, prices: map[place]claimed{}, extras: map[int]map[string]claimedSize{}}
+func newOverlaidCatalog(types []InstanceType) *overlaidCatalog {
+	return &overlaidCatalog{types: types, prices: map[place]appliedPrice{}, extras: map[int]map[string]appliedCapacity{}}
 }
 
-func (d *draft) choose(set constraint.Set) []place {
+func (d *overlaidCatalog) choose(set constraint.Set) []place {
 	var out []place
 	for t := range d.types {
 		for o := range d.types[t].Offerings {
@@ -233,7 +233,7 @@ func (d *draft) choose(set constraint.Set) []place {
 
 // contested names the overlay of equal weight that changes the same price or resource; empty
 // when there is none.
-func (d *draft) contested(o *Overlay, at []place) string {
+func (d *overlaidCatalog) contested(o *Overlay, at []place) string {
 	for _, p := range at {
 		if had, ok := d.prices[p]; ok && o.Price.kind != unchanged && had.lowest == o.Weight {
 			return had.last
@@ -247,7 +247,7 @@ func (d *draft) contested(o *Overlay, at []place) string {
 	return ""
 }
 
-func (d *draft) take(o *Overlay, at []place) {
+func (d *overlaidCatalog) take(o *Overlay, at []place) {
 	for _, p := range at {
 		if o.Price.kind != unchanged {
 			had, ok := d.prices[p]
@@ -259,7 +259,7 @@ func (d *draft) take(o *Overlay, at []place) {
 		}
 		for name, amount := range o.Capacity {
 			if d.extras[p.t] == nil {
-				d.extras[p.t] = map[string]claimedSize{}
+				d.extras[p.t] = map[string]appliedCapacity{}
 			}
 			had, ok := d.extras[p.t][name]
 			if !ok {
@@ -272,23 +272,23 @@ func (d *draft) take(o *Overlay, at []place) {
 }
 
 // finish copies only what the overlays changed.
-func (d *draft) finish() Overlaid {
+func (d *overlaidCatalog) finish() Overlaid {
 	out := Overlaid{Types: d.types}
 	if len(d.prices) == 0 && len(d.extras) == 0 {
 		return out
 	}
-	out.Types, out.Priced, out.Enlarged = slices.Clone(d.types), map[string]bool{}, map[string]bool{}
+	out.Types, out.PriceChanged, out.CapacityChanged = slices.Clone(d.types), map[string]bool{}, map[string]bool{}
 	for p, c := range d.prices {
 		t := &out.Types[p.t]
 		if &t.Offerings[0] == &d.types[p.t].Offerings[0] { // not cloned yet
-			out.Priced[t.Name] = true
+			out.PriceChanged[t.Name] = true
 			t.Offerings = slices.Clone(t.Offerings)
 		}
 		t.Offerings[p.o].Price = c.change.Of(t.Offerings[p.o].Price)
 	}
 	for i, extra := range d.extras {
 		t := &out.Types[i]
-		out.Enlarged[t.Name] = true
+		out.CapacityChanged[t.Name] = true
 		t.Capacity = maps.Clone(t.Capacity)
 		if t.Capacity == nil {
 			t.Capacity = quantity.Amounts{}

@@ -136,7 +136,7 @@ func TestAdjustCapacity(t *testing.T) {
 	if _, ok := types[0].Capacity["example.com/fpga"]; ok {
 		t.Error("the provider's own list was changed")
 	}
-	if diff := cmp.Diff(map[string]bool{"D4": true, "E4": true}, got.Enlarged); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"D4": true, "E4": true}, got.CapacityChanged); diff != "" {
 		t.Error(diff)
 	}
 }

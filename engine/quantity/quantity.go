@@ -145,9 +145,9 @@ func (v *Vector) Holds(w *Vector) bool {
 	return true
 }
 
-// Fits is how many times w can be subtracted from v. It is the largest int32 for a w that
+// CountFitting is how many times w can be subtracted from v. It is the largest int32 for a w that
 // requests nothing.
-func (v *Vector) Fits(w *Vector) int {
+func (v *Vector) CountFitting(w *Vector) int {
 	most := int64(math.MaxInt32)
 	for d, n := range w {
 		if n <= 0 {

@@ -12,7 +12,7 @@ import (
 func TestFitsIsRepeatedHolds(t *testing.T) {
 	room := quantity.Vector{quantity.CPU: 3900, quantity.Memory: 14 << 30, quantity.Pods: 110}
 	ask := quantity.Vector{quantity.CPU: 500, quantity.Memory: 3 << 30, quantity.Pods: 1}
-	n := room.Fits(&ask)
+	n := room.CountFitting(&ask)
 	if n != 4 {
 		t.Errorf("fits %d times, want 4", n)
 	}
@@ -39,7 +39,7 @@ func TestNothingOverflows(t *testing.T) {
 		t.Errorf("difference is %d", got)
 	}
 	room := quantity.Vector{quantity.Memory: 1 << 40}
-	if room.Fits(&huge) != 0 {
+	if room.CountFitting(&huge) != 0 {
 		t.Error("an exabyte fits a terabyte")
 	}
 }

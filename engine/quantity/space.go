@@ -95,36 +95,36 @@ func IsExtended(name string) bool {
 	return true
 }
 
-// CountOffers adds the offers of one instance type or node (by is 1), or removes them (by is -1).
+// AddOffers adds the offers of one instance type or node (sign is 1), or removes them (sign is -1).
 // An attach limit counts even if it is zero: without a limit, the number of volumes is not
 // limited.
-func (s *Space) CountOffers(from Source, a Amounts, by int) {
+func (s *Space) AddOffers(from Source, a Amounts, sign int) {
 	for name, n := range a {
 		if IsExtended(name) && (n > 0 || attachable(name)) {
 			u := s.counts[name]
-			u.offers[from] += by
-			s.count(name, u)
+			u.offers[from] += sign
+			s.setCounts(name, u)
 		}
 	}
 }
 
-// CountRequest adds one request for the resource (by is 1), or removes one (by is -1).
-func (s *Space) CountRequest(name string, by int) {
+// AddRequest adds one request for the resource (sign is 1), or removes one (sign is -1).
+func (s *Space) AddRequest(name string, sign int) {
 	if IsExtended(name) {
 		u := s.counts[name]
-		u.requests += by
-		s.count(name, u)
+		u.requests += sign
+		s.setCounts(name, u)
 	}
 }
 
-// CountRequests is CountRequest for every resource that the amounts name.
-func (s *Space) CountRequests(a Amounts, by int) {
+// AddRequests is AddRequest for every resource that the amounts name.
+func (s *Space) AddRequests(a Amounts, sign int) {
 	for name := range a {
-		s.CountRequest(name, by)
+		s.AddRequest(name, sign)
 	}
 }
 
-func (s *Space) count(name string, u counted) {
+func (s *Space) setCounts(name string, u counted) {
 	s.counts[name] = u
 	if u == (counted{}) {
 		delete(s.counts, name)

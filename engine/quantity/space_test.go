@@ -37,15 +37,15 @@ func TestPositions(t *testing.T) {
 		count func()
 		want  []string
 	}{
-		{"asked for", func() { s.CountRequest(odd, 1); s.CountRequest(gpu, 1); s.CountRequest(disks, 1) }, nil},
-		{"offered", func() { s.CountOffers(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{gpu}},
-		{"none of it is no offer", func() { s.CountOffers(quantity.Nodes, quantity.Amounts{odd: 0}, 1) }, []string{gpu}},
-		{"a limit of none is a limit", func() { s.CountOffers(quantity.Nodes, quantity.Amounts{disks: 0}, 1) }, []string{disks, gpu}},
-		{"before others by name", func() { s.CountRequest(fpga, 2) }, []string{disks, fpga, gpu}},
-		{"still asked for", func() { s.CountRequest(fpga, -1) }, []string{disks, fpga, gpu}},
-		{"not asked for", func() { s.CountRequest(fpga, -1) }, []string{disks, gpu}},
-		{"not offered", func() { s.CountOffers(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, -1) }, []string{disks}},
-		{"again", func() { s.CountRequest(fpga, 1); s.CountOffers(quantity.Nodes, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{disks, fpga, gpu}},
+		{"asked for", func() { s.AddRequest(odd, 1); s.AddRequest(gpu, 1); s.AddRequest(disks, 1) }, nil},
+		{"offered", func() { s.AddOffers(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{gpu}},
+		{"none of it is no offer", func() { s.AddOffers(quantity.Nodes, quantity.Amounts{odd: 0}, 1) }, []string{gpu}},
+		{"a limit of none is a limit", func() { s.AddOffers(quantity.Nodes, quantity.Amounts{disks: 0}, 1) }, []string{disks, gpu}},
+		{"before others by name", func() { s.AddRequest(fpga, 2) }, []string{disks, fpga, gpu}},
+		{"still asked for", func() { s.AddRequest(fpga, -1) }, []string{disks, fpga, gpu}},
+		{"not asked for", func() { s.AddRequest(fpga, -1) }, []string{disks, gpu}},
+		{"not offered", func() { s.AddOffers(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, -1) }, []string{disks}},
+		{"again", func() { s.AddRequest(fpga, 1); s.AddOffers(quantity.Nodes, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{disks, fpga, gpu}},
 	} {
 		step.count()
 		s.AssignPositions()
@@ -73,9 +73,9 @@ func TestAskedWithoutPosition(t *testing.T) {
 
 // TestSettleTellsWhatChanged (Rule POD-8): a resource that keeps its position moves no
 // other, and only the Vectors of requests for it must be computed again.
-func TestSettleTellsWhatChanged(t *testing.T) {
+func TestAssignPositionsTellsWhatChanged(t *testing.T) {
 	s := quantity.NewSpace()
-	plugin := func(by int) { s.CountOffers(quantity.Nodes, quantity.Amounts{"example.com/b": 1}, by) }
+	plugin := func(by int) { s.AddOffers(quantity.Nodes, quantity.Amounts{"example.com/b": 1}, by) }
 	for _, step := range []struct {
 		name    string
 		count   func()
@@ -83,12 +83,12 @@ func TestSettleTellsWhatChanged(t *testing.T) {
 		moved   bool
 	}{
 		{"nothing", func() {}, nil, false},
-		{"a first one", func() { s.CountRequest("example.com/b", 1); plugin(1) }, []string{"example.com/b"}, true},
+		{"a first one", func() { s.AddRequest("example.com/b", 1); plugin(1) }, []string{"example.com/b"}, true},
 		{"its plugin goes", func() { plugin(-1) }, []string{"example.com/b"}, false},
 		{"and comes", func() { plugin(1) }, []string{"example.com/b"}, false},
 		{"goes and comes unseen", func() { plugin(-1); plugin(1) }, nil, false},
 		{"one more offers it", func() { plugin(1) }, nil, false},
-		{"nobody offers this", func() { s.CountRequest("example.com/a", 1) }, nil, false},
+		{"nobody offers this", func() { s.AddRequest("example.com/a", 1) }, nil, false},
 	} {
 		step.count()
 		changed, moved := s.AssignPositions()
@@ -122,8 +122,8 @@ func TestPositionsAreShared(t *testing.T) {
 		r, s := rand.New(rand.NewPCG(seed, 1)), quantity.NewSpace()
 		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		for _, name := range names {
-			s.CountOffers(offer[name], quantity.Amounts{name: 1}, 1)
-			s.CountRequest(name, 1)
+			s.AddOffers(offer[name], quantity.Amounts{name: 1}, 1)
+			s.AddRequest(name, 1)
 			if r.IntN(3) == 0 {
 				s.AssignPositions()
 			}
@@ -132,7 +132,7 @@ func TestPositionsAreShared(t *testing.T) {
 		if diff := cmp.Diff(want, placed(s, names)); diff != "" {
 			t.Fatalf("seed %d: %s", seed, diff)
 		}
-		s.CountRequest(disks, -1)
+		s.AddRequest(disks, -1)
 		s.AssignPositions()
 		if _, ok := s.Position(fmt.Sprintf("b.example.com/%02d", quantity.Extended-1)); !ok {
 			t.Fatalf("seed %d: a position that is free is not given to the next", seed)

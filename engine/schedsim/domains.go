@@ -11,19 +11,19 @@ import (
 // zone may have at most skew more pods than the zone with the fewest.
 type spread struct {
 	*domainCount
-	skew    int
-	domains int  // with fewer zones than that the fewest count as zero
-	self    bool // the pod counts itself
+	maxSkew       int
+	minDomains    int  // with fewer zones than that the fewest count as zero
+	countsOwnPods bool // the pod counts itself
 }
 
 // admits reports whether one more pod may be bound in the domain with that value.
 func (s *spread) admits(v int) bool {
 	s.grow(v)
 	self := 0
-	if s.self {
+	if s.countsOwnPods {
 		self = 1
 	}
-	return s.pods[v]+self-s.fewest(v) <= s.skew
+	return s.pods[v]+self-s.fewest(v) <= s.maxSkew
 }
 
 // fewest is the lowest count of any zone; zero while there are too few zones. A zone that a new
@@ -39,7 +39,7 @@ func (s *spread) fewest(v int) int {
 			fewest = min(fewest, s.pods[o])
 		}
 	}
-	if zones < s.domains {
+	if zones < s.minDomains {
 		return 0
 	}
 	return max(0, fewest)

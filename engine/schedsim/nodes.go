@@ -105,7 +105,7 @@ func (n *nodes) drain(at int) {
 // place puts a pod of the class on an open node and counts it.
 func (n *nodes) place(c *podClass, at int) {
 	n.placeUncounted(c, at)
-	n.count(c, at, 1)
+	n.addToDomainCounts(c, at, 1)
 }
 
 // placeUncounted is place without the domain counts.
@@ -136,8 +136,8 @@ func (n *nodes) changeFree(at int, c *cluster.PodClass, by int64) {
 	s.state = state
 }
 
-// count adds a pod of the class on the node to the domain counts, or subtracts it.
-func (n *nodes) count(c *podClass, at, by int) {
+// addToDomainCounts adds a pod of the class on the node to the domain counts, or subtracts it.
+func (n *nodes) addToDomainCounts(c *podClass, at, by int) {
 	for _, t := range n.domains.countsOf(c) {
 		if v := t.value(n.all[at].group); v >= 0 {
 			n.changeCount(t, v, by)

@@ -20,12 +20,12 @@ type Move struct {
 	Drains    []Drain
 	Receivers []schedule.Nomination
 	Launches  []schedule.Launch
-	// Before is what the move's nodes cost per hour, After what the launches cost at their first
-	// offerings.
+	// PriceBefore is what the move's nodes cost per hour, PriceAfter what the launches cost at their
+	// first offerings.
 	PriceBefore, PriceAfter offering.Price
 }
 
-// Drain is a node that all movable pods leave.
+// Drain is a node that all reschedulable pods leave.
 type Drain struct {
 	Node *cluster.NodeInfo
 	// PDBs are the PodDisruptionBudgets that allow some of its pods to be evicted, by the pods'
@@ -42,7 +42,7 @@ type PDB struct {
 }
 
 // Cluster is the cluster as kube-scheduler sees it. It includes the nodes that take pods, those
-// that a search cordons for its own reasons, and the nodes that moves launch.
+// that a search lets take no pods for its own reasons, and the nodes that moves launch.
 type Cluster struct {
 	snapshot  *cluster.Snapshot
 	nodes     *nodes
@@ -90,10 +90,10 @@ func (c *Cluster) Perform(m Move) {
 	c.nodes.keep()
 }
 
-// Rehearse simulates the move in several ways and returns the worst outcome. When that pays, the
-// Cluster is left as after the likeliest way, and else as it was. Unlikely ways are simulated
+// PerformIfPays simulates the move in several ways and returns the worst outcome. When that pays,
+// the Cluster is left as after the likeliest way, and else as it was. Unlikely ways are simulated
 // only where a few nodes more or less decide.
-func (c *Cluster) Rehearse(m Move) Outcome {
+func (c *Cluster) PerformIfPays(m Move) Outcome {
 	c.collect(&m)
 	worst := c.simulateEach(&m, likelyWays(len(m.Drains)), Outcome{Saves: m.PriceBefore - m.PriceAfter})
 	if worst.Pays() && worst.Saves-worst.Extra < c.decisiveSaving(&m) {
@@ -184,7 +184,7 @@ func (c *Cluster) simulate(m *Move, w way) Outcome {
 	}
 	first, delayed := c.leaving.queue(w.order)
 	for _, p := range first {
-		c.nodes.count(p.podClass, p.from, -1)
+		c.nodes.addToDomainCounts(p.podClass, p.from, -1)
 	}
 	for i := range c.leaving.pods {
 		c.nodes.at(c.leaving.pods[i].planned).expected++
@@ -193,7 +193,7 @@ func (c *Cluster) simulate(m *Move, w way) Outcome {
 		c.place(p, w.policy, &o)
 	}
 	for _, p := range delayed {
-		c.nodes.count(p.podClass, p.from, -1)
+		c.nodes.addToDomainCounts(p.podClass, p.from, -1)
 		c.place(p, w.policy, &o)
 	}
 	return o

@@ -13,11 +13,11 @@ import (
 // one. assign also returns the groups together with those that this made.
 func (s *solver) assign(groups []*podGroup) ([]*allotment, []*podGroup) {
 	var allotments []*allotment
-	all, open := slices.Clone(groups), slices.Clone(groups)
+	all, toAssign := slices.Clone(groups), slices.Clone(groups)
 	for {
 		progress := false
 		var waiting []*podGroup
-		for _, g := range open {
+		for _, g := range toAssign {
 			before := g.placed + g.allotted
 			allotments = append(allotments, s.assignGroup(g)...)
 			progress = progress || g.placed+g.allotted > before
@@ -26,7 +26,7 @@ func (s *solver) assign(groups []*podGroup) ([]*allotment, []*podGroup) {
 			}
 		}
 		if progress && len(waiting) > 0 {
-			open = waiting
+			toAssign = waiting
 			continue
 		}
 		softer := s.relaxAll(all)
@@ -34,7 +34,7 @@ func (s *solver) assign(groups []*podGroup) ([]*allotment, []*podGroup) {
 			return allotments, all
 		}
 		all = append(all, softer...)
-		open = append(slices.DeleteFunc(waiting, func(g *podGroup) bool { return g.left() == 0 }), softer...)
+		toAssign = append(slices.DeleteFunc(waiting, func(g *podGroup) bool { return g.left() == 0 }), softer...)
 	}
 }
 
@@ -52,7 +52,7 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 			break
 		}
 		i := s.nodes.nodeIn(g, best)
-		g.count(best, 1)
+		g.addToDomainCounts(best, 1)
 		if i >= 0 {
 			s.nodes.nominate(g, i, 1)
 		} else {
@@ -68,10 +68,10 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 	return allotments
 }
 
-// count adds n pods of the group to the counts of the cell's domains.
-func (g *podGroup) count(c *cell, n int) {
+// addToDomainCounts adds n pods of the group to the counts of the cell's domains.
+func (g *podGroup) addToDomainCounts(c *cell, n int) {
 	for _, inc := range g.domainIncrements {
-		if v := c.Values[inc.keyIndex]; v >= 0 && c.counts(inc) {
+		if v := c.Values[inc.keyIndex]; v >= 0 && c.isCountedBy(inc) {
 			inc.count.counts[v] += n
 			inc.count.total += n
 		}
@@ -93,14 +93,14 @@ func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 	return best
 }
 
-// besideEarlier is how many pods of g a node with pods of o may get when pods of o count for a
-// spread of g. Pods of g may have been assigned before those of o and then have to be bound
-// before them, so they must not prevent pods of o from going there.
-func (g *podGroup) besideEarlier(o *podGroup, count func(int) int) int {
-	if o == g || !slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == spreadRule && !r.soft && r.count.of.counts(o.class) }) {
+// maxPodsBesideEarlier is how many pods of g may be planned for a node with pods of o, when pods
+// of o count for a spread of g: kube-scheduler may bind the pods of g first, and they must then
+// not keep those of o off the node.
+func (g *podGroup) maxPodsBesideEarlier(o *podGroup, count func(int) int) int {
+	if o == g || !slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == spreadRule && !r.soft && r.count.of.includes(o.class) }) {
 		return math.MaxInt32
 	}
-	return o.nodeRules.besideEither(&g.nodeRules, count)
+	return o.nodeRules.maxPodsInAnyBindOrder(&g.nodeRules, count)
 }
 
 // spreadCount sums up what the group's spread constraints count in the cell.

@@ -20,12 +20,12 @@ type candidate struct {
 	room             quantity.Vector
 	price            float64
 	group            *candidateGroup
-	minPricePerValue float64 // price per value if it were filled completely: no filling costs less per value
+	minPricePerWorth float64 // price per worth if it were filled completely: no filling costs less
 	// The filling below is valid while every allotment in it has that many pods left.
 	filled         bool
 	content        []portion
 	requirements   *nodeRequirements
-	value          float64
+	worth          float64
 	used           quantity.Vector
 	requiredValues []int // see launch.requiredValues
 }
@@ -38,7 +38,7 @@ type candidateGroup struct {
 	// join other pods on the node.
 	limitedPerNode, joining []*shapeGroup
 	// requests is what the pods left to place of the shape groups ask for. It was computed when
-	// launcher.launched was summedAt.
+	// launcher.launchCalls was summedAt.
 	requests quantity.Vector
 	summedAt int
 }
@@ -46,7 +46,7 @@ type candidateGroup struct {
 // gatherCandidates makes the list of candidates and prices the resources.
 func (lr *launcher) gatherCandidates() {
 	lr.refreshMinValues()
-	lr.gatheredAt = lr.launched
+	lr.gatheredAt = lr.launchCalls
 	requests := lr.divide()
 	lr.demand.setUseful()
 	lr.candidates = lr.candidates[:0]
@@ -64,13 +64,13 @@ func (lr *launcher) gatherCandidates() {
 	if lr.stopEarly {
 		lr.limits.price.stopIfRestExceeds(cost)
 	}
-	lr.sortByPricePerValue()
+	lr.sortByPricePerWorth()
 }
 
 // divide computes again how the pods left to place divide over nodes, and returns their
 // requests.
 func (lr *launcher) divide() quantity.Vector {
-	lr.dividedAt = lr.launched
+	lr.dividedAt = lr.launchCalls
 	return lr.demand.divide(lr.shapeGroups)
 }
 
@@ -82,7 +82,7 @@ func (lr *launcher) divideAgain() {
 		lr.gatherCandidates()
 		return
 	}
-	lr.sortByPricePerValue()
+	lr.sortByPricePerWorth()
 }
 
 // offeringGroup is offerings of one pool that suit the same shape groups.
@@ -193,8 +193,8 @@ func (lr *launcher) undominated(sorted []*candidate) []*candidate {
 }
 
 // sumRequests sums up the requests of the pods left to place.
-func (g *candidateGroup) sumRequests(purchases int) {
-	g.summedAt, g.requests = purchases, quantity.Vector{}
+func (g *candidateGroup) sumRequests(launchCalls int) {
+	g.summedAt, g.requests = launchCalls, quantity.Vector{}
 	for _, sg := range g.shapeGroups {
 		for _, d := range sg.shape.Dims {
 			g.requests[d] += min(quantity.Most/int64(len(g.shapeGroups)), sg.shape.Requests[d]*int64(sg.left))
@@ -202,20 +202,20 @@ func (g *candidateGroup) sumRequests(purchases int) {
 	}
 }
 
-// sortByPricePerValue sorts the candidates by the least that a unit of value can cost there.
-func (lr *launcher) sortByPricePerValue() {
+// sortByPricePerWorth sorts the candidates by the least that a unit of worth can cost there.
+func (lr *launcher) sortByPricePerWorth() {
 	for _, cand := range lr.candidates {
 		room := cand.room
 		lr.demand.capRoom(cand.group, &room)
 		cand.filled = false
-		cand.minPricePerValue = cand.price / max(lr.prices.Units.Worth(&room)+lr.valueOfNode(cand), math.SmallestNonzeroFloat64)
+		cand.minPricePerWorth = cand.price / max(lr.prices.Units.Worth(&room)+lr.worthOfNode(cand), math.SmallestNonzeroFloat64)
 	}
-	slices.SortStableFunc(lr.candidates, func(x, y *candidate) int { return cmp.Compare(x.minPricePerValue, y.minPricePerValue) })
+	slices.SortStableFunc(lr.candidates, func(x, y *candidate) int { return cmp.Compare(x.minPricePerWorth, y.minPricePerWorth) })
 }
 
-// valueOfNode is the worth of one more node to pods limited per node, besides its capacity.
-func (lr *launcher) valueOfNode(cand *candidate) float64 {
-	if lr.demand.limits(cand.group) {
+// worthOfNode is the worth of one more node to pods limited per node, besides its capacity.
+func (lr *launcher) worthOfNode(cand *candidate) float64 {
+	if lr.demand.spreadsOverNodes(cand.group) {
 		return lr.prices.Node
 	}
 	return 0
@@ -227,9 +227,9 @@ func (lr *launcher) valueOfNode(cand *candidate) float64 {
 // the least that the demand can cost.
 func (lr *launcher) priceResources(demand quantity.Vector) (cost float64, prices covering.Prices) {
 	const blend = 0.05
-	shapes := make([]covering.Shape, len(lr.candidates))
+	shapes := make([]covering.NodeType, len(lr.candidates))
 	for i, cand := range lr.candidates {
-		shapes[i] = covering.Shape{Room: covering.Capped(cand.room, &demand), Price: cand.price}
+		shapes[i] = covering.NodeType{Room: covering.Capped(cand.room, &demand), Price: cand.price}
 	}
 	cost, prices = covering.Solve(demand, lr.demand.minNodes, shapes)
 	for d := range prices.Units {

@@ -25,8 +25,8 @@ type cell struct {
 	wanted    int            // how many pods nodes are to be launched for there
 }
 
-// counts reports whether the domain count looks at nodes of the cell.
-func (c *cell) counts(inc domainIncrement) bool {
+// isCountedBy reports whether the domain count looks at nodes of the cell.
+func (c *cell) isCountedBy(inc domainIncrement) bool {
 	if inc.filter >= 0 && !c.inFilter[inc.filter] {
 		return false
 	}

@@ -101,7 +101,7 @@ func (k *countKey) countOn(node *cluster.NodeInfo) int {
 		switch {
 		case k.isPort():
 			n += k.usedBy(m)
-		case k.counts(m.Class):
+		case k.includes(m.Class):
 			if n += m.Pods; k.skipTerminating {
 				n -= m.Terminating
 			}
@@ -151,8 +151,8 @@ func (k countKey) uses(p cluster.Port) bool {
 	return k.protocol == p.Protocol && k.port == p.Port && (k.ip == "" || k.ip == p.Address())
 }
 
-// counts reports whether pods of the class are counted; not for ports.
-func (k *countKey) counts(c *cluster.PodClass) bool {
+// includes reports whether pods of the class are counted; not for ports.
+func (k *countKey) includes(c *cluster.PodClass) bool {
 	switch {
 	case k.skipVirtual && c.Virtual:
 		return false

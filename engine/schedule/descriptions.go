@@ -16,14 +16,14 @@ import (
 func (s *solver) plan() Plan {
 	var p Plan
 	if s.preferences.options.noLaunches {
-		s.openPools() // to explain what could have been launched
+		s.makePoolStates() // to explain what could have been launched
 	}
 	for _, i := range slices.Sorted(maps.Keys(s.nodes.nominations)) {
 		p.Nominations = append(p.Nominations, Nomination{Node: s.snapshot.Nodes[i].Key, Pods: s.nodes.nominations[i]})
 	}
 	p.Launches = s.descriptions.launchesOfPlan()
 	p.Unplaced = s.leftOut()
-	p.Unimproved = s.improved.unexamined
+	p.UnexaminedLaunches = s.improved.unexamined
 	if !s.preferences.options.skipLowerBound {
 		p.LowerBound = s.lowerBound()
 	}
@@ -72,7 +72,8 @@ type descriptionKey struct {
 	rows         string
 }
 
-// describe turns a launch into rules for a NodeClaim and a list of offerings. Launches that
+// describe turns a launch into rules for a NodeClaim and a list of offerings. It chooses the first
+// offering and reserves what that takes of limits and quota: call it once for each launch. Launches that
 // accept the same offerings with the same requirements share both.
 func (ds *descriptions) describe(l *launch) Launch {
 	pool := l.pool
@@ -185,7 +186,7 @@ func singleValue(q constraint.Requirement) []constraint.Rule {
 	if q.AdmitsAbsent() {
 		return q.Rules()
 	}
-	if v, ok := q.Any(); ok {
+	if v, ok := q.AnyValue(); ok {
 		return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{v}}}
 	}
 	return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{q.Fresh("true")}}}

@@ -10,10 +10,10 @@
 // problem (see package covering). An offering is known by its row, its index in the catalog,
 // which is sorted by price; sets of offerings are sets of rows.
 //
-// Solve makes attempts. An attempt is a solver. It may take several rounds, each of which knows
-// what the rounds before it learned (see learned). Where to read:
+// Solve makes attempts, one for each choice of preferences to honour. An attempt makes rounds
+// until one learns nothing new (see learned); a round is a solver. Where to read:
 //
-//	solve.go            an attempt, from the top down
+//	solve.go            a round of an attempt, from the top down
 //	assign.go           pod groups are assigned to cells, such as a zone
 //	nodes.go            pods go to nodes that exist or are in flight
 //	launcher.go         nodes are launched: candidate.go, filling.go, nodedemand.go
@@ -27,7 +27,7 @@
 //
 // Honouring preferences (preferred affinity, soft spread and the like) may raise the price.
 // The plan that honours none of them sets the base price. Further attempts require
-// preferences, the heaviest first, and the best attempt that stays within the surplus wins
+// preferences, the heaviest first, and the best attempt that stays within the preference surplus wins
 // (see preferenceSearch). Within an attempt a preference is a rule like any other until pods
 // cannot be placed; those pods drop one preference and are placed again.
 //

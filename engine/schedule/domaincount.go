@@ -42,7 +42,7 @@ type domainCountKey struct {
 	filter nodeFilter
 }
 
-// countPods counts the pods on nodes of w.
+// countPods counts the pods on nodes of the snapshot.
 func (dc *domainCount) countPods(snapshot *cluster.Snapshot) (counts map[int]int, total int) {
 	counts = map[int]int{}
 	dc.of.each(snapshot, func(node *cluster.NodeInfo, n int) {

@@ -96,13 +96,13 @@ func (r ruleKind) String() string {
 // some rule reads them.
 func (t *topology) compileDomainIncrements(g *podGroup) {
 	for _, dc := range t.countList {
-		if (dc.hard || dc.readers > 0) && dc.of.counts(g.class) {
+		if (dc.hard || dc.readers > 0) && dc.of.includes(g.class) {
 			g.domainIncrements = append(g.domainIncrements, domainIncrement{count: dc, keyIndex: g.keyIndex(dc.key)})
 		}
 	}
 	t.findSpreadFilters(g)
 	for i := range g.domainRules {
-		g.domainRules[i].countsOwnPods = g.domainRules[i].count.of.counts(g.class)
+		g.domainRules[i].countsOwnPods = g.domainRules[i].count.of.includes(g.class)
 	}
 	t.counters.markFirstInDomain(g)
 }

@@ -117,7 +117,7 @@ func (ps *preferenceSearch) planOfDraft(plain *solver) Plan {
 		return plain.plan()
 	}
 	ps.listPreferences()
-	if len(ps.candidates) == 0 {
+	if len(ps.toHonour) == 0 {
 		return plain.plan()
 	}
 	ps.options.maxPrice = plain.limits.price.max

@@ -164,7 +164,7 @@ func benchmarkDraft(b *testing.B, t *benchCluster, full bool, maxPrice func(*clu
 	defer trial.End()
 	if full {
 		for _, key := range t.keys {
-			trial.Cordon(snapshot.NodeByKey(key))
+			trial.StopTakingPods(snapshot.NodeByKey(key))
 		}
 	}
 	placed, over, classes := 0, 0, 0
@@ -173,7 +173,7 @@ func benchmarkDraft(b *testing.B, t *benchCluster, full bool, maxPrice func(*clu
 	for b.Loop() {
 		node := snapshot.NodeByKey(t.keys[i*7%nodes])
 		i++
-		mark := trial.Mark()
+		mark := trial.Savepoint()
 		trial.RemoveNodes(node)
 		d := schedule.NewDraft(trial.Snapshot(), maxPrice(node))
 		if d.OverMaxPrice() {
@@ -210,7 +210,7 @@ func BenchmarkRemoveNode(b *testing.B) {
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		mark := trial.Mark()
+		mark := trial.Savepoint()
 		trial.RemoveNodes(snapshot.NodeByKey(t.keys[i*7%2000]))
 		i++
 		trial.RollbackTo(mark)

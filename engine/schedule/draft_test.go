@@ -80,7 +80,7 @@ func TestDraftHolds(t *testing.T) {
 
 // TestKeep: after a draft is applied, only the pods that it left out are pending, and another
 // draft with a maximum price of zero launches no node.
-func TestKeep(t *testing.T) {
+func TestApply(t *testing.T) {
 	for seed := range uint64(300) {
 		trial, _ := vacated(seed)
 		d := schedule.NewDraft(trial.Snapshot(), math.MaxInt64)
@@ -88,17 +88,17 @@ func TestKeep(t *testing.T) {
 		for _, u := range d.Plan().Unplaced {
 			left += len(u.Pods)
 		}
-		before := trial.Snapshot().Pending()
-		mark := trial.Mark()
+		before := trial.Snapshot().PodsToPlace()
+		mark := trial.Savepoint()
 		d.Apply(trial)
-		if got := trial.Snapshot().Pending(); got != left {
+		if got := trial.Snapshot().PodsToPlace(); got != left {
 			t.Errorf("seed %d: %d pods are to be placed after the plan was kept, want %d", seed, got, left)
 		}
 		if again := schedule.NewDraft(trial.Snapshot(), 0); again.Price() > 0 {
 			t.Errorf("seed %d: a draft without a maximum price costs %s", seed, again.Price())
 		}
 		trial.RollbackTo(mark)
-		if got := trial.Snapshot().Pending(); got != before {
+		if got := trial.Snapshot().PodsToPlace(); got != before {
 			t.Errorf("seed %d: %d pods are to be placed after all was taken back, want %d", seed, got, before)
 		}
 	}

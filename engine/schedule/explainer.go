@@ -26,10 +26,10 @@ type explainer struct {
 	minValues *minValuesChecker
 	learned   *learned
 	cells     *cellFinder
-	// onlyKnownDomains is set when launches were dropped: the capacity that this released is
+	// opensNoDomain is set when launches were dropped: the capacity that this released is
 	// launched only in domains that every spread counts.
-	onlyKnownDomains bool
-	funnels          map[funnelKey]*funnelBuilder
+	opensNoDomain bool
+	funnels       map[funnelKey]*funnelBuilder
 }
 
 type funnelKey struct {
@@ -47,7 +47,7 @@ type funnelBuilder struct {
 func (s *solver) leftOut() []Unplaced {
 	var out []Unplaced
 	e := explainer{snapshot: s.snapshot, pools: &s.pools, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues, learned: s.learned, cells: &s.cells,
-		onlyKnownDomains: s.launches.someDropped, funnels: map[funnelKey]*funnelBuilder{}}
+		opensNoDomain: s.launches.someDropped, funnels: map[funnelKey]*funnelBuilder{}}
 	for _, g := range s.podGroups {
 		if g.placed < len(g.pods) {
 			out = append(out, e.unplaced(g))
@@ -68,7 +68,7 @@ func (e *explainer) unplaced(g *podGroup) Unplaced {
 	}
 	best := -1
 	if e.learned.unplaceable[g.class] {
-		u.Detail = "the topology domains that the other pods of the group need are not available, so none of them can be placed"
+		u.Detail = "the topology domains that the other pods with the same constraints need are not available, so none of them can be placed"
 	}
 	for _, pool := range e.pools.all {
 		f := e.funnelOf(pool, g)
@@ -127,7 +127,7 @@ func (e *explainer) startFunnel(pool *poolState, shape *cluster.PodShape) *funne
 		f.Blocked, f.Detail = reason.Static, "the pool keeps a fixed number of nodes"
 	}
 	if f.Blocked == "" && f.Offerings == 0 {
-		f.Blocked, f.Detail = reason.NoOfferings, fmt.Sprintf("nothing is on sale for node class %q", pool.Pool.NodeClass)
+		f.Blocked, f.Detail = reason.NoOfferings, fmt.Sprintf("node class %q has no offerings", pool.Pool.NodeClass)
 		f.Facts = reason.FactsOf(map[string]any{"class": pool.Pool.NodeClass})
 	}
 	if f.Blocked != "" {
@@ -221,7 +221,7 @@ func (q *quota) explainQuota(pool *poolState, rows bitset.Set, kind reason.Reaso
 	for row := range rows.All() {
 		for _, d := range pool.Catalog.Offerings[row].QuotaUses {
 			left, ok := q.left[d.Quota]
-			if !ok || d.Amount <= left || kindOf(d.Quota) != kind {
+			if !ok || d.Amount <= left || reasonForQuota(d.Quota) != kind {
 				continue
 			}
 			if n, seen := needed[d.Quota]; !seen || d.Amount < n {

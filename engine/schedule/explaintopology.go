@@ -100,7 +100,7 @@ func explainNeed(total int) (string, map[string]any) {
 func (g *podGroup) explainRest() (string, map[string]any) {
 	if len(g.domainRules) > 0 {
 		r := &g.domainRules[0]
-		return fmt.Sprintf("%s over %s: the domains that the other pods of the group need are not available", r.kind, r.count.key.Name),
+		return fmt.Sprintf("%s over %s: the domains that the other pods with the same constraints need are not available", r.kind, r.count.key.Name),
 			map[string]any{"type": r.kind.String(), "key": r.count.key.Name}
 	}
 	return "host ports, hostname spread or anti-affinity leave no node for it", map[string]any{"type": "pods on one node", "key": cluster.LabelHostname}

@@ -31,7 +31,7 @@ func (lr *launcher) fill(cand *candidate) {
 	f := &lr.filling
 	f.reset(cand.room)
 	cand.filled, cand.content, cand.requirements = true, cand.content[:0], cand.pool.base
-	limited := lr.demand.limits(cand.group)
+	limited := lr.demand.spreadsOverNodes(cand.group)
 	if limited {
 		lr.demand.capRoom(cand.group, &f.room)
 	}
@@ -56,9 +56,9 @@ func (lr *launcher) fill(cand *candidate) {
 	}
 	cand.used, cand.requiredValues = f.capacity.Sub(f.room), f.requiredValues
 	// A filling is never worth zero: placing its pods matters more than any price.
-	cand.value = max(lr.prices.Units.Worth(&cand.used), math.SmallestNonzeroFloat64)
+	cand.worth = max(lr.prices.Units.Worth(&cand.used), math.SmallestNonzeroFloat64)
 	if slices.ContainsFunc(f.allotments, func(a *allotment) bool { return a.group.nodeRules.limitsOwnPods() }) {
-		cand.value += lr.valueOfNode(cand)
+		cand.worth += lr.worthOfNode(cand)
 	}
 }
 
@@ -84,8 +84,8 @@ func (f *filling) reset(room quantity.Vector) {
 // hold if pods were divisible.
 func (lr *launcher) shareOf(cand *candidate) float64 {
 	g := cand.group
-	if g.summedAt != lr.launched {
-		g.sumRequests(lr.launched)
+	if g.summedAt != lr.launchCalls {
+		g.sumRequests(lr.launchCalls)
 	}
 	share := 1.0
 	for d, n := range g.requests {
@@ -93,7 +93,7 @@ func (lr *launcher) shareOf(cand *candidate) float64 {
 			share = min(share, float64(max(0, cand.room[d]))/float64(n))
 		}
 	}
-	if lr.demand.limits(g) {
+	if lr.demand.spreadsOverNodes(g) {
 		share = min(share, 1/float64(lr.demand.minNodes))
 	}
 	return share
@@ -126,7 +126,7 @@ func (lr *launcher) putLimited(cand *candidate, sg *shapeGroup) {
 		if !lr.hasRoom(sg) {
 			return
 		}
-		for _, cap := range a.group.nodeRules.limits {
+		for _, cap := range a.group.nodeRules.maxCounts {
 			if cap.countsOwnPods && lr.filling.counts[cap.counter] == 0 && a.left() > 0 && lr.putAllotment(cand, sg, a, 1) > 0 {
 				return
 			}
@@ -161,7 +161,7 @@ func (lr *launcher) putAllotment(cand *candidate, sg *shapeGroup, a *allotment, 
 	}
 	if a.group.hasSpread() {
 		for _, o := range f.allotments {
-			n = min(n, a.group.besideEarlier(o.group, func(i int) int { return f.counts[i] }))
+			n = min(n, a.group.maxPodsBesideEarlier(o.group, func(i int) int { return f.counts[i] }))
 		}
 		if n <= 0 {
 			return 0

@@ -12,7 +12,7 @@ import (
 // FuzzWorld plans for any snapshot: it never panics and never loses or invents a pod. For
 // input that an API server accepts, it never plans a placement that the scheduler would
 // refuse.
-func FuzzWorld(f *testing.F) {
+func FuzzSnapshot(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("a world of some bytes, each of them a choice"))
 	// More first offerings than quota.

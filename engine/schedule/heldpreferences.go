@@ -180,8 +180,8 @@ func laterTerms(held heldPreferences) []int {
 	return out
 }
 
-// impossiblePreference is the index of the first held neighbour preference that no cell with
-// capacity meets, whatever becomes of the others; negative when there is none.
+// impossiblePreference is the index of the first held preference about other pods (podRules)
+// that no cell with capacity meets, whatever becomes of the others; negative when there is none.
 func (s *solver) impossiblePreference(g *podGroup) int {
 	for i, p := range g.held.podRules {
 		for j := range g.domainRules {

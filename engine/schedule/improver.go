@@ -196,16 +196,16 @@ func (im *improver) roomFor(on *launch, a *allotment) int {
 		return 0
 	}
 	im.progress.steps += len(on.groups)
-	return min(n, on.besideEither(a))
+	return min(n, on.maxPodsInAnyBindOrder(a))
 }
 
-// besideEither is how many pods of the allotment may be with the pods on the node, whichever
+// maxPodsInAnyBindOrder is how many pods of the allotment may be with the pods on the node, whichever
 // are bound first. New pods that must be bound later than pods elsewhere must not also have to
 // be bound earlier than these.
-func (l *launch) besideEither(a *allotment) int {
+func (l *launch) maxPodsInAnyBindOrder(a *allotment) int {
 	n := math.MaxInt32
 	for _, g := range l.groups {
-		n = min(n, g.nodeRules.besideEither(&a.group.nodeRules, func(c int) int { return l.counts[c] }))
+		n = min(n, g.nodeRules.maxPodsInAnyBindOrder(&a.group.nodeRules, func(c int) int { return l.counts[c] }))
 	}
 	return n
 }
@@ -336,7 +336,7 @@ func (im *improver) conflict(a, b *launch) bool {
 	return slices.ContainsFunc(b.content, func(p portion) bool {
 		im.progress.steps += 1 + len(a.groups)
 		rules := &p.allotment.group.nodeRules
-		return a.residents.keepOff(rules) || rules.roomFor(im.counters, count) < p.n || a.besideEither(p.allotment) < p.n
+		return a.residents.keepOff(rules) || rules.roomFor(im.counters, count) < p.n || a.maxPodsInAnyBindOrder(p.allotment) < p.n
 	})
 }
 
@@ -359,7 +359,7 @@ func (im *improver) combine(pool *poolState, row int, a, b *launch) *launch {
 func (im *improver) replace(a, b, one *launch, before offering.Price) bool {
 	im.limits.release(a)
 	im.limits.release(b)
-	if im.limits.nodesAllowed(one.pool, one.row) == 0 || im.priceOf(one) >= before || !im.minValues.reserve(one, &one.used) {
+	if im.limits.nodesAllowed(one.pool, one.row) == 0 || im.priceOf(one) >= before || !im.minValues.reserveLaunch(one, &one.used) {
 		im.limits.reserve(a)
 		im.limits.reserve(b)
 		return false
@@ -370,7 +370,7 @@ func (im *improver) replace(a, b, one *launch, before offering.Price) bool {
 	return true
 }
 
-// drop drops the launches in dropped, and counts the pods of the others again, by pool and by
+// drop drops the launches in gone, and counts the pods of the others again, by pool and by
 // placement.
 func (ll *launchList) drop(gone map[*launch]bool, pools *poolList) {
 	ll.someDropped = true

@@ -70,7 +70,7 @@ func (l *launch) roomFor(cs *counters, g *podGroup) int {
 	}
 	if n > 0 && g.hasSpread() {
 		for _, o := range l.groups {
-			n = min(n, g.besideEarlier(o, func(c int) int { return l.counts[c] }))
+			n = min(n, g.maxPodsBesideEarlier(o, func(c int) int { return l.counts[c] }))
 		}
 	}
 	if n == 0 || !g.nodeRules.restricted() {
@@ -90,7 +90,7 @@ func (l *launch) roomFor(cs *counters, g *podGroup) int {
 // countPods counts pods that the pool's nodes are launched for.
 func (pool *poolState) countPods(g *podGroup, n int) {
 	pool.pods[g.class.PodShape] += n
-	for _, c := range g.nodeRules.limits {
+	for _, c := range g.nodeRules.maxCounts {
 		if c.countsOwnPods {
 			limited := pool.limitedPods[c.counter]
 			pool.limitedPods[c.counter] = limitedPods{pods: limited.pods + n, perNode: max(limited.perNode, c.max)}

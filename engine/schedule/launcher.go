@@ -11,12 +11,12 @@ import (
 )
 
 // shapeGroup is the allotments with the same pod shape and cell. They ask the same of a node
-// and differ only in their pod rules about other pods.
+// and differ only in their rules about other pods.
 type shapeGroup struct {
 	shape      *cluster.PodShape
 	cell       *cell
 	allotments []*allotment // the one with the most pods to place first
-	compatible []*cluster.Compatible
+	compatible []*cluster.CompatibleOfferings
 	left       int
 	// limitedPerNode is set when the number of some of these pods per node is limited, joining
 	// when some must join other pods on their node.
@@ -50,14 +50,14 @@ type launcher struct {
 	// stopEarly is set when the attempt is of no use once the rest is certain to cost more
 	// than is left of its maximum price.
 	stopEarly bool
-	// launched counts the calls of launchCopies. dividedAt and gatheredAt are what it was when
+	// launchCalls counts the calls of launchCopies. dividedAt and gatheredAt are what it was when
 	// divide and gatherCandidates were last called.
-	launched, dividedAt, gatheredAt int
-	filling                         filling
+	launchCalls, dividedAt, gatheredAt int
+	filling                            filling
 }
 
 // launchNodes launches nodes for as many pods of the allotments as the pools can, which are of
-// equal weight. Each step launches the candidate with the lowest price per value, and more of
+// equal weight. Each step launches the candidate with the lowest price per worth, and more of
 // the same while it stays about as good. last is set for the pools that are tried last: later
 // ones might have cheaper offerings for the pods that are left.
 func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotment) {
@@ -90,23 +90,23 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 // one node should hold.
 const divideEvery = 64
 
-// tolerance is the factor by which a node's price per value may exceed that of the first one
+// tolerance is the factor by which a node's price per worth may exceed that of the first one
 // for the same offering to be launched again without a comparison with others.
 const tolerance = 1.005
 
 // launchRepeatedly launches the candidate while it stays about as good. It reports false when
 // limits or quota stopped it.
 func (lr *launcher) launchRepeatedly(cand *candidate) bool {
-	cost := cand.price / cand.value
+	cost := cand.price / cand.worth
 	for {
 		if !lr.launchCopies(cand) {
 			return false
 		}
-		if lr.launched-lr.dividedAt >= divideEvery {
+		if lr.launchCalls-lr.dividedAt >= divideEvery {
 			lr.divideAgain()
 		}
 		lr.fill(cand)
-		if len(cand.content) == 0 || cand.price/cand.value > cost*tolerance {
+		if len(cand.content) == 0 || cand.price/cand.worth > cost*tolerance {
 			return true
 		}
 	}
@@ -148,15 +148,15 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 	}
 }
 
-// best returns the candidate with the lowest price per value of the pods that would fill it;
+// best returns the candidate with the lowest price per worth of the pods that would fill it;
 // nil when no pod can be placed any more. If two are equal, it returns the one with the
-// larger value (which means fewer nodes), then the first in the catalog.
+// larger worth (which means fewer nodes), then the first in the catalog.
 func (lr *launcher) best() *candidate {
 	var best *candidate
 	var least float64
 	for _, cand := range lr.candidates {
-		if best != nil && cand.minPricePerValue > least {
-			break // sorted by minPricePerValue: none of the rest can cost less per value
+		if best != nil && cand.minPricePerWorth > least {
+			break // sorted by minPricePerWorth: none of the rest can cost less per worth
 		}
 		if !lr.fillingIsCurrent(cand) {
 			lr.fill(cand)
@@ -164,8 +164,8 @@ func (lr *launcher) best() *candidate {
 		if len(cand.content) == 0 {
 			continue
 		}
-		cost := cand.price / cand.value
-		if best == nil || cost < least || cost == least && cand.value > best.value {
+		cost := cand.price / cand.worth
+		if best == nil || cost < least || cost == least && cand.worth > best.worth {
 			best, least = cand, cost
 		}
 	}
@@ -197,11 +197,11 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 		}
 	}
 	allowed := lr.limits.nodesAllowed(cand.pool, cand.row)
-	lr.launched++
+	lr.launchCalls++
 	var groups []*podGroup // copies share the slice
 	for n := range min(copies, allowed) {
 		l := &launch{pool: cand.pool, row: cand.row, free: cand.room, requirements: cand.requirements, groups: groups, content: make([]portion, 0, len(cand.content)), requiredValues: cand.requiredValues}
-		if !lr.minValues.reserve(l, &cand.used) {
+		if !lr.minValues.reserveLaunch(l, &cand.used) {
 			allowed = n
 			break
 		}

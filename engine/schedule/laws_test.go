@@ -70,7 +70,7 @@ func TestPricesScale(t *testing.T) {
 // the largest of its offerings against them, and the launched node may be smaller. Launches
 // with several possible values for a label are left out as well: a plan holds for all of the
 // values, and the node has one.
-func TestSolvedWorldsStaySolved(t *testing.T) {
+func TestSolvedClustersStaySolved(t *testing.T) {
 	for name, script := range lawWorlds(200, 25) {
 		for i := range script.Pools {
 			script.Pools[i].Limits = nil
@@ -100,7 +100,7 @@ func asksForVariety(s *enginetest.Script) bool {
 
 // TestUselessOffersChangeNothing: a type that is out of stock, a pool without offerings and a
 // blocked pool change no launch.
-func TestUselessOffersChangeNothing(t *testing.T) {
+func TestUselessOfferingsChangeNothing(t *testing.T) {
 	for name, script := range lawWorlds(150, 20) {
 		before := schedule.Solve(script.Snapshot())
 		more := *script

@@ -17,7 +17,7 @@ type limits struct {
 	pools *poolList
 	quota *quota
 	price spending
-	// changes counts the launches that were reserved and released.
+	// reservations counts the calls of reserve and release: it differs after any change.
 	reservations int
 	shortOfQuota map[*poolState]bitset.Set // see offeringsShortOfQuota
 	largest      map[string]int64          // see largestUse

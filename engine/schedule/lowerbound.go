@@ -30,7 +30,7 @@ func (s *solver) lowerBound() offering.Price {
 type demandGroup struct {
 	rows   []bitset.Set // by pool; only those that one of the pods fits on
 	demand quantity.Vector
-	prices covering.Units
+	prices covering.UnitPrices
 	worth  float64
 }
 
@@ -54,7 +54,7 @@ func (s *solver) lowerBoundOf(pools []*poolState) float64 {
 			demand = demand.Add(l.used)
 		}
 	}
-	together, _ := covering.Solve(demand, s.counters.minNodes(pools), shapes(pools, rows, &demand))
+	together, _ := covering.Solve(demand, s.counters.minNodes(pools), nodeTypes(pools, rows, &demand))
 	if len(demands) == 1 {
 		return together
 	}
@@ -68,7 +68,7 @@ func (s *solver) lowerBoundOf(pools []*poolState) float64 {
 // solution of the dual, and the worth of the demand under them is a bound.
 func boundByGroup(pools []*poolState, demands []*demandGroup, demand quantity.Vector) float64 {
 	for _, dg := range demands {
-		_, solved := covering.Solve(dg.demand, 0, shapes(pools, dg.rows, &demand))
+		_, solved := covering.Solve(dg.demand, 0, nodeTypes(pools, dg.rows, &demand))
 		dg.prices = solved.Units
 		dg.worth = dg.prices.Worth(&demand)
 	}
@@ -158,26 +158,26 @@ func (cs *counters) minNodes(pools []*poolState) int {
 			}
 		}
 		if sum.pods > 0 {
-			n = max(n, sum.nodes())
+			n = max(n, sum.minNodes())
 		}
 	}
 	return n
 }
 
-// shapes lists the offerings of the pools as covering shapes, without capacity beyond all of
+// nodeTypes lists the offerings of the pools as node types to cover with, without capacity beyond all of
 // the demand.
-func shapes(pools []*poolState, rows []bitset.Set, demand *quantity.Vector) []covering.Shape {
-	var out []covering.Shape
+func nodeTypes(pools []*poolState, rows []bitset.Set, demand *quantity.Vector) []covering.NodeType {
+	var out []covering.NodeType
 	for i, pool := range pools {
-		out = append(out, pool.distinctShapes(rows[i], demand)...)
+		out = append(out, pool.distinctNodeTypes(rows[i], demand)...)
 	}
 	return out
 }
 
-// distinctShapes leaves out offerings of an instance type that is listed at a lower price
+// distinctNodeTypes leaves out offerings of an instance type that is listed at a lower price
 // already.
-func (pool *poolState) distinctShapes(rows bitset.Set, demand *quantity.Vector) []covering.Shape {
-	var out []covering.Shape
+func (pool *poolState) distinctNodeTypes(rows bitset.Set, demand *quantity.Vector) []covering.NodeType {
+	var out []covering.NodeType
 	at := make([]int, len(pool.Catalog.Types)) // one more than the index in out
 	for row := range rows.All() {
 		room := covering.Capped(pool.Allocatable[row], demand)
@@ -185,7 +185,7 @@ func (pool *poolState) distinctShapes(rows bitset.Set, demand *quantity.Vector) 
 		if at[t] > 0 && out[at[t]-1].Room == room {
 			continue
 		}
-		out = append(out, covering.Shape{Room: room, Price: pool.Catalog.Offerings[row].Price.USD()})
+		out = append(out, covering.NodeType{Room: room, Price: pool.Catalog.Offerings[row].Price.USD()})
 		at[t] = len(out)
 	}
 	return out

@@ -259,14 +259,14 @@ func (mc *minValuesChecker) launchableFor(pool *poolState, g *podGroup, values [
 	f := pool.Compatible(g.shape)
 	var out bitset.Set
 	for i, alt := range g.shape.Alternatives {
-		out.Merge(mc.alternativeWithEnough(pool, f, i, pool.Base.And(alt).And(here), at.rows))
+		out.Merge(mc.alternativeWithEnough(pool, f, i, pool.NodeRequirements.And(alt).And(here), at.rows))
 	}
 	return out
 }
 
 // alternativeWithEnough returns those of the offerings on which alternative i of the shape
 // holds; nil when they have too few values.
-func (mc *minValuesChecker) alternativeWithEnough(pool *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
+func (mc *minValuesChecker) alternativeWithEnough(pool *poolState, f *cluster.CompatibleOfferings, i int, set constraint.Set, rows bitset.Set) bitset.Set {
 	own := f.Fitting[i].And(rows).And(pool.available())
 	if pool.minValues.nodesLeft == 0 || !mc.enough(pool, set, own, pool.minValues.required, pool.minValues.launchable) {
 		return nil
@@ -276,14 +276,14 @@ func (mc *minValuesChecker) alternativeWithEnough(pool *poolState, f *cluster.Co
 
 // compatibleWithMinValues is what the allotment can use of the pool, without the alternatives
 // that leave too few values to one pod.
-func (lr *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *cluster.Compatible {
+func (lr *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *cluster.CompatibleOfferings {
 	f := lr.compatibility.compatible(pool, a)
 	if !pool.hasMinValues() || lr.minValues.relaxing {
 		return f
 	}
-	out := &cluster.Compatible{Fitting: make([]bitset.Set, len(f.Fitting)), Admitted: f.Admitted, PortsTaken: f.PortsTaken}
+	out := &cluster.CompatibleOfferings{Fitting: make([]bitset.Set, len(f.Fitting)), Admitted: f.Admitted, PortsTaken: f.PortsTaken}
 	for i, alt := range a.group.shape.Alternatives {
-		set := pool.Base.And(alt)
+		set := pool.NodeRequirements.And(alt)
 		if a.cell != nil {
 			set = set.And(a.cell.set)
 		}
@@ -311,7 +311,7 @@ func (lr *launcher) refreshMinValues() {
 // mayHaveLostValues reports whether launches may have left candidates without the values that
 // they had when they were compared with others.
 func (lr *launcher) mayHaveLostValues() bool {
-	return lr.gatheredAt < lr.launched && slices.ContainsFunc(lr.pools, (*poolState).hasMinValues)
+	return lr.gatheredAt < lr.launchCalls && slices.ContainsFunc(lr.pools, (*poolState).hasMinValues)
 }
 
 // largestWithMinValues is the most of each resource that a node for the group can hold with
@@ -331,7 +331,7 @@ func (lr *launcher) largestWithMinValues(i int, g *candidateGroup) *quantity.Vec
 			continue
 		}
 		out[d], _ = pool.LargestAmount(quantity.Dim(d), func(much bitset.Set) bool {
-			return lr.minValues.enough(pool, pool.Base, rows.And(much), pool.minValues.required, pool.minValues.launchable)
+			return lr.minValues.enough(pool, pool.NodeRequirements, rows.And(much), pool.minValues.required, pool.minValues.launchable)
 		})
 	}
 	return &out

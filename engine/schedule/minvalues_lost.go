@@ -89,7 +89,7 @@ func (e *explainer) explainMinValues(fb *funnelBuilder, pool *poolState, g *podG
 	if !pool.hasMinValues() || e.snapshot.Settings.RelaxMinValues {
 		return
 	}
-	e.topology.opensNoDomain = e.onlyKnownDomains
+	e.topology.opensNoDomain = e.opensNoDomain
 	defer func() { e.topology.opensNoDomain = false }()
 	var good bitset.Set
 	worst := missingValues{required: -1}
@@ -98,7 +98,7 @@ func (e *explainer) explainMinValues(fb *funnelBuilder, pool *poolState, g *podG
 		here := (&cluster.Cell{Keys: g.domainKeys, Values: c.Values}).Set()
 		for i, alt := range g.class.PodShape.Alternatives {
 			rows := fb.passed.And(c.Offerings)
-			set := pool.Base.And(alt).And(here)
+			set := pool.NodeRequirements.And(alt).And(here)
 			if own := e.minValues.alternativeWithEnough(pool, fit, i, set, rows); own != nil {
 				good.Merge(own)
 				continue

@@ -13,7 +13,7 @@ import (
 
 // Rule MIN-VALUES-1: a NodeClaim lists 600 instance types at most, and those that its variety
 // depends on are among them however expensive they are.
-func TestVarietyAmongManyTypes(t *testing.T) {
+func TestMinValuesAmongManyTypes(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("pool all min-values:family=3 min-values:type=50\npod web cpu=1\n")
 	for i := range 700 {

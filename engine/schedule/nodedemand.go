@@ -23,9 +23,9 @@ type nodeDemand struct {
 	limited       []limitedPods // scratch: by counter
 }
 
-// limits reports whether the candidates' pods are spread over nodes because the number of some
+// spreadsOverNodes reports whether the candidates' pods are spread over nodes because the number of some
 // of them per node is limited.
-func (d *nodeDemand) limits(g *candidateGroup) bool {
+func (d *nodeDemand) spreadsOverNodes(g *candidateGroup) bool {
 	return d.minNodes > 1 && len(g.limitedPerNode) > 0
 }
 
@@ -92,7 +92,7 @@ func (d *nodeDemand) countMinNodes(shapeGroups []*shapeGroup) int {
 		}
 		for _, a := range sg.allotments {
 			n := a.left()
-			for _, c := range a.group.nodeRules.limits {
+			for _, c := range a.group.nodeRules.maxCounts {
 				if !c.countsOwnPods || n == 0 {
 					continue
 				}
@@ -105,13 +105,13 @@ func (d *nodeDemand) countMinNodes(shapeGroups []*shapeGroup) int {
 	}
 	nodes := 0
 	for _, limited := range d.limited {
-		nodes = max(nodes, limited.nodes())
+		nodes = max(nodes, limited.minNodes())
 	}
 	return nodes
 }
 
-// nodesAllowed is how many nodes the pods need at least.
-func (l limitedPods) nodes() int { return (l.pods + l.perNode - 1) / max(1, l.perNode) }
+// minNodes is how many nodes the pods need at least.
+func (l limitedPods) minNodes() int { return (l.pods + l.perNode - 1) / max(1, l.perNode) }
 
 // sharedVolumes counts the slots that a node needs on which every volume is attached that pods
 // left to place mount and other pods may mount too.
@@ -138,7 +138,7 @@ func sharedVolumes(shapeGroups []*shapeGroup) (slots quantity.Vector) {
 // limited per node can go to the candidates.
 func (d *nodeDemand) capRoom(g *candidateGroup, room *quantity.Vector) {
 	most := &d.total
-	if d.limits(g) {
+	if d.spreadsOverNodes(g) {
 		most = &d.perNode
 	}
 	for dim := range room {
@@ -150,7 +150,7 @@ func (d *nodeDemand) capRoom(g *candidateGroup, room *quantity.Vector) {
 // of the group.
 func (d *nodeDemand) coversUseful(g *candidateGroup, a, b *quantity.Vector) bool {
 	useful := &d.total
-	if d.limits(g) {
+	if d.spreadsOverNodes(g) {
 		useful = &d.useful
 	}
 	for _, dim := range d.dims {

@@ -46,7 +46,7 @@ func newRequirementSets() requirementSets {
 
 // join adds the requirements of an allotment on the given offering. It takes the first of the
 // shape's alternatives that holds there together with the others.
-func (rs *requirementSets) join(reqs *nodeRequirements, pool *poolState, row int, f *cluster.Compatible, a *allotment) (*nodeRequirements, bool) {
+func (rs *requirementSets) join(reqs *nodeRequirements, pool *poolState, row int, f *cluster.CompatibleOfferings, a *allotment) (*nodeRequirements, bool) {
 	for i, alt := range a.group.shape.Alternatives {
 		if !f.Fitting[i].Has(row) {
 			continue

@@ -17,7 +17,7 @@ import (
 // must be none of them. See residents.
 type nodeRules struct {
 	increments []int // counters that each pod adds one to
-	limits     []counterLimit
+	maxCounts  []counterLimit
 	needs      []need
 	mounts     []cluster.Mount
 
@@ -38,18 +38,18 @@ type counterLimit struct {
 // limitCounter limits a counter. Several constraints on one counter make one limit, the
 // lowest.
 func (rules *nodeRules) limitCounter(counter, most int) {
-	for i := range rules.limits {
-		if c := &rules.limits[i]; c.counter == counter {
+	for i := range rules.maxCounts {
+		if c := &rules.maxCounts[i]; c.counter == counter {
 			c.max = min(c.max, most)
 			return
 		}
 	}
-	rules.limits = append(rules.limits, counterLimit{counter: counter, max: most})
+	rules.maxCounts = append(rules.maxCounts, counterLimit{counter: counter, max: most})
 }
 
 // limitsOwnPods reports whether pods of the group count against a limit of their own.
 func (rules *nodeRules) limitsOwnPods() bool {
-	return slices.ContainsFunc(rules.limits, func(c counterLimit) bool { return c.countsOwnPods })
+	return slices.ContainsFunc(rules.maxCounts, func(c counterLimit) bool { return c.countsOwnPods })
 }
 
 // need requires that a counter is above zero. A pod that its own term selects may be the
@@ -61,7 +61,7 @@ type need struct {
 
 // restricted reports whether other pods can keep the group off a node.
 func (rules *nodeRules) restricted() bool {
-	return len(rules.limits)+len(rules.needs)+len(rules.mounts)+len(rules.avoids) > 0 || rules.mayBeRepelled
+	return len(rules.maxCounts)+len(rules.needs)+len(rules.mounts)+len(rules.avoids) > 0 || rules.mayBeRepelled
 }
 
 // compileAll compiles the rules of every pod group.
@@ -69,7 +69,7 @@ func (cs *counters) compileAll(groups []*podGroup) {
 	for _, g := range groups {
 		cs.compile(g)
 	}
-	watched := cs.terms.hostname.Clone()
+	watched := cs.terms.hostnameSelectors.Clone()
 	for _, g := range groups {
 		for _, selector := range g.nodeRules.avoids {
 			watched.Put(selector)
@@ -88,7 +88,7 @@ func (cs *counters) compileAll(groups []*podGroup) {
 func (cs *counters) compileIncrements(g *podGroup) {
 	rules := &g.nodeRules
 	for i, c := range cs.all {
-		if !c.of.isPort() && c.of.counts(g.class) {
+		if !c.of.isPort() && c.of.includes(g.class) {
 			rules.increments = append(rules.increments, i)
 		}
 	}
@@ -115,8 +115,8 @@ func (cs *counters) portIncrements(c *cluster.PodClass) []int {
 func (rules *nodeRules) finish() {
 	slices.Sort(rules.increments)
 	rules.increments = slices.Compact(rules.increments)
-	for i := range rules.limits {
-		_, rules.limits[i].countsOwnPods = slices.BinarySearch(rules.increments, rules.limits[i].counter)
+	for i := range rules.maxCounts {
+		_, rules.maxCounts[i].countsOwnPods = slices.BinarySearch(rules.increments, rules.maxCounts[i].counter)
 	}
 }
 
@@ -167,7 +167,7 @@ func (cs *counters) antiAffinity(g *podGroup, atMost func(countKey, int)) {
 		if r.Key.Name != cluster.LabelHostname {
 			continue
 		}
-		if cs.terms.hostname.Has(r.Selector.ID()) {
+		if cs.terms.hostnameSelectors.Has(r.Selector.ID()) {
 			rules.repels = append(rules.repels, r.Selector.ID())
 		}
 		if r.Selector.Selects(g.class) {
@@ -175,7 +175,7 @@ func (cs *counters) antiAffinity(g *podGroup, atMost func(countKey, int)) {
 		}
 	}
 	rules.selectedBy, rules.virtual = g.class.Selectors(), g.class.Virtual
-	rules.mayBeRepelled = cs.terms.hostname.Intersects(rules.selectedBy)
+	rules.mayBeRepelled = cs.terms.hostnameSelectors.Intersects(rules.selectedBy)
 }
 
 // markFirstInDomain records that pods of the group, which join others of their own kind in a
@@ -189,7 +189,7 @@ func (cs *counters) markFirstInDomain(g *podGroup) {
 	}
 }
 
-// ownCount is how many there may be with a pod that adds to the counter itself, or not.
+// ownCount is what the pod itself adds to the count: 1 when its own term selects it.
 func ownCount(own bool) int {
 	if own {
 		return 1
@@ -201,7 +201,7 @@ func ownCount(own bool) int {
 // reads the node's counters.
 func (rules *nodeRules) roomFor(all *counters, count func(int) int) int {
 	n := math.MaxInt32
-	for _, c := range rules.limits {
+	for _, c := range rules.maxCounts {
 		have := count(c.counter)
 		switch {
 		case c.countsOwnPods:
@@ -218,14 +218,14 @@ func (rules *nodeRules) roomFor(all *counters, count func(int) int) int {
 	return max(0, n)
 }
 
-// besideEither is how many pods of o may be on a node together with pods of l, whichever are
-// bound first. count reads the node's counters.
-func (rules *nodeRules) besideEither(o *nodeRules, count func(int) int) int {
+// maxPodsInAnyBindOrder is how many pods of o may be on a node together with pods of rules,
+// whichever are bound first. count reads the node's counters.
+func (rules *nodeRules) maxPodsInAnyBindOrder(o *nodeRules, count func(int) int) int {
 	if (rules.virtual || !o.virtual) && rules.excludes(o) {
 		return 0
 	}
 	n := math.MaxInt32
-	for _, c := range rules.limits {
+	for _, c := range rules.maxCounts {
 		if _, bumped := slices.BinarySearch(o.increments, c.counter); bumped {
 			n = min(n, c.max-count(c.counter))
 		}

@@ -46,7 +46,7 @@ const fewPodsLimit = 32
 
 // fewPods reports whether the pending pods are that few.
 func fewPods(snapshot *cluster.Snapshot) bool {
-	return snapshot.Pending() <= max(fewPodsLimit, len(snapshot.Nodes)/8)
+	return snapshot.PodsToPlace() <= max(fewPodsLimit, len(snapshot.Nodes)/8)
 }
 
 // freeSpaces is the free capacity by slot of the index. While few pods are to be placed it may

@@ -32,7 +32,7 @@ func (t *topology) partitions(g *podGroup, pool *poolState, rows bitset.Set) []p
 	return out
 }
 
-// split divides the partition into the offerings that v looks at, by alternative, and the
+// split divides the partition into the offerings that the filter looks at, by alternative, and the
 // others.
 func (p partition) split(f *spreadFilter, alternatives []bitset.Set) []partition {
 	var out []partition

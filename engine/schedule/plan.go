@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Plan says which nodes to launch and where the pods go. It is complete: every pending pod of
-// the snapshot is in exactly one of Launches, Nominations and Unplaced.
+// Plan says which nodes to launch and where the pods go. It is complete: every pod of the snapshot that is
+// to be placed is in exactly one of Launches, Nominations and Unplaced.
 type Plan struct {
 	Launches    []Launch
 	Nominations []Nomination // by node key
@@ -22,9 +22,9 @@ type Plan struct {
 	// pod may use and how many nodes the pods limited per node need. Zero when no node is
 	// launched.
 	LowerBound offering.Price
-	// Unimproved is how many nodes with free capacity are launched without a check whether
+	// UnexaminedLaunches is how many nodes with free capacity are launched without a check whether
 	// the plan can do without them: that search is bounded.
-	Unimproved int
+	UnexaminedLaunches int
 	// Preferences counts the preferences (affinity, soft spread and the like) that are
 	// honoured.
 	Preferences Preferences
@@ -89,9 +89,9 @@ type RunnerUp struct {
 	offering.Ref
 	Pool string         // the NodePool that would have launched it
 	More offering.Price // than the first offering, per hour; negative when it is cheaper
-	// Because is Dearer for an instance type that is among the launch's offerings. Otherwise
+	// Because is HigherPrice for an instance type that is among the launch's offerings. Otherwise
 	// it says what kept the type out of them: Availability, Quota, Addresses, Limits,
-	// Requirements, Preference, Topology, Weight, or Resources when it is too small.
+	// Requirements, Preference, Ports, Topology, Weight, or Resources when it is too small.
 	Because reason.Reason
 	Why     string       // in words
 	Facts   reason.Facts // the parameters of Why as data

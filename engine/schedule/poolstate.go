@@ -102,12 +102,12 @@ type compatibleKey struct {
 // compatibility is what pod shapes can use of the pools within cells.
 type compatibility struct {
 	topology *topology
-	byCell   map[compatibleKey]*cluster.Compatible // for groups whose cells spread filters divide
-	shared   map[compatibleKey]*cluster.Compatible // for all others, the same in all attempts
+	byCell   map[compatibleKey]*cluster.CompatibleOfferings // for groups whose cells spread filters divide
+	shared   map[compatibleKey]*cluster.CompatibleOfferings // for all others, the same in all attempts
 }
 
 // compatible is PoolCatalog.Compatible narrowed to the allotment's cell.
-func (s *compatibility) compatible(pool *poolState, a *allotment) *cluster.Compatible {
+func (s *compatibility) compatible(pool *poolState, a *allotment) *cluster.CompatibleOfferings {
 	whole := pool.Compatible(a.group.shape)
 	if a.cell == nil {
 		return whole
@@ -130,7 +130,7 @@ func (s *compatibility) compatible(pool *poolState, a *allotment) *cluster.Compa
 			}
 		}
 	}
-	f := &cluster.Compatible{All: whole.All.And(here), PortsTaken: whole.PortsTaken}
+	f := &cluster.CompatibleOfferings{All: whole.All.And(here), PortsTaken: whole.PortsTaken}
 	for i := range whole.Fitting {
 		f.Fitting = append(f.Fitting, whole.Fitting[i].And(here))
 		f.Admitted = append(f.Admitted, whole.Admitted[i].And(here))

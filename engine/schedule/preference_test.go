@@ -22,8 +22,8 @@ func TestRespectLosesNobody(t *testing.T) {
 		script.Settings.Preferences = cluster.Ignore
 		ignored := schedule.Solve(script.Snapshot())
 		script.Settings.Preferences = cluster.Respect
-		for _, surplus := range []int{0, 100, 1000, cluster.UnlimitedSurplus} {
-			script.Settings.Surplus = surplus
+		for _, surplus := range []int{0, 100, 1000, cluster.UnlimitedPreferenceSurplus} {
+			script.Settings.PreferenceSurplusPermille = surplus
 			plan := schedule.Solve(script.Snapshot())
 			if err := enginetest.Check(script, plan); err != nil {
 				t.Errorf("seed %d, surplus %d: %v\n%s\n%s", seed, surplus, err, enginetest.Format(script), enginetest.Print(plan))

@@ -146,7 +146,7 @@ func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
 // countPlacements adds the pods that the plan places.
 func (a *preferenceAudit) countPlacements(of countKey, counts map[int]int, value func(placement) int) {
 	for _, c := range a.snapshot.Classes {
-		if !of.counts(c) {
+		if !of.includes(c) {
 			continue
 		}
 		for _, at := range a.placementsOf[c] {

@@ -23,16 +23,16 @@ import (
 // without preferences takes.
 type preferenceSearch struct {
 	snapshot *cluster.Snapshot
-	// candidates are all preferences: the heaviest first, then those dropped last, then those
+	// toHonour are all preferences: the heaviest first, then those dropped last, then those
 	// of pods of high priority, then those of smaller pods: for the same price more pods get
 	// theirs.
-	candidates []classPreference
-	wanted     map[*cluster.PodClass][]preference
+	toHonour []classPreference
+	wanted   map[*cluster.PodClass][]preference
 	// distinguishNodes holds the classes with preferences that distinguish nodes.
 	distinguishNodes map[*cluster.PodClass]bool
 	runnable         map[*cluster.PodShape]bool // see someNodeOrOffering
 	// These are the same in all attempts: see compatibility and cellFinder.
-	compatible map[compatibleKey]*cluster.Compatible
+	compatible map[compatibleKey]*cluster.CompatibleOfferings
 	cells      map[cellsKey][]cell
 
 	options   attemptOptions
@@ -82,7 +82,7 @@ func withoutPreferences(snapshot *cluster.Snapshot) *preferenceSearch {
 	if snapshot.InWhatIf() {
 		ps.compatible = memoOf(snapshot).compatible
 	} else {
-		ps.compatible = map[compatibleKey]*cluster.Compatible{}
+		ps.compatible = map[compatibleKey]*cluster.CompatibleOfferings{}
 	}
 	return ps
 }
@@ -102,11 +102,11 @@ func (ps *preferenceSearch) listPreferences() {
 			ps.wanted[c] = list
 			ps.distinguishNodes[c] = slices.ContainsFunc(list, func(p preference) bool { return p.kind == nodeAffinity || p.kind == softTaint })
 			for _, p := range slices.Backward(list) {
-				ps.candidates = append(ps.candidates, classPreference{c, p})
+				ps.toHonour = append(ps.toHonour, classPreference{c, p})
 			}
 		}
 	}
-	slices.SortStableFunc(ps.candidates, func(x, y classPreference) int {
+	slices.SortStableFunc(ps.toHonour, func(x, y classPreference) int {
 		return cmp.Or(cmp.Compare(y.weight, x.weight), cmp.Compare(y.kind, x.kind), comparePlacingOrder(x.class, y.class))
 	})
 }
@@ -161,7 +161,7 @@ func (ps *preferenceSearch) makeAttempt(honour honoured, maxPrice offering.Price
 // choose returns the best plan within the price.
 func (ps *preferenceSearch) choose(plain *solver) Plan {
 	ps.best, ps.placed = plain, plain.placedBy()
-	ps.candidates = slices.DeleteFunc(ps.candidates, func(it classPreference) bool { return ps.placed[it.class] == 0 })
+	ps.toHonour = slices.DeleteFunc(ps.toHonour, func(it classPreference) bool { return ps.placed[it.class] == 0 })
 	before := plain.finalPrice()
 	if !ps.allMetByChance() {
 		ps.search(before)
@@ -175,10 +175,10 @@ func (ps *preferenceSearch) choose(plain *solver) Plan {
 // search looks for the best plan that costs at most the surplus more than the plan that
 // honours no preference.
 func (ps *preferenceSearch) search(before offering.Price) {
-	ps.maxFinalPrice = min(ps.options.maxPrice, surplus(before, ps.snapshot.Settings.Surplus))
-	ps.maxPlannedPrice = min(ps.options.maxPrice, max(ps.maxFinalPrice, surplus(ps.best.limits.price.spent, ps.snapshot.Settings.Surplus)))
+	ps.maxFinalPrice = min(ps.options.maxPrice, surplus(before, ps.snapshot.Settings.PreferenceSurplusPermille))
+	ps.maxPlannedPrice = min(ps.options.maxPrice, max(ps.maxFinalPrice, surplus(ps.best.limits.price.spent, ps.snapshot.Settings.PreferenceSurplusPermille)))
 	kept := []classPreference{}
-	for rest := ps.candidates; len(rest) > 0 && ps.attempted < ps.options.maxAttempts; {
+	for rest := ps.toHonour; len(rest) > 0 && ps.attempted < ps.options.maxAttempts; {
 		n := ps.mostHonoured(kept, rest)
 		kept = append(kept, rest[:n]...)
 		rest = rest[min(n+1, len(rest)):]
@@ -191,11 +191,11 @@ func (ps *preferenceSearch) search(before offering.Price) {
 // allMetByChance reports whether the plan that honours no preference meets all of them by
 // chance, whichever of its offerings are launched.
 func (ps *preferenceSearch) allMetByChance() bool {
-	if slices.ContainsFunc(ps.candidates, classPreference.dependsOnOffering) {
+	if slices.ContainsFunc(ps.toHonour, classPreference.dependsOnOffering) {
 		return false
 	}
 	a := ps.audit(&Plan{}) // hostnames and taints do not depend on how launches are described
-	return !slices.ContainsFunc(ps.candidates, func(p classPreference) bool { return a.honoured(p.class, p.preference) < ps.placed[p.class] })
+	return !slices.ContainsFunc(ps.toHonour, func(p classPreference) bool { return a.honoured(p.class, p.preference) < ps.placed[p.class] })
 }
 
 // dependsOnOffering reports whether it can depend on the launched offering if the preference
@@ -268,7 +268,7 @@ func (ps *preferenceSearch) honouredOf(items []classPreference) honoured {
 
 // surplus is the price increased by that many thousandths.
 func surplus(price offering.Price, thousandths int) offering.Price {
-	if thousandths < 0 { // cluster.UnlimitedSurplus
+	if thousandths < 0 { // cluster.UnlimitedPreferenceSurplus
 		return noMaxPrice
 	}
 	hi, lo := bits.Mul64(uint64(price), uint64(1000+thousandths))

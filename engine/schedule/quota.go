@@ -77,12 +77,12 @@ func (q *quota) take(o *offering.CatalogOffering, n int64) {
 func (q *quota) isShortFor(o *offering.CatalogOffering, kind reason.Reason) bool {
 	return slices.ContainsFunc(o.QuotaUses, func(d offering.QuotaUse) bool {
 		left, limited := q.left[d.Quota]
-		return limited && left < d.Amount && kindOf(d.Quota) == kind
+		return limited && left < d.Amount && reasonForQuota(d.Quota) == kind
 	})
 }
 
-// kindOf is the reason for which a quota excludes offerings.
-func kindOf(name string) reason.Reason {
+// reasonForQuota is the reason for which a quota excludes offerings.
+func reasonForQuota(name string) reason.Reason {
 	if strings.HasPrefix(name, offering.AddressQuota) {
 		return reason.Addresses
 	}

@@ -21,10 +21,10 @@ import (
 )
 
 // TestRandomWorlds checks every invariant of a plan on seeded scripts.
-func TestRandomWorlds(t *testing.T) { holdsOn(t, enginetest.Random, 3000) }
+func TestRandomClusters(t *testing.T) { holdsOn(t, enginetest.Random, 3000) }
 
 // TestFullWorlds (Rule POD-3) checks them on scripts in which all semantics are mixed.
-func TestFullWorlds(t *testing.T) { holdsOn(t, enginetest.RandomFull, 1500) }
+func TestFullClusters(t *testing.T) { holdsOn(t, enginetest.RandomFull, 1500) }
 
 func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script, snapshots uint64) {
 	t.Helper()
@@ -78,7 +78,7 @@ func shuffle(s *enginetest.Script, seed uint64) *enginetest.Script {
 
 // TestIncrementalWorld: a Builder that went through any history of changes gives the same
 // plan as one with only the final state.
-func TestIncrementalWorld(t *testing.T) {
+func TestIncrementalSnapshot(t *testing.T) {
 	for seed := range uint64(200) {
 		history(t, seed, enginetest.Random(seed, 30), enginetest.Random(seed+100000, 20))
 	}

@@ -345,7 +345,7 @@ func addMoreExpensive(have []RunnerUp, pool string, first, c offering.Ref) []Run
 	if len(have) == maxRunnersUp || c.Type == first.Type {
 		return have
 	}
-	why := "dearer"
+	why := "higher price"
 	if c.Price == first.Price {
 		why = "same price, later in the order of the catalog"
 	}

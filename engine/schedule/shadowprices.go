@@ -18,7 +18,7 @@ import (
 //
 // For each group of pods that may use the same offerings, they are a price λ per unit of each
 // resource such that λ·room ≤ price holds for every offering and what the pods ask for is
-// worth as much as possible (see shadow). Where groups share offerings, the prices of the
+// worth as much as possible (see package covering). Where groups share offerings, the prices of the
 // cheaper group are lowered to those of the more expensive one (see boundByGroup), so that
 // mixed content is not worth more than the node either. There is a set of prices for each of a
 // few proportions of memory to the other resources, as content differs in that. Each set
@@ -28,16 +28,16 @@ import (
 // on nodes.
 type ShadowPrices struct {
 	groups map[*cluster.PodShape]int
-	sets   [][]covering.Units // by proportion and group: USD/h per base unit
-	demand []quantity.Vector  // by group
-	prices []covering.Units   // the set under which all pods together are worth most
+	sets   [][]covering.UnitPrices // by proportion and group: USD/h per base unit
+	demand []quantity.Vector       // by group
+	prices []covering.UnitPrices   // the set under which all pods together are worth most
 }
 
 // proportions are the factors by which the requested memory is scaled before prices are
 // found.
 func proportions() []float64 { return []float64{0.125, 0.25, 0.5, 1, 2, 4, 8} }
 
-// NewShadowPrices finds the prices for the movable pods of the nodes.
+// NewShadowPrices finds the prices for the reschedulable pods of the nodes.
 func NewShadowPrices(snapshot *cluster.Snapshot, nodes []*cluster.NodeInfo) *ShadowPrices {
 	r := &ShadowPrices{groups: map[*cluster.PodShape]int{}}
 	var pools []*poolState
@@ -52,12 +52,12 @@ func NewShadowPrices(snapshot *cluster.Snapshot, nodes []*cluster.NodeInfo) *Sha
 		demand = demand.Add(dg.demand)
 		r.demand = append(r.demand, dg.demand)
 	}
-	machines := make([][]covering.Shape, len(demands))
+	nodeTypesByGroup := make([][]covering.NodeType, len(demands))
 	for i, dg := range demands {
-		machines[i] = shapes(pools, dg.rows, &demand)
+		nodeTypesByGroup[i] = nodeTypes(pools, dg.rows, &demand)
 	}
 	for _, p := range proportions() {
-		r.sets = append(r.sets, prices(demands, machines, demand, p))
+		r.sets = append(r.sets, prices(demands, nodeTypesByGroup, demand, p))
 	}
 	r.prices = r.highest(demands)
 	return r
@@ -91,18 +91,18 @@ func (r *ShadowPrices) group(pools []*poolState, nodes []*cluster.NodeInfo) []*d
 }
 
 // prices returns the prices for one proportion, by group.
-func prices(demands []*demandGroup, machines [][]covering.Shape, demand quantity.Vector, proportion float64) []covering.Units {
+func prices(demands []*demandGroup, nodeTypesByGroup [][]covering.NodeType, demand quantity.Vector, proportion float64) []covering.UnitPrices {
 	order := make([]int, len(demands))
 	for i, dg := range demands {
 		order[i] = i
 		asked := dg.demand
 		asked[quantity.Memory] = int64(float64(asked[quantity.Memory]) * proportion)
-		_, solved := covering.Solve(asked, 0, machines[i])
+		_, solved := covering.Solve(asked, 0, nodeTypesByGroup[i])
 		dg.prices = solved.Units
 		dg.worth = dg.prices.Worth(&demand)
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(demands[y].worth, demands[x].worth) })
-	out := make([]covering.Units, len(demands))
+	out := make([]covering.UnitPrices, len(demands))
 	for i, at := range order {
 		for _, before := range order[:i] {
 			demands[at].lowerPrices(demands[before])
@@ -112,7 +112,7 @@ func prices(demands []*demandGroup, machines [][]covering.Shape, demand quantity
 	return out
 }
 
-// Worth is what the movable pods of the nodes are worth together, per hour.
+// Worth is what the reschedulable pods of the nodes are worth together, per hour.
 func (r *ShadowPrices) Worth(nodes ...*cluster.NodeInfo) offering.Price {
 	most := 0.0
 	for _, set := range r.sets {

@@ -12,8 +12,8 @@ import (
 // Groups is the number of groups of pods: those of one group may use the same offerings.
 func (r *ShadowPrices) Groups() int { return len(r.prices) }
 
-// EachGroup calls f with what the movable pods of the node are worth, group by group, under the
-// one set of prices under which all pods together are worth most.
+// EachGroup calls f with what the reschedulable pods of the node are worth, group by group,
+// under the one set of prices under which all pods together are worth most.
 func (r *ShadowPrices) EachGroup(node *cluster.NodeInfo, f func(group int, worth float64)) {
 	node.EachReschedulable(func(c *cluster.PodClass, pods []cluster.PodRef) {
 		n, known := r.groups[c.PodShape]
@@ -46,8 +46,8 @@ func (r *ShadowPrices) WorthOfFree(node *cluster.NodeInfo, group int) float64 {
 }
 
 // highest is the set of prices under which all demand together is worth most.
-func (r *ShadowPrices) highest(demands []*demandGroup) []covering.Units {
-	var best []covering.Units
+func (r *ShadowPrices) highest(demands []*demandGroup) []covering.UnitPrices {
+	var best []covering.UnitPrices
 	most := -1.0
 	for _, set := range r.sets {
 		sum := 0.0

@@ -13,7 +13,7 @@ import (
 
 // TestRatesBound: for any set of nodes, no plan that launches nodes for all of their pods
 // costs less than the pods are worth.
-func TestRatesBound(t *testing.T) {
+func TestShadowPricesBound(t *testing.T) {
 	tight, launched := 0.0, 0
 	for seed := range uint64(400) {
 		snapshot := enginetest.Populated(seed, 1+int(seed%40)).Snapshot()
@@ -21,12 +21,12 @@ func TestRatesBound(t *testing.T) {
 		var nodes []*cluster.NodeInfo
 		for _, node := range snapshot.Nodes {
 			nodes = append(nodes, node)
-			trial.Cordon(node) // no node has free capacity to use
+			trial.StopTakingPods(node) // no node has free capacity to use
 		}
 		rates := schedule.NewShadowPrices(snapshot, nodes)
 		r := rand.New(rand.NewPCG(seed, 9))
 		for range 4 {
-			mark := trial.Mark()
+			mark := trial.Savepoint()
 			var set []*cluster.NodeInfo
 			for _, node := range nodes {
 				if r.IntN(3) == 0 {

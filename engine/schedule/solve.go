@@ -24,14 +24,14 @@ import (
 func Solve(snapshot *cluster.Snapshot) Plan {
 	ps := newPreferenceSearch(snapshot)
 	plain := ps.makeAttempt(nil, noMaxPrice)
-	if len(ps.candidates) == 0 {
+	if len(ps.toHonour) == 0 {
 		return plain.plan()
 	}
 	return ps.choose(plain)
 }
 
-// solver makes one attempt: it places pod groups by asking the parts that own what the attempt
-// changes. The parts are made from what they need, and none of them refers to the solver.
+// solver makes one round of an attempt: it places pod groups by asking the parts that own what the
+// round changes. The parts are made from what they need, and none of them refers to the solver.
 type solver struct {
 	snapshot      *cluster.Snapshot
 	learned       *learned
@@ -55,19 +55,20 @@ type solver struct {
 	improved      improveProgress
 }
 
-// newSolver prepares an attempt that honours some preferences, with what earlier rounds learned.
+// newSolver prepares a round of an attempt that honours some preferences, with what earlier rounds
+// learned.
 func newSolver(ps *preferenceSearch, l *learned, honour honoured, maxPrice offering.Price) *solver {
 	snapshot := ps.snapshot
 	s := &solver{preferences: ps, snapshot: snapshot, learned: l, quota: newQuota(snapshot.QuotaLeft), requirements: newRequirementSets()}
 	s.limits = newLimits(&s.pools, &s.quota, maxPrice)
 	s.counters = newCounters(snapshot, termsOf(snapshot))
-	s.placements = placements{enabled: len(ps.candidates) > 0 || ps.options.placeAllOrStop}
+	s.placements = placements{enabled: len(ps.toHonour) > 0 || ps.options.placeAllOrStop}
 	s.launches = launchList{counters: &s.counters, placements: &s.placements}
 	s.nodes = newNodes(snapshot, nodePreferences{classes: ps.distinguishNodes, preferredFirst: honour != nil}, &s.counters, &s.placements)
 	s.topology = newTopology(&s.counters, &s.pools, &s.launches, l.openedDomains)
 	s.minValues = minValuesChecker{limits: &s.limits, quota: &s.quota, topology: &s.topology, lost: l.minValuesLost, mayRelax: snapshot.Settings.RelaxMinValues}
 	s.offerings = offeringChooser{limits: &s.limits, quota: &s.quota, topology: &s.topology, minValues: &s.minValues}
-	s.compatibility = compatibility{topology: &s.topology, byCell: map[compatibleKey]*cluster.Compatible{}, shared: ps.compatible}
+	s.compatibility = compatibility{topology: &s.topology, byCell: map[compatibleKey]*cluster.CompatibleOfferings{}, shared: ps.compatible}
 	s.cells = cellFinder{
 		pools: &s.pools, nodes: &s.nodes, launches: &s.launches, limits: &s.limits, topology: &s.topology,
 		minValues: &s.minValues, learned: l, byKey: map[cellsKey][]cell{}, atStart: ps.cells,
@@ -85,19 +86,19 @@ func newSolver(ps *preferenceSearch, l *learned, honour honoured, maxPrice offer
 		s.podGroups = append(s.podGroups, newPodGroup(c, c.Pods, held))
 	}
 	if !ps.options.noLaunches {
-		s.openPools()
+		s.makePoolStates()
 	}
 	s.counters.compileAll(s.podGroups)
 	s.topology.compileAll(s.podGroups)
 	return s
 }
 
-// openPools makes the state of each NodePool.
-func (s *solver) openPools() {
+// makePoolStates makes the state of each NodePool.
+func (s *solver) makePoolStates() {
 	for _, m := range s.snapshot.Catalogs {
 		pool := &poolState{
 			PoolCatalog: m, availableRows: availableFromMemo(s.snapshot, m), left: m.Left, nodesLeft: m.NodesLeft,
-			base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, limitedPods: map[int]limitedPods{},
+			base: s.requirements.intern(m.NodeRequirements, m.Offerings), pods: map[*cluster.PodShape]int{}, limitedPods: map[int]limitedPods{},
 		}
 		pool.minValues = s.minValues.newPoolMinValues(pool)
 		s.pools.all = append(s.pools.all, pool)
@@ -196,7 +197,7 @@ func (s *solver) byPriority() [][]*podGroup {
 }
 
 // placeAndImprove places all virtual pods, or all others. It reports false when it learned
-// something and the attempt must start again.
+// something and another round is needed.
 func (s *solver) placeAndImprove(virtual bool, round int) bool {
 	if s.limits.exceeded() || !s.placeAll(virtual) || s.limits.exceeded() {
 		return true

@@ -10,11 +10,11 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Static chooses n nodes for a pool that keeps a fixed number of nodes, whatever the pods: the
+// StaticLaunches chooses n nodes for a pool that keeps a fixed number of nodes, whatever the pods: the
 // cheapest offering that meets its requirements and has capacity for the DaemonSets, again and
 // again. It returns fewer when limits, quota, stock or the values for its minValues run out,
 // and none when the pool is blocked or unknown. It does not spread the nodes over domains.
-func Static(snapshot *cluster.Snapshot, name string, n int) []Launch {
+func StaticLaunches(snapshot *cluster.Snapshot, name string, n int) []Launch {
 	bare := *snapshot
 	bare.Classes = nil // it launches nodes without pods
 	s := newSolver(newPreferenceSearch(&bare), &learned{}, nil, noMaxPrice)
@@ -24,7 +24,7 @@ func Static(snapshot *cluster.Snapshot, name string, n int) []Launch {
 	}
 	pool := s.pools.all[i]
 	rows := pool.offeringsFittingDaemons()
-	base := s.requirements.intern(pool.Base, rows)
+	base := s.requirements.intern(pool.NodeRequirements, rows)
 	for row := range rows.And(pool.available()).All() {
 		for len(s.launches.all) < n && s.limits.nodesAllowed(pool, row) > 0 {
 			l := &launch{pool: pool, row: row, free: pool.Allocatable[row], requirements: base}
@@ -36,7 +36,7 @@ func Static(snapshot *cluster.Snapshot, name string, n int) []Launch {
 	}
 	if pool.hasMinValues() && !snapshot.Settings.RelaxMinValues {
 		if launched, below, _ := s.belowMinValues(pool); below > 0 {
-			return Static(snapshot, name, launched-below) // the last took the values of the others
+			return StaticLaunches(snapshot, name, launched-below) // the last took the values of the others
 		}
 	}
 	var out []Launch
@@ -52,17 +52,17 @@ func (s *solver) reserveWithoutPods(l *launch) bool {
 	var none quantity.Vector
 	pool := l.pool
 	if !pool.hasMinValues() {
-		return s.minValues.reserve(l, &none)
+		return s.minValues.reserveLaunch(l, &none)
 	}
 	l.requiredValues = pool.minValues.required
-	if s.minValues.reserve(l, &none) {
+	if s.minValues.reserveLaunch(l, &none) {
 		return true
 	}
 	if !s.snapshot.Settings.RelaxMinValues {
 		return false
 	}
 	l.requiredValues = slices.Clone(s.minValues.countValues(pool, l.requirements.set, s.minValues.largeEnough(pool, l.requirements, &none), pool.minValues.required, pool.minValues.launchable).n)
-	return s.minValues.reserve(l, &none)
+	return s.minValues.reserveLaunch(l, &none)
 }
 
 // offeringsFittingDaemons returns the offerings that have capacity for the DaemonSets that

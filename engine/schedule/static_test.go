@@ -21,7 +21,7 @@ func static(t *testing.T, script, pool string, n int) []schedule.Launch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return schedule.Static(s.Snapshot(), pool, n)
+	return schedule.StaticLaunches(s.Snapshot(), pool, n)
 }
 
 // types lists the first offerings' types and, in parentheses, how many offerings there are.
@@ -74,7 +74,7 @@ pods web x3 cpu=1
 
 // Rule STATIC-3: where it is allowed, nodes with less variety than minValues ask for are
 // launched, and the launch lists the labels.
-func TestStaticRelaxesVariety(t *testing.T) {
+func TestStaticRelaxesMinValues(t *testing.T) {
 	launches := static(t, `
 settings relax-min-values
 type D4 cpu=4 mem=16Gi price=0.2 zones=1,2
@@ -111,13 +111,13 @@ pods web x3 cpu=1`, "fixed", 1)
 
 // Each of the offerings may be launched in the end. Whichever it is, quota and limits hold if
 // the other launches become their cheapest.
-func TestStaticOverRandomWorlds(t *testing.T) {
+func TestStaticLaunchesInRandomClusters(t *testing.T) {
 	for seed := range uint64(100) {
 		script := enginetest.RandomFull(seed, 10)
 		snapshot := script.Snapshot()
 		for _, p := range script.Pools {
 			had := fmt.Sprintf("%v", snapshot.QuotaLeft)
-			launches := schedule.Static(snapshot, p.Name, 4)
+			launches := schedule.StaticLaunches(snapshot, p.Name, 4)
 			if len(launches) > 4 || p.Blocked != "" && len(launches) > 0 {
 				t.Fatalf("seed %d: %d launches for pool %s", seed, len(launches), p.Name)
 			}
@@ -132,7 +132,7 @@ func TestStaticOverRandomWorlds(t *testing.T) {
 					t.Errorf("seed %d: launch %d is cheaper than the one before", seed, i)
 				}
 			}
-			if diff := cmp.Diff(launches, schedule.Static(script.Snapshot(), p.Name, 4)); diff != "" {
+			if diff := cmp.Diff(launches, schedule.StaticLaunches(script.Snapshot(), p.Name, 4)); diff != "" {
 				t.Errorf("seed %d: another answer for the same World:\n%s", seed, diff)
 			}
 		}

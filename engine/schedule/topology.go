@@ -11,7 +11,8 @@ import (
 )
 
 // topology counts pods by zone and other domains during one attempt. It says what the rules
-// of pod groups read of the counts, and in which domains nodes can be launched.
+// of pod groups read of the counts, and in which domains nodes can be launched. A launch opens a
+// domain when it is the first node there that a spread constraint counts.
 type topology struct {
 	snapshot      *cluster.Snapshot
 	terms         *terms

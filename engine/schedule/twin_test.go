@@ -14,14 +14,14 @@ import (
 // optimal when its score (see enginetest.Score) equals the best one. A plan that places fewer
 // pods, or uses a lighter pool more, is a miss whatever it costs. The gap is by how much a
 // plan that places the same pods costs more.
-func TestTwin(t *testing.T) {
+func TestAgainstBestPlan(t *testing.T) {
 	twin(t, 2000, false, 0.90)
 }
 
 // TestTwinFull is TestTwin with every semantic mixed in. There a plan may beat the twin: the
 // twin counts a zone as open to a spread pod even when quota or limits do not let the plan
 // launch a node there.
-func TestTwinFull(t *testing.T) {
+func TestAgainstBestPlanFull(t *testing.T) {
 	twin(t, 1000, true, 0.90)
 }
 

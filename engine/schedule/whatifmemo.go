@@ -16,9 +16,9 @@ type whatIfMemo struct {
 	podCounts  map[domainCountKey]*cluster.PodCounts
 	nodeCounts map[nodeCountKey]*cluster.NodeCounts
 	views      map[nodeCountKey]*cluster.DomainView
-	compatible map[compatibleKey]*cluster.Compatible // see compatible
-	soft       *[]*cluster.NodeInfo                  // see withSoftTaints; nil until first needed
-	available  map[*cluster.PoolCatalog]bitset.Set   // see available
+	compatible map[compatibleKey]*cluster.CompatibleOfferings // see compatible
+	soft       *[]*cluster.NodeInfo                           // see withSoftTaints; nil until first needed
+	available  map[*cluster.PoolCatalog]bitset.Set            // see available
 	terms      *terms
 }
 
@@ -28,14 +28,14 @@ type nodeCountKey struct {
 	filter nodeFilter
 }
 
-// memoOf returns the memo of the what-if whose snapshot is w.
+// memoOf returns the memo of the what-if of that snapshot.
 func memoOf(snapshot *cluster.Snapshot) *whatIfMemo {
 	at := snapshot.Memo()
 	memo, ok := (*at).(*whatIfMemo)
 	if !ok {
 		memo = &whatIfMemo{
 			podCounts: map[domainCountKey]*cluster.PodCounts{}, nodeCounts: map[nodeCountKey]*cluster.NodeCounts{}, views: map[nodeCountKey]*cluster.DomainView{},
-			compatible: map[compatibleKey]*cluster.Compatible{}, available: map[*cluster.PoolCatalog]bitset.Set{},
+			compatible: map[compatibleKey]*cluster.CompatibleOfferings{}, available: map[*cluster.PoolCatalog]bitset.Set{},
 		}
 		*at = memo
 	}
@@ -75,8 +75,10 @@ func availableFromMemo(snapshot *cluster.Snapshot, m *cluster.PoolCatalog) bitse
 
 // terms are the required anti-affinity terms of the snapshot's pods.
 type terms struct {
-	domains  []*cluster.AntiAffinityTerm // over labels other than the hostname
-	hostname bitset.Set                  // over hostnames: selectors of pods without the term
+	domains []*cluster.AntiAffinityTerm // over labels other than the hostname
+	// hostnameSelectors are the IDs of the selectors of terms over hostnames that select some pods
+	// without the same term.
+	hostnameSelectors bitset.Set
 }
 
 // termsOf sorts the terms; in a what-if it caches them.
@@ -98,7 +100,7 @@ func newTerms(snapshot *cluster.Snapshot) *terms {
 		case r.Key.Name != cluster.LabelHostname:
 			t.domains = append(t.domains, r)
 		case slices.ContainsFunc(r.Selector.Classes(), func(c *cluster.PodClass) bool { return !r.OwnedBy(c) }):
-			t.hostname.Put(r.Selector.ID())
+			t.hostnameSelectors.Put(r.Selector.ID())
 		}
 	}
 	return t

@@ -211,14 +211,14 @@ type builderLoad struct {
 // the Snapshot has, so the cost of renewals is always a small part of the cost of the changes.
 // The new Snapshot equals the old one.
 func (s *builder) tidy() {
-	interned, load := s.inner.Interned(), s.inner.Load()
+	interned, load := s.inner.InternedCount(), s.inner.ObjectCount()
 	s.load.highest = max(s.load.highest, load)
 	switch {
 	case s.load.interned == 0: // everything listed at the start is in use
 		s.load.interned = interned
 	case interned > 2*s.load.interned+spareNumbers, s.load.highest > 4*(load+spareNumbers):
 		s.renew()
-		s.load = builderLoad{interned: max(1, s.inner.Interned()), highest: load}
+		s.load = builderLoad{interned: max(1, s.inner.InternedCount()), highest: load}
 	}
 }
 

@@ -160,7 +160,7 @@ func TestRenewalIsRare(t *testing.T) {
 		if most := nodes/spareNumbers + 1; beginnings > most || beginnings < 2 {
 			t.Errorf("%d beginnings for %d nodes, want 2 to %d", beginnings, nodes, most)
 		}
-		if n := m.parts.builder.inner.Interned(); n > 4*spareNumbers {
+		if n := m.parts.builder.inner.InternedCount(); n > 4*spareNumbers {
 			t.Errorf("%d numbers are kept", n)
 		}
 	})
@@ -183,11 +183,11 @@ func TestStandbyForgets(t *testing.T) {
 			m.RemovePod(p)
 			m.RemovePDB(&budget)
 			if i%100 == 0 {
-				m.View(func(w *cluster.Snapshot) { w.Pending() })
+				m.View(func(w *cluster.Snapshot) { w.PodsToPlace() })
 			}
 			m.Tidy()
 		}
-		if n := m.parts.builder.inner.Interned(); n > 4*spareNumbers {
+		if n := m.parts.builder.inner.InternedCount(); n > 4*spareNumbers {
 			t.Errorf("%d numbers are kept", n)
 		}
 		if n := len(m.parts.protections.unchecked); n > 1 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package covering solves the fractional covering problem: launch any fractions of node shapes
+// Package covering solves the fractional covering problem: launch any fractions of node types
 // so that their capacities add up to a demand and the fractions to a number of nodes, at the
 // least cost. That cost is a lower bound for any plan with whole nodes, and the shadow prices
 // say what a unit of each resource is worth in it.
@@ -12,17 +12,17 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Shape is one node as the covering problem sees it.
-type Shape struct {
+// NodeType is one node as the covering problem sees it.
+type NodeType struct {
 	Room  quantity.Vector
 	Price float64 // per hour, any unit
 }
 
-// Units are prices of one base unit of each resource.
-type Units [quantity.Dims]float64
+// UnitPrices are prices of one base unit of each resource.
+type UnitPrices [quantity.Dims]float64
 
 // Worth prices a vector of resources. Resources below zero count as none.
-func (u *Units) Worth(v *quantity.Vector) float64 {
+func (u *UnitPrices) Worth(v *quantity.Vector) float64 {
 	var sum float64
 	for d, n := range v {
 		sum += float64(float64(max(0, n)) * u[d])
@@ -32,7 +32,7 @@ func (u *Units) Worth(v *quantity.Vector) float64 {
 
 // Prices are the shadow prices of one base unit of each resource and of one node.
 type Prices struct {
-	Units Units
+	Units UnitPrices
 	Node  float64
 }
 
@@ -46,26 +46,26 @@ func Capped(room quantity.Vector, demand *quantity.Vector) quantity.Vector {
 }
 
 // Solve returns the least cost of covering demand with at least that many nodes, and the
-// shadow prices. Both are zero when no shape offers some resource that demand asks for.
+// shadow prices. Both are zero when no node type offers some resource that demand asks for.
 //
 // It solves the dual linear program, max Σ demand·λ + nodes·μ so that room·λ + μ ≤
-// price for every shape and λ, μ ≥ 0, by the simplex method in dictionary form with
+// price for every node type and λ, μ ≥ 0, by the simplex method in dictionary form with
 // Bland's rule (Chvátal, Linear Programming, chapters 2 and 3). The slack basis is
 // feasible as prices are not negative. Every product is rounded before it is added, so
 // that no CPU may fuse the two operations and compute a different result.
-func Solve(demand quantity.Vector, nodes int, shapes []Shape) (cost float64, prices Prices) {
+func Solve(demand quantity.Vector, nodes int, nodeTypes []NodeType) (cost float64, prices Prices) {
 	var dims []int
 	for d, n := range demand {
 		if n > 0 {
 			dims = append(dims, d)
 		}
 	}
-	if len(dims) == 0 || len(shapes) == 0 {
+	if len(dims) == 0 || len(nodeTypes) == 0 {
 		return 0, prices
 	}
-	t := newTableau(demand, nodes, shapes, dims)
+	t := newTableau(demand, nodes, nodeTypes, dims)
 	if !t.solve() {
-		return 0, prices // no shape offers some resource: no bound
+		return 0, prices // no node type offers some resource: no bound
 	}
 	for row, v := range t.basic {
 		switch {
@@ -81,7 +81,7 @@ func Solve(demand quantity.Vector, nodes int, shapes []Shape) (cost float64, pri
 
 // tableau is a simplex dictionary: each basic variable is rhs minus a combination of the free
 // ones. Variables below the number of dims are the (scaled) shadow prices of resources, the
-// next one is that of nodes, the others are the slacks of shapes.
+// next one is that of nodes, the others are the slacks of node types.
 type tableau struct {
 	basic, free []int
 	a           [][]float64 // [basic][free]
@@ -91,7 +91,7 @@ type tableau struct {
 }
 
 // newTableau scales each λ by the demand, so that every gain starts as 1.
-func newTableau(demand quantity.Vector, nodes int, shapes []Shape, dims []int) *tableau {
+func newTableau(demand quantity.Vector, nodes int, nodeTypes []NodeType, dims []int) *tableau {
 	t := &tableau{}
 	width := len(dims)
 	if nodes > 0 {
@@ -101,8 +101,8 @@ func newTableau(demand quantity.Vector, nodes int, shapes []Shape, dims []int) *
 		t.free = append(t.free, i)
 		t.gain = append(t.gain, 1)
 	}
-	cells := make([]float64, len(shapes)*width)
-	for i, s := range shapes {
+	cells := make([]float64, len(nodeTypes)*width)
+	for i, s := range nodeTypes {
 		row := cells[i*width : (i+1)*width]
 		for j, d := range dims {
 			row[j] = float64(max(0, s.Room[d])) / float64(demand[d])

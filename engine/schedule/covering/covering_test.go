@@ -16,20 +16,20 @@ func TestShadowPrices(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		demand := quantity.Vector{quantity.CPU: int64(1 + r.IntN(1e6)), quantity.Memory: int64(1+r.IntN(1e6)) << 20}
-		shapes := make([]Shape, 1+r.IntN(8))
-		for i := range shapes {
-			shapes[i] = Shape{quantity.Vector{quantity.CPU: int64(1+r.IntN(96)) * 1000, quantity.Memory: int64(1+r.IntN(512)) << 30}, 0.01 + r.Float64()*10}
+		nodeTypes := make([]NodeType, 1+r.IntN(8))
+		for i := range nodeTypes {
+			nodeTypes[i] = NodeType{quantity.Vector{quantity.CPU: int64(1+r.IntN(96)) * 1000, quantity.Memory: int64(1+r.IntN(512)) << 30}, 0.01 + r.Float64()*10}
 		}
-		for i := range shapes {
-			shapes[i].Room = Capped(shapes[i].Room, &demand)
+		for i := range nodeTypes {
+			nodeTypes[i].Room = Capped(nodeTypes[i].Room, &demand)
 		}
-		cost, prices := Solve(demand, 0, shapes)
-		for i, s := range shapes {
+		cost, prices := Solve(demand, 0, nodeTypes)
+		for i, s := range nodeTypes {
 			if worth := float64(s.Room[0])*prices.Units[0] + float64(s.Room[1])*prices.Units[1]; worth > s.Price*(1+1e-9) {
 				t.Fatalf("seed %d: shape %d is worth %v, more than its price %v", seed, i, worth, s.Price)
 			}
 		}
-		if want := cheapestMix(demand, shapes); math.Abs(cost-want) > 1e-9*want {
+		if want := cheapestMix(demand, nodeTypes); math.Abs(cost-want) > 1e-9*want {
 			t.Fatalf("seed %d: bound %v, the cheapest mix costs %v", seed, cost, want)
 		}
 	}
@@ -37,12 +37,12 @@ func TestShadowPrices(t *testing.T) {
 
 // cheapestMix tries every pair of shapes: the basis of a covering problem with two resources
 // has at most two.
-func cheapestMix(demand quantity.Vector, shapes []Shape) float64 {
+func cheapestMix(demand quantity.Vector, nodeTypes []NodeType) float64 {
 	best := math.Inf(1)
 	cpu, mem := float64(demand[0]), float64(demand[1])
-	for _, a := range shapes {
+	for _, a := range nodeTypes {
 		best = min(best, a.Price*max(cpu/float64(a.Room[0]), mem/float64(a.Room[1])))
-		for _, b := range shapes {
+		for _, b := range nodeTypes {
 			det := float64(a.Room[0])*float64(b.Room[1]) - float64(b.Room[0])*float64(a.Room[1])
 			x := (cpu*float64(b.Room[1]) - mem*float64(b.Room[0])) / det
 			y := (mem*float64(a.Room[0]) - cpu*float64(a.Room[1])) / det
@@ -58,9 +58,9 @@ func cheapestMix(demand quantity.Vector, shapes []Shape) float64 {
 // own.
 func TestShadowPriceOfNodes(t *testing.T) {
 	demand := quantity.Vector{quantity.CPU: 4000}
-	small, large := Shape{quantity.Vector{quantity.CPU: 1000}, 1}, Shape{quantity.Vector{quantity.CPU: 4000}, 2}
+	small, large := NodeType{quantity.Vector{quantity.CPU: 1000}, 1}, NodeType{quantity.Vector{quantity.CPU: 4000}, 2}
 	for nodes, want := range map[int]float64{0: 2, 1: 2, 3: 3 + 1.0/3, 4: 4, 5: 5} {
-		cost, prices := Solve(demand, nodes, []Shape{small, large})
+		cost, prices := Solve(demand, nodes, []NodeType{small, large})
 		if math.Abs(cost-want) > 1e-9 {
 			t.Errorf("%d nodes cost at least %v, want %v", nodes, cost, want)
 		}
@@ -70,9 +70,9 @@ func TestShadowPriceOfNodes(t *testing.T) {
 	}
 }
 
-func TestNoBoundWithoutOffers(t *testing.T) {
+func TestNoBoundWithoutOfferings(t *testing.T) {
 	gpu := quantity.Vector{5: 1}
-	if cost, _ := Solve(gpu, 0, []Shape{{quantity.Vector{quantity.CPU: 4000}, 1}}); cost != 0 {
+	if cost, _ := Solve(gpu, 0, []NodeType{{quantity.Vector{quantity.CPU: 4000}, 1}}); cost != 0 {
 		t.Errorf("a resource that no shape has bounds the cost by %v", cost)
 	}
 }

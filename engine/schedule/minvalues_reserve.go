@@ -59,9 +59,9 @@ func (mc *minValuesChecker) addUntilEnough(l *launch, rows *bitset.Set, suitable
 	}
 }
 
-// reserve reserves what a launch for used takes of limits and quota. It reports false when
+// reserveLaunch reserves what a launch for used takes of limits and quota. It reports false when
 // these do not leave enough values for the launch any more.
-func (mc *minValuesChecker) reserve(l *launch, used *quantity.Vector) bool {
+func (mc *minValuesChecker) reserveLaunch(l *launch, used *quantity.Vector) bool {
 	if l.pool.hasMinValues() {
 		capacity, ok := mc.capacityToReserve(l, used)
 		if !ok {

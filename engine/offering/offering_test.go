@@ -17,7 +17,7 @@ import (
 
 // TestSpread (Rule PLAN-6): the zones of a type rotate, dearer offerings and fallbacks stay
 // behind, and one claim always gets the same order.
-func TestSpread(t *testing.T) {
+func TestRotateZones(t *testing.T) {
 	choices := []offering.Ref{
 		{Type: "D4", Zone: "1", CapacityType: offering.Spot, Price: 5},
 		{Type: "D4", Zone: "2", CapacityType: offering.Spot, Price: 5},
@@ -44,7 +44,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestAcceptable(t *testing.T) {
+func TestCompatible(t *testing.T) {
 	d4 := offering.InstanceType{
 		Name: "D4", Labels: map[string][]string{"arch": {"amd64"}},
 		Capacity: quantity.Amounts{"cpu": 4000, "memory": 16 << 30}, Overhead: quantity.Amounts{"cpu": 140},
@@ -90,7 +90,7 @@ func TestAcceptable(t *testing.T) {
 
 // TestAcceptableEqualsCatalog: Compatible returns the same offerings as a compiled Catalog,
 // without compiling one.
-func TestAcceptableEqualsCatalog(t *testing.T) {
+func TestCompatibleEqualsCatalog(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		types, rules := randomTypes(r), randomRules(r)
@@ -109,10 +109,10 @@ func TestAcceptableEqualsCatalog(t *testing.T) {
 func byCatalog(types []offering.InstanceType, rules []constraint.Rule, requests quantity.Amounts) ([]offering.Ref, error) {
 	space, resources := constraint.NewSpace(), quantity.NewSpace()
 	for name := range requests {
-		resources.CountRequest(name, 1)
+		resources.AddRequest(name, 1)
 	}
 	for _, t := range types {
-		resources.CountOffers(quantity.Catalogs, t.Capacity, 1)
+		resources.AddOffers(quantity.Catalogs, t.Capacity, 1)
 	}
 	resources.AssignPositions()
 	asked := resources.RequestVector(requests)
