@@ -118,9 +118,9 @@ func OfferingOf(c *karpv1.NodeClaim) offering.Ref {
 	return offering.Ref{Type: c.Labels[cluster.LabelInstanceType], Zone: c.Labels[cluster.LabelZone], CapacityType: c.Labels[cluster.LabelCapacityType]}
 }
 
-// LaunchClaim converts the claim to what a provider needs to launch its instance as one of the
+// ProviderClaim converts the claim to what a provider needs to launch its instance as one of the
 // offerings.
-func LaunchClaim(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
+func ProviderClaim(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
 	return provider.Claim{
 		Name:          c.Name,
 		UID:           string(c.UID),
@@ -158,12 +158,12 @@ func registrationTaints(in []corev1.Taint) []provider.Taint {
 
 // ConditionTrue reports whether a condition of a claim is True, without changing the object. The
 // claim may be nil.
-func ConditionTrue(c *karpv1.NodeClaim, kind string) bool {
+func ConditionTrue(c *karpv1.NodeClaim, conditionType string) bool {
 	if c == nil {
 		return false
 	}
 	for i := range c.Status.Conditions {
-		if c.Status.Conditions[i].Type == kind {
+		if c.Status.Conditions[i].Type == conditionType {
 			return c.Status.Conditions[i].Status == metav1.ConditionTrue
 		}
 	}

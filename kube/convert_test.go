@@ -341,7 +341,7 @@ func TestNodeOfClaimWithoutInstance(t *testing.T) {
 	}
 	claim.Status.ProviderID = "bought" // from here on the cloud counts it
 	if got := Node(nil, claim, cat, choices); got.QuotaUses != nil {
-		t.Errorf("a bought machine still draws %v", got.QuotaUses)
+		t.Errorf("a launched instance still draws %v", got.QuotaUses)
 	}
 }
 

@@ -40,7 +40,7 @@ func (k *Converter) requests(p *corev1.Pod) quantity.Amounts {
 	sum, ok := plainSum(p)
 	switch {
 	case !ok:
-		return scheduled(p)
+		return schedulerRequests(p)
 	case k == nil || sum.others != nil:
 		return sum.amounts()
 	}

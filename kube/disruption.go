@@ -35,7 +35,7 @@ type ManagedNode struct {
 
 // DisruptionNode is a node as decisions about nodes see it at a given moment. soft says that
 // the node's pool replaces expired nodes within budgets, like drifted ones (see SoftExpiry).
-// Spare is left unset: it depends on capacity buffers.
+// HasBufferCapacity is left unset: it depends on capacity buffers.
 func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time) disrupt.Node {
 	n := disrupt.Node{
 		Key:                       m.Claim.Name,
@@ -61,7 +61,7 @@ func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time
 	}
 	n.Name, n.Ready = m.Node.Name, Ready(m.Node)
 	pods := summarize(m.Pods, evictions, now)
-	n.Pods, n.EvictionCost, n.PDBs = pods.movable, pods.cost, pods.pdbs
+	n.Pods, n.EvictionCost, n.PDBs = pods.reschedulable, pods.cost, pods.pdbs
 	n.Blocks = append(append(severalNodes(m), ownBlocks(m.Node)...), pods.blocks()...)
 	return n
 }
@@ -82,10 +82,10 @@ func initializedAt(m ManagedNode) time.Time {
 }
 
 // since is when a condition of the claim became True, zero when it is not.
-func since(c *karpv1.NodeClaim, kind string) time.Time {
+func since(c *karpv1.NodeClaim, conditionType string) time.Time {
 	for i := range c.Status.Conditions {
 		condition := &c.Status.Conditions[i]
-		if condition.Type == kind && condition.Status == "True" {
+		if condition.Type == conditionType && condition.Status == "True" {
 			return condition.LastTransitionTime.Time
 		}
 	}

@@ -99,7 +99,7 @@ func MinSavings(text string) (disrupt.MinSavings, error) {
 	return disrupt.MinSavings{}, fmt.Errorf("%q is neither a percentage such as 5%% nor dollars per hour such as $0.02/h", text)
 }
 
-// budget converts a budget as it is now; with an error the result is Broken. (Karpenter rejects a
+// budget converts a budget as it is now; with an error the result is Invalid. (Karpenter rejects a
 // number that cannot be read only while the budget is active.)
 func budget(b *karpv1.Budget, now time.Time) (out disrupt.Budget, err error) {
 	out.Causes = causes(b.Reasons)

@@ -47,7 +47,7 @@ func unmanaged(n *corev1.Node) cluster.Node {
 }
 
 func registered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog) cluster.Node {
-	w := claimed(n, c)
+	w := commonFields(n, c)
 	w.Labels = n.Labels
 	w.Taints = Taints(withCordon(n))
 	w.Capacity, w.Allocatable = Amounts(n.Status.Capacity), Amounts(n.Status.Allocatable)
@@ -61,7 +61,7 @@ func registered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog) cluster.Node 
 }
 
 func unregistered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
-	w := claimed(n, c)
+	w := commonFields(n, c)
 	w.Labels = c.Labels
 	w.Taints = Taints(c.Spec.Taints)
 	if len(c.Status.Allocatable) > 0 {
@@ -72,8 +72,8 @@ func unregistered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []o
 	return estimated(w, c, cat, choices)
 }
 
-// claimed fills in the fields that do not depend on the phase of the launch.
-func claimed(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
+// commonFields fills in the fields that do not depend on the phase of the launch.
+func commonFields(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
 	w := cluster.Node{
 		Key:               c.Name,
 		Name:              InFlightName(c.Name),

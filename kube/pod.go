@@ -25,20 +25,20 @@ func Pod(p *corev1.Pod, now time.Time) cluster.Pod { return (*Converter)(nil).Po
 func (k *Converter) Pod(p *corev1.Pod, now time.Time) cluster.Pod {
 	required, anyOf := affinity(&p.Spec)
 	w := cluster.Pod{
-		PodRef:        Ref(p),
-		Created:       p.CreationTimestamp.Time,
-		Priority:      ptr.Deref(p.Spec.Priority, 0),
-		Labels:        p.Labels,
-		Requests:      k.requests(p),
-		Required:      required,
-		AnyOf:         anyOf,
-		Tolerations:   tolerations(p.Spec.Tolerations),
-		Preferred:     preferences(p.Spec.Affinity),
-		Ports:         hostPorts(&p.Spec),
-		Node:          p.Spec.NodeName,
-		DaemonSet:     DaemonSetOf(p),
-		Reschedulable: p.Spec.NodeName != "" && Movable(p, now),
-		Terminating:   p.DeletionTimestamp != nil,
+		PodRef:           Ref(p),
+		Created:          p.CreationTimestamp.Time,
+		Priority:         ptr.Deref(p.Spec.Priority, 0),
+		Labels:           p.Labels,
+		Requests:         k.requests(p),
+		Required:         required,
+		AnyOf:            anyOf,
+		Tolerations:      tolerations(p.Spec.Tolerations),
+		Preferred:        preferences(p.Spec.Affinity),
+		Ports:            hostPorts(&p.Spec),
+		Node:             p.Spec.NodeName,
+		DaemonSet:        DaemonSetOf(p),
+		ReschedulableNow: p.Spec.NodeName != "" && ReschedulableNow(p, now),
+		Terminating:      p.DeletionTimestamp != nil,
 	}
 	k.topologyConstraints(&w, p)
 	refusalOf(&p.Spec).applyTo(&w)
@@ -74,25 +74,26 @@ func Terminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// Movable reports whether a bound pod needs a new node when its node is removed, and may be
-// disrupted now. A terminating pod needs none, except that the replacement of a StatefulSet's
+// ReschedulableNow reports whether a bound pod needs a new node when its node is removed, and may
+// be disrupted now. A terminating pod needs none, except that the replacement of a StatefulSet's
 // pod takes over its identity and so its requests.
-func Movable(p *corev1.Pod, now time.Time) bool {
-	return !DoNotDisrupt(p, now) && NeedsNode(p)
+func ReschedulableNow(p *corev1.Pod, now time.Time) bool {
+	return !DoNotDisrupt(p, now) && Reschedulable(p)
 }
 
-// NeedsNode reports whether a pod needs a new node when its node is removed, whatever its
+// Reschedulable reports whether a pod needs a new node when its node is removed, whatever its
 // annotations ask for.
-func NeedsNode(p *corev1.Pod) bool {
+func Reschedulable(p *corev1.Pod) bool {
 	if Terminal(p) || OwnedByDaemonSet(p) || OwnedByNode(p) {
 		return false
 	}
 	return p.DeletionTimestamp == nil || ownedBy(p, "apps/v1", "StatefulSet")
 }
 
-// Evictable reports whether draining the pod's node evicts the pod: it runs, is not a mirror pod,
-// and does not tolerate the disruption taint.
-func Evictable(p *corev1.Pod) bool {
+// EvictableUnlessProtected reports whether draining the pod's node evicts the pod unless
+// do-not-disrupt protects it: it runs, is not a mirror pod, and does not tolerate the disruption
+// taint.
+func EvictableUnlessProtected(p *corev1.Pod) bool {
 	return !Terminal(p) && p.DeletionTimestamp == nil && !OwnedByNode(p) && !ToleratesDisruption(p)
 }
 
@@ -151,11 +152,4 @@ func ownerUID(p *corev1.Pod, apiVersion, kind string) string {
 		}
 	}
 	return ""
-}
-
-func valueOr[T any](p *T, otherwise T) T {
-	if p == nil {
-		return otherwise
-	}
-	return *p
 }

@@ -18,33 +18,33 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// EvictionRefusal is why the eviction API would not evict a pod now. The zero value says that it
-// would.
-type EvictionRefusal struct {
-	// Budgets are the names of the PodDisruptionBudgets that select the pod, sorted: the one that
+// EvictionAnswer is whether the eviction API would evict a pod now, and why not. The zero value
+// says that it would.
+type EvictionAnswer struct {
+	// RefusedBy are the names of the PodDisruptionBudgets that select the pod, sorted: the one that
 	// forbids the eviction, or several, which the API does not support.
-	Budgets []types.NamespacedName
+	RefusedBy []types.NamespacedName
 	// ForGood is set when waiting does not help: the budgets or the number of pods must change
 	// first.
 	ForGood bool
-	// Guard is the budget that allows the eviction now, and Allowed how many it allows; Budgets
-	// is empty then.
-	Guard   types.NamespacedName
-	Allowed int
+	// AllowedBy is the budget that allows the eviction now, and Allowed how many it allows;
+	// RefusedBy is empty then.
+	AllowedBy types.NamespacedName
+	Allowed   int
 	// Status is the status of the budget that forbids the eviction, when it is one.
 	Status policyv1.PodDisruptionBudgetStatus
 }
 
 // Evictions answers whether the eviction API would evict a pod now.
 type Evictions interface {
-	Refused(p *corev1.Pod) EvictionRefusal
+	Ask(p *corev1.Pod) EvictionAnswer
 }
 
 // podSummary sums up the pods of a node for decisions about its disruption.
 type podSummary struct {
-	// movable counts the pods that would need a new node; cost is the cost of evicting them.
-	movable int
-	cost    float64
+	// reschedulable counts the pods that would need a new node; cost is the cost of evicting them.
+	reschedulable int
+	cost          float64
 	// doNotDisrupt are the pods that forbid disruption by annotation; refused are those that
 	// the eviction API would not evict.
 	doNotDisrupt, refused []podBlock
@@ -56,8 +56,8 @@ type podSummary struct {
 // Without evictions, which may be nil, the eviction API refuses nothing.
 func summarize(pods []*corev1.Pod, evictions Evictions, now time.Time) (all podSummary) {
 	for _, p := range pods {
-		if Movable(p, now) {
-			all.movable++
+		if ReschedulableNow(p, now) {
+			all.reschedulable++
 			all.cost += max(0, EvictionCost(p))
 		}
 		if p.DeletionTimestamp != nil || Terminal(p) {
@@ -70,11 +70,11 @@ func summarize(pods []*corev1.Pod, evictions Evictions, now time.Time) (all podS
 		if evictions == nil {
 			continue
 		}
-		switch r := evictions.Refused(p); {
-		case !Evictable(p):
-		case len(r.Budgets) > 0:
+		switch r := evictions.Ask(p); {
+		case !EvictableUnlessProtected(p):
+		case len(r.RefusedBy) > 0:
 			all.refused = append(all.refused, podBlock{p, refusalBlock(p, r)})
-		case r.Guard.Name != "":
+		case r.AllowedBy.Name != "":
 			all.allow(p, r)
 		}
 	}
@@ -82,8 +82,8 @@ func summarize(pods []*corev1.Pod, evictions Evictions, now time.Time) (all podS
 }
 
 // allow records that a PodDisruptionBudget allows the pod to be evicted.
-func (s *podSummary) allow(p *corev1.Pod, r EvictionRefusal) {
-	name := r.Guard.String()
+func (s *podSummary) allow(p *corev1.Pod, r EvictionAnswer) {
+	name := r.AllowedBy.String()
 	at := slices.IndexFunc(s.pdbs, func(b disrupt.PDB) bool { return b.Name == name })
 	if at < 0 {
 		at = len(s.pdbs)
@@ -120,15 +120,15 @@ func annotationBlock(p *corev1.Pod) disrupt.Block {
 	return b
 }
 
-func refusalBlock(p *corev1.Pod, r EvictionRefusal) disrupt.Block {
-	if len(r.Budgets) > 1 {
+func refusalBlock(p *corev1.Pod, r EvictionAnswer) disrupt.Block {
+	if len(r.RefusedBy) > 1 {
 		return disrupt.Block{Because: disrupt.MultiplePodDisruptionBudgets, ByPod: true,
-			Detail: fmt.Sprintf("Eviction does not support multiple PDBs (PodDisruptionBudget(s)=%v)", r.Budgets),
-			Facts:  reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.Budgets)})}
+			Detail: fmt.Sprintf("Eviction does not support multiple PDBs (PodDisruptionBudget(s)=%v)", r.RefusedBy),
+			Facts:  reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.RefusedBy)})}
 	}
 	return disrupt.Block{Because: disrupt.PodDisruptionBudget, ByPod: true,
-		Detail: fmt.Sprintf("Pdb prevents pod evictions (PodDisruptionBudget=%v)", r.Budgets),
-		Facts: reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.Budgets),
+		Detail: fmt.Sprintf("Pdb prevents pod evictions (PodDisruptionBudget=%v)", r.RefusedBy),
+		Facts: reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.RefusedBy),
 			"currentHealthy": int(r.Status.CurrentHealthy), "desiredHealthy": int(r.Status.DesiredHealthy), "expectedPods": int(r.Status.ExpectedPods)})}
 }
 

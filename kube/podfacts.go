@@ -22,12 +22,12 @@ type PodFacts struct {
 	Ready       bool
 
 	// Terminal and the facts that follow are the functions of the same name.
-	Terminal       bool
-	Provisionable  bool
-	NeedsNode      bool
-	Evictable      bool
-	ReplacedAtOnce bool
-	OwnedByNode    bool
+	Terminal                 bool
+	Provisionable            bool
+	Reschedulable            bool
+	EvictableUnlessProtected bool
+	ReplacedAtOnce           bool
+	OwnedByNode              bool
 
 	// DoNotDisrupt is the value of the annotation, empty when there is none.
 	DoNotDisrupt        string
@@ -41,19 +41,19 @@ type PodFacts struct {
 func PodFactsOf(p *corev1.Pod) PodFacts {
 	value, has := DoNotDisruptValue(p)
 	f := PodFacts{
-		Owner:          OwnerOf(p),
-		DaemonSet:      DaemonSetOf(p),
-		Phase:          p.Status.Phase,
-		Terminating:    p.DeletionTimestamp != nil,
-		Started:        p.Status.StartTime != nil,
-		Ready:          PodReady(p),
-		Terminal:       Terminal(p),
-		Provisionable:  Provisionable(p),
-		NeedsNode:      NeedsNode(p),
-		Evictable:      Evictable(p),
-		ReplacedAtOnce: ReplacedAtOnce(p),
-		OwnedByNode:    OwnedByNode(p),
-		DeletionCost:   p.Annotations[corev1.PodDeletionCost],
+		Owner:                    OwnerOf(p),
+		DaemonSet:                DaemonSetOf(p),
+		Phase:                    p.Status.Phase,
+		Terminating:              p.DeletionTimestamp != nil,
+		Started:                  p.Status.StartTime != nil,
+		Ready:                    PodReady(p),
+		Terminal:                 Terminal(p),
+		Provisionable:            Provisionable(p),
+		Reschedulable:            Reschedulable(p),
+		EvictableUnlessProtected: EvictableUnlessProtected(p),
+		ReplacedAtOnce:           ReplacedAtOnce(p),
+		OwnedByNode:              OwnedByNode(p),
+		DeletionCost:             p.Annotations[corev1.PodDeletionCost],
 	}
 	if has {
 		f.DoNotDisrupt, f.InvalidDoNotDisrupt, f.ProtectedUntil = value, InvalidDoNotDisrupt(p) != nil, ProtectedUntil(p)

@@ -18,7 +18,7 @@ import (
 // give; other pools are not affected.
 func Pool(p *karpv1.NodePool) cluster.NodePool {
 	spec := p.Spec.Template.Spec
-	labels := byToday(p.Spec.Template.Labels)
+	labels := withCurrentKeys(p.Spec.Template.Labels)
 	if ref := spec.NodeClassRef; ref != nil {
 		labels[karpv1.NodeClassLabelKey(ref.GroupKind())] = ref.Name
 	}
@@ -36,9 +36,9 @@ func Pool(p *karpv1.NodePool) cluster.NodePool {
 	return w
 }
 
-// byToday is a copy of labels in which deprecated keys are replaced by current ones. If a label
-// is there under both keys, the value of the current key counts.
-func byToday(labels map[string]string) map[string]string {
+// withCurrentKeys is a copy of labels in which deprecated keys are replaced by current ones. If a
+// label is there under both keys, the value of the current key counts.
+func withCurrentKeys(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels)+1)
 	for key, value := range labels {
 		if _, both := labels[normal(key)]; normal(key) == key || !both {
@@ -90,10 +90,10 @@ func Daemon(d *appsv1.DaemonSet) cluster.DaemonSet {
 	}
 }
 
-// DaemonLike is Daemon with the requests, node selector, tolerations and ports of a pod that the
+// DaemonFromPod is Daemon with the requests, node selector, tolerations and ports of a pod that the
 // DaemonSet has already, since admission may have changed them. The node affinity of that pod
 // names its own node, so the template's is used. pod may be nil.
-func DaemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) cluster.DaemonSet {
+func DaemonFromPod(d *appsv1.DaemonSet, pod *corev1.Pod) cluster.DaemonSet {
 	w := Daemon(d)
 	if pod != nil {
 		w.Requests = Requests(pod)

@@ -20,11 +20,11 @@ func Requests(p *corev1.Pod) quantity.Amounts {
 	if sum, ok := plainSum(p); ok {
 		return sum.amounts()
 	}
-	return scheduled(p)
+	return schedulerRequests(p)
 }
 
-// scheduled computes the requests with the scheduler's own library.
-func scheduled(p *corev1.Pod) quantity.Amounts {
+// schedulerRequests computes the requests with the scheduler's own library.
+func schedulerRequests(p *corev1.Pod) quantity.Amounts {
 	lacks := lacksRequests(&p.Spec)
 	if lacks || p.Spec.Resources != nil { // the library adds the overhead to pod-level amounts in place
 		p = p.DeepCopy()
@@ -40,7 +40,7 @@ func scheduled(p *corev1.Pod) quantity.Amounts {
 	return Amounts(list)
 }
 
-// plainSum is scheduled for ordinary pods, and much faster: no init containers, pod-level
+// plainSum is schedulerRequests for ordinary pods, and much faster: no init containers, pod-level
 // resources or resize, and whole amounts, which add up as integers do. It reports false when the
 // pod is not ordinary.
 func plainSum(p *corev1.Pod) (requestSum, bool) {

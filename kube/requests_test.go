@@ -23,7 +23,7 @@ func TestPlainSumIsScheduled(t *testing.T) {
 			continue
 		}
 		plain++
-		if diff := cmp.Diff(scheduled(p), sum.amounts()); diff != "" {
+		if diff := cmp.Diff(schedulerRequests(p), sum.amounts()); diff != "" {
 			t.Fatalf("seed %d: %s\n%+v", seed, diff, p.Spec)
 		}
 	}

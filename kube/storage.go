@@ -34,35 +34,35 @@ const (
 // derives what the volumes of a pod require of a node. The objects it was given must not be
 // changed. The zero Storage is not usable; see NewStorage.
 type Storage struct {
-	Claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
-	Volumes map[string]*corev1.PersistentVolume
-	Classes map[string]*storagev1.StorageClass
-	csi     csitranslation.CSITranslator
+	PVCs           map[types.NamespacedName]*corev1.PersistentVolumeClaim
+	Volumes        map[string]*corev1.PersistentVolume
+	StorageClasses map[string]*storagev1.StorageClass
+	csi            csitranslation.CSITranslator
 }
 
 // NewStorage returns an empty Storage.
 func NewStorage() *Storage {
 	return &Storage{
-		Claims:  map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
-		Volumes: map[string]*corev1.PersistentVolume{},
-		Classes: map[string]*storagev1.StorageClass{},
-		csi:     csitranslation.New(),
+		PVCs:           map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
+		Volumes:        map[string]*corev1.PersistentVolume{},
+		StorageClasses: map[string]*storagev1.StorageClass{},
+		csi:            csitranslation.New(),
 	}
 }
 
-// SetClaim adds or replaces a PersistentVolumeClaim.
-func (s *Storage) SetClaim(c *corev1.PersistentVolumeClaim) {
-	s.Claims[client.ObjectKeyFromObject(c)] = c
+// SetPVC adds or replaces a PersistentVolumeClaim.
+func (s *Storage) SetPVC(c *corev1.PersistentVolumeClaim) {
+	s.PVCs[client.ObjectKeyFromObject(c)] = c
 }
 
 // SetVolume adds or replaces a PersistentVolume.
 func (s *Storage) SetVolume(v *corev1.PersistentVolume) { s.Volumes[v.Name] = v }
 
-// SetClass adds or replaces a StorageClass. It reports false when both versions treat volumes
-// that are not yet provisioned alike.
-func (s *Storage) SetClass(c *storagev1.StorageClass) (changed bool) {
-	old := s.Classes[c.Name]
-	s.Classes[c.Name] = c
+// SetStorageClass adds or replaces a StorageClass. It reports false when both versions treat
+// volumes that are not yet provisioned alike.
+func (s *Storage) SetStorageClass(c *storagev1.StorageClass) (changed bool) {
+	old := s.StorageClasses[c.Name]
+	s.StorageClasses[c.Name] = c
 	return !sameClass(old, c)
 }
 
@@ -73,7 +73,7 @@ func sameClass(a, b *storagev1.StorageClass) bool {
 		reflect.DeepEqual(a.AllowedTopologies, b.AllowedTopologies)
 }
 
-// Mount fills in the volumes of p in w, which was converted from p. It denies the pod when one of
+// Mount fills in the volumes of p in w, which was converted from p. It refuses the pod when one of
 // its volumes cannot be mounted anywhere for now. A bound pod keeps the volumes that are known:
 // they use up attachments.
 func (s *Storage) Mount(w *cluster.Pod, p *corev1.Pod) {
@@ -81,7 +81,7 @@ func (s *Storage) Mount(w *cluster.Pod, p *corev1.Pod) {
 		v := &p.Spec.Volumes[i]
 		mounted, fault := s.mount(p, v)
 		if fault != "" {
-			claim, _ := claimOf(p, v) // only volumes with a claim have faults
+			claim, _ := pvcOf(p, v) // only volumes with a claim have faults
 			podRefusal{reason.Volumes, fault, map[string]any{"field": "volumes", "volume": v.Name, "claim": claim.String()}}.applyTo(w)
 		}
 		if mounted.ID != "" {
@@ -93,11 +93,11 @@ func (s *Storage) Mount(w *cluster.Pod, p *corev1.Pod) {
 // mount returns what one volume requires; the zero Volume requires nothing. fault says why the
 // volume cannot be mounted at all.
 func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out cluster.Volume, fault string) {
-	key, ok := claimOf(p, v)
+	key, ok := pvcOf(p, v)
 	if !ok {
 		return s.inline(p, v), ""
 	}
-	c := s.Claims[key]
+	c := s.PVCs[key]
 	switch {
 	case c == nil && v.Ephemeral != nil:
 		out, fault = s.ephemeral(key, v.Ephemeral)
@@ -106,14 +106,14 @@ func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out cluster.Volume, fa
 	case v.Ephemeral != nil && !metav1.IsControlledBy(c, p):
 		return out, fmt.Sprintf("PersistentVolumeClaim %s was not made for this pod's ephemeral volume: delete or rename one of them", key)
 	default:
-		out, fault = s.claimed(c)
+		out, fault = s.existingPVC(c)
 	}
 	out.Shared = v.Ephemeral == nil && shared(c, p)
 	return out, fault
 }
 
-// claimOf names the claim behind a pod's volume; false when there is none.
-func claimOf(p *corev1.Pod, v *corev1.Volume) (types.NamespacedName, bool) {
+// pvcOf names the claim behind a pod's volume; false when there is none.
+func pvcOf(p *corev1.Pod, v *corev1.Volume) (types.NamespacedName, bool) {
 	switch {
 	case v.PersistentVolumeClaim != nil:
 		return types.NamespacedName{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}, true
@@ -127,7 +127,7 @@ func claimOf(p *corev1.Pod, v *corev1.Volume) (types.NamespacedName, bool) {
 func VolumeClaims(p *corev1.Pod) []types.NamespacedName {
 	var out []types.NamespacedName
 	for i := range p.Spec.Volumes {
-		if key, ok := claimOf(p, &p.Spec.Volumes[i]); ok {
+		if key, ok := pvcOf(p, &p.Spec.Volumes[i]); ok {
 			out = append(out, key)
 		}
 	}
@@ -146,7 +146,7 @@ func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
 // inline is a disk that the pod names itself by an in-tree volume type. Other volumes without a
 // claim attach nothing.
 func (s *Storage) inline(p *corev1.Pod, v *corev1.Volume) cluster.Volume {
-	if !oldInline(v) || !s.csi.IsInlineMigratable(v) {
+	if !inTreeInline(v) || !s.csi.IsInlineMigratable(v) {
 		return cluster.Volume{}
 	}
 	pv, err := s.csi.TranslateInTreeInlineVolumeToCSI(klog.Background(), v, p.Namespace)
@@ -156,14 +156,14 @@ func (s *Storage) inline(p *corev1.Pod, v *corev1.Volume) cluster.Volume {
 	return cluster.Volume{ID: attached(pv.Spec.CSI), Driver: pv.Spec.CSI.Driver, Shared: true}
 }
 
-func oldInline(v *corev1.Volume) bool {
+func inTreeInline(v *corev1.Volume) bool {
 	return v.AzureDisk != nil || v.AzureFile != nil || v.AWSElasticBlockStore != nil || v.GCEPersistentDisk != nil ||
 		v.Cinder != nil || v.VsphereVolume != nil || v.PortworxVolume != nil
 }
 
-// claimed resolves a claim that exists. The cases in which the scheduler would not place the pod
-// on any node are faults.
-func (s *Storage) claimed(c *corev1.PersistentVolumeClaim) (cluster.Volume, string) {
+// existingPVC resolves a claim that exists. The cases in which the scheduler would not place the
+// pod on any node are faults.
+func (s *Storage) existingPVC(c *corev1.PersistentVolumeClaim) (cluster.Volume, string) {
 	key := client.ObjectKeyFromObject(c)
 	switch {
 	case c.DeletionTimestamp != nil:
@@ -241,7 +241,7 @@ func places(pv *corev1.PersistentVolume) []cluster.Term {
 
 // unbound resolves a claim whose volume is provisioned when its first pod has a node.
 func (s *Storage) unbound(claim types.NamespacedName, name string) (cluster.Volume, string) {
-	class := s.Classes[name]
+	class := s.StorageClasses[name]
 	switch {
 	case name == "":
 		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and names no StorageClass: name one, or make a volume for it", claim)
@@ -268,7 +268,7 @@ func (s *Storage) ephemeral(claim types.NamespacedName, e *corev1.EphemeralVolum
 // equally new; nil when there is none.
 func (s *Storage) defaultClass() *storagev1.StorageClass {
 	var best *storagev1.StorageClass
-	for _, c := range s.Classes {
+	for _, c := range s.StorageClasses {
 		if !isDefault(c) {
 			continue
 		}

@@ -24,11 +24,12 @@ type ObservedCapacity struct {
 	Memory int64
 }
 
-// EvictionObserver is a Provider that learns which of its instances the cloud takes back.
-type EvictionObserver interface {
-	// EvictionAnnounced reports the offering of an instance whose eviction was announced. It
-	// makes no call to the cloud, and may be called twice for one instance.
-	EvictionAnnounced(offering.Ref)
+// SpotObserver is a Provider that learns which of its spot instances the cloud
+// takes back.
+type SpotObserver interface {
+	// SpotReclaimed reports the offering of a spot instance that the cloud takes back, or took
+	// back unannounced. It makes no call to the cloud, and may be called twice for one instance.
+	SpotReclaimed(offering.Ref)
 }
 
 // FailureObserver is a Provider that learns which of its instances started and were unusable.

@@ -40,9 +40,9 @@ type Provider interface {
 	// Terminate deletes the instance with everything that belongs to it, one step per call: nil
 	// means accepted or in progress, ErrNotFound that the instance does not exist any more.
 	Terminate(ctx context.Context, providerID string) error
-	// TerminateUnclaimed deletes any instance that exists for a claim whose provider ID was never
+	// TerminateByClaim deletes any instance that exists for a claim whose provider ID was never
 	// recorded; ErrNotFound when there is none.
-	TerminateUnclaimed(ctx context.Context, claim Claim) error
+	TerminateByClaim(ctx context.Context, claim Claim) error
 }
 
 // OrphanCollector is a Provider whose instances have resources of their own (interfaces, disks)
@@ -77,9 +77,9 @@ type Catalog struct {
 	// QuotaLeft is the rest of each quota that offerings use, by quota name. A quota that is not
 	// listed is not limited.
 	QuotaLeft map[string]int64
-	// QuotaPressure is how fast quotas run out, by quota name. Quotas that do not shrink, or
+	// QuotaForecast is how fast quotas run out, by quota name. Quotas that do not shrink, or
 	// whose rate is not known, are not listed. No decision depends on it.
-	QuotaPressure map[string]Exhaustion
+	QuotaForecast map[string]Exhaustion
 	// Taken is when the data was read from the cloud; the oldest part counts.
 	Taken time.Time
 	// Listed is when Types were last read completely, whatever else is missing; zero while that
@@ -164,12 +164,12 @@ type Instance struct {
 	Created               time.Time
 	// RetryAfter is how long to wait before the next call while Creating.
 	RetryAfter time.Duration
-	// Attempts are the offerings tried in this call and why each was refused.
-	Attempts []Attempt
+	// Refused are the offerings that this call did not launch, and why.
+	Refused []RefusedOffering
 }
 
-// Attempt is one refused launch.
-type Attempt struct {
+// RefusedOffering is an offering that was not launched: the cloud refused it, or was known to.
+type RefusedOffering struct {
 	Offering offering.Ref
 	Code     string // the cloud's error code
 	Reason   string // Quota, OutOfStock, Restricted, Throttled, Network, Other
@@ -178,18 +178,18 @@ type Attempt struct {
 
 // CapacityError reports that none of a claim's offerings can be launched for now.
 type CapacityError struct {
-	Claim    string
-	Attempts []Attempt
-	// Reason is as in LaunchError; empty when nothing was attempted.
+	Claim   string
+	Refused []RefusedOffering
+	// Reason is as in LaunchError; empty when no offering was refused.
 	Reason string
 }
 
 func (e *CapacityError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "no capacity for %s: %d offerings refused", e.Claim, len(e.Attempts))
-	for i, a := range e.Attempts {
+	fmt.Fprintf(&b, "no capacity for %s: %d offerings refused", e.Claim, len(e.Refused))
+	for i, a := range e.Refused {
 		if i == 3 {
-			fmt.Fprintf(&b, "; and %d more", len(e.Attempts)-i)
+			fmt.Fprintf(&b, "; and %d more", len(e.Refused)-i)
 			break
 		}
 		fmt.Fprintf(&b, "; %s in %s (%s): %s", a.Offering.Type, a.Offering.Zone, a.Offering.CapacityType, a.Reason)

@@ -104,7 +104,7 @@ func (h *replay) place(pods []cluster.PodRef, node string) {
 		switch {
 		case spec == nil:
 			h.planError(pods[i:i+1], node, "there is no such pod")
-		case spec.Node != "" && !(spec.Reschedulable && h.leaving(spec.Node)):
+		case spec.Node != "" && !(spec.ReschedulableNow && h.leaving(spec.Node)):
 			h.planError(pods[i:i+1], node, "the pod runs on "+spec.Node+" and stays there")
 		case slices.ContainsFunc(h.placed, func(p placement) bool { return p.ref.UID == ref.UID }):
 			h.planError(pods[i:i+1], node, "the pod is planned twice")
@@ -283,7 +283,7 @@ func (h *replay) run(s *scheduler, o order, start stage) []Rejection {
 // drain takes the movable pods off leaving nodes.
 func (h *replay) drain(s *scheduler) {
 	for _, p := range h.script.Pods {
-		if p.Node != "" && p.Reschedulable && h.leaving(p.Node) {
+		if p.Node != "" && p.ReschedulableNow && h.leaving(p.Node) {
 			s.remove(p.UID)
 		}
 	}

@@ -122,7 +122,7 @@ func (x judged) compare(seed int) map[bool]int {
 		got, want := map[string]bool{}, map[string]bool{}
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			got[p.Name] = len(state.NewPDBs(before.Items...).Refused(p).Budgets) > 0
+			got[p.Name] = len(state.NewPDBs(before.Items...).Ask(p).RefusedBy) > 0
 			if want[p.Name], err = x.refuses(ctx, p); err != nil {
 				return err
 			}

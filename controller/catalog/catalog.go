@@ -135,7 +135,7 @@ func (k *Keeper) setQuotaGauges(s *provider.Catalog) {
 	for quota, left := range s.QuotaLeft {
 		k.quotasWithGauges[quota] = true
 		k.metrics.QuotaRemaining.WithLabelValues(quota).Set(float64(left))
-		if e, ends := s.QuotaPressure[quota]; ends {
+		if e, ends := s.QuotaForecast[quota]; ends {
 			k.metrics.QuotaExhausted.WithLabelValues(quota).Set(e.In.Seconds())
 		} else {
 			k.metrics.QuotaExhausted.DeleteLabelValues(quota)

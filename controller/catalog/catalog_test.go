@@ -19,11 +19,11 @@ func TestQuotasAreGauges(t *testing.T) {
 	k := New(nil, nil, metrics.New(registry))
 	k.setQuotaGauges(&provider.Catalog{
 		QuotaLeft:     map[string]int64{"regional": 40, "lowPriority": 7},
-		QuotaPressure: map[string]provider.Exhaustion{"regional": {Left: 40, In: time.Minute}, "lowPriority": {Left: 7, In: time.Hour}},
+		QuotaForecast: map[string]provider.Exhaustion{"regional": {Left: 40, In: time.Minute}, "lowPriority": {Left: 7, In: time.Hour}},
 	})
 	k.setQuotaGauges(&provider.Catalog{
 		QuotaLeft:     map[string]int64{"regional": 30, "lowPriority": 7},
-		QuotaPressure: map[string]provider.Exhaustion{"regional": {Left: 30, In: 2 * time.Minute}},
+		QuotaForecast: map[string]provider.Exhaustion{"regional": {Left: 30, In: 2 * time.Minute}},
 	})
 	want := map[string]float64{
 		"karve_quota_remaining regional": 30, "karve_quota_remaining lowPriority": 7,
@@ -43,7 +43,7 @@ func TestGaugesGoWithTheirQuotas(t *testing.T) {
 	k := New(nil, nil, metrics.New(registry))
 	k.last["a"] = &provider.Catalog{
 		QuotaLeft:     map[string]int64{"regional": 40, "addresses/a": 7},
-		QuotaPressure: map[string]provider.Exhaustion{"addresses/a": {Left: 7, In: time.Minute}},
+		QuotaForecast: map[string]provider.Exhaustion{"addresses/a": {Left: 7, In: time.Minute}},
 	}
 	k.last["b"] = &provider.Catalog{QuotaLeft: map[string]int64{"regional": 40}}
 	for _, s := range k.last {

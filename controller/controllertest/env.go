@@ -85,7 +85,7 @@ type Env struct {
 	Events        *events.Recorder
 	Provisioner   *provision.Provisioner
 	Lifecycle     *lifecycle.Reconciler
-	Termination   *termination.Nodes
+	Termination   *termination.NodeReconciler
 	Disruption    *disruption.Controller // nil: no node is disrupted
 	Interruption  *interruption.Reconciler
 	Pools         *nodepool.Reconciler
@@ -194,8 +194,8 @@ func (e *Env) Restart() {
 		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
 	e.Lifecycle = &lifecycle.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Provider: e.Provider,
 		Events: e.Events, Metrics: e.Metrics, Log: log, Class: Class(), Health: ledger,
-		End: &termination.Claims{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}}
-	e.Termination = &termination.Nodes{Client: e.Client, Live: live, Provider: e.Provider,
+		Terminator: &termination.ClaimReconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}}
+	e.Termination = &termination.NodeReconciler{Client: e.Client, Live: live, Provider: e.Provider,
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
 	e.Termination.Evictor.BeforeRemoval = e.Mirror.BeginEviction
 	e.Termination.Evictor.Surges = &termination.Surges{Client: e.Client, Live: live, Events: e.Events, Log: log, Supersede: e.Mirror.Supersede}
@@ -205,11 +205,11 @@ func (e *Env) Restart() {
 		e.Disrupt(&disrupts)
 	}
 	e.Disruption = disruption.New(disrupts)
-	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
+	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassKind: class}
 	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class(), Health: ledger}
-	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class,
+	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassKind: class,
 		Recognizer: memory.New(e.Cloud)}
-	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, Class: class}
+	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, NodeClassKind: class}
 	e.Mirror.AssumeSynced()
 }
 

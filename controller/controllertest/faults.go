@@ -107,8 +107,8 @@ func (p faulty) Terminate(ctx context.Context, id string) error {
 	return p.faults.write(func() error { return p.Provider.Terminate(ctx, id) })
 }
 
-func (p faulty) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
-	return p.faults.write(func() error { return p.Provider.TerminateUnclaimed(ctx, claim) })
+func (p faulty) TerminateByClaim(ctx context.Context, claim provider.Claim) error {
+	return p.faults.write(func() error { return p.Provider.TerminateByClaim(ctx, claim) })
 }
 
 // born sets the fields of created objects that a real API server sets.

@@ -10,7 +10,7 @@ import (
 // Failures count while no replacement initializes; one that does resets them.
 //
 // Rule MOVE-4.
-func TestPoolRestsAfterFailuresInARow(t *testing.T) {
+func TestPoolBacksOffAfterFailuresInARow(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pools := map[string]bool{"web": true}
 	for name, tc := range map[string]struct {

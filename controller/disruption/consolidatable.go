@@ -28,7 +28,7 @@ func writeConditions(ctx context.Context, c client.Client, v *view) error {
 		n := &v.nodes[i]
 		pool, ok := v.pools[n.Pool]
 		seen := v.byClaim[n.Key]
-		if !ok || leaving(seen) {
+		if !ok || deletedOrDeleting(seen) {
 			continue
 		}
 		_, quiet := disrupt.Consolidatable(n, &pool, v.now)

@@ -16,7 +16,8 @@ import (
 	"github.com/karve-dev/karve/kube/state"
 )
 
-// validate checks every move again that waited long enough, or whose nodes got pods.
+// validate checks again every move that waited long enough, or whose nodes got pods, and begins
+// it, drops it or takes it back.
 func (c *Controller) validate(ctx context.Context, v *view) {
 	for _, m := range c.moves.inOrder() {
 		if m.phase == marked && m.recheck {
@@ -34,7 +35,7 @@ func (c *Controller) validate(ctx context.Context, v *view) {
 		}
 		c.moves.remove(m)
 		c.decider.search.wake = v.now
-		c.report.effect(m, reportRejected{key: kept.Key, why: kept.Detail, nodes: len(m.Nodes)})
+		c.report.reportEffect(m, reportRejected{key: kept.Key, why: kept.Detail, nodes: len(m.Nodes)})
 	}
 }
 
@@ -50,7 +51,7 @@ func (c *Controller) recheckMarked(ctx context.Context, m *move, v *view) {
 		m.recordPlanned()
 		return
 	}
-	next, _ := c.executor.perform(ctx, m, failed(m, kept.Detail)) // a failed move is no error
+	next, _ := c.executor.perform(ctx, m, takeBack(m, kept.Detail)) // a failed move is no error
 	m.enter(next, v.now, v.round)
 }
 
@@ -133,7 +134,7 @@ func (d *decider) choose(found disrupt.Move, v *view) {
 	m.searched = d.search.began
 	d.moves.add(m)
 	if d.delay(m) > 0 {
-		d.report.effect(m, reportChosen{v})
+		d.report.reportEffect(m, reportChosen{v})
 		return
 	}
 	d.begin(m, v) // it was found valid just now

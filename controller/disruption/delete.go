@@ -26,21 +26,21 @@ func (x *executor) delete(ctx context.Context, m *move, v *view) conclusion {
 	if m.displaced == nil {
 		m.displaced = x.outcomes.displacedBy(m, v)
 	}
-	failed := forEach(m.Nodes, func(key string) error { return x.deleter.delete(ctx, v.byClaim[key].Claim) })
-	return afterDeletion(m, failed, v)
+	errByKey := forEach(m.Nodes, func(key string) error { return x.deleter.delete(ctx, v.byClaim[key].Claim) })
+	return afterDeletion(m, errByKey, v)
 }
 
 // afterDeletion removes nodes from the move whose NodeClaims are deleted. A node whose deletion is
 // refused for long is kept; the move continues with the others.
-func afterDeletion(m *move, failed map[string]error, v *view) conclusion {
+func afterDeletion(m *move, errByKey map[string]error, v *view) conclusion {
 	c := conclusion{next: ended}
 	var errs []error
 	for _, key := range m.Nodes {
-		switch err := failed[key]; {
+		switch err := errByKey[key]; {
 		case err == nil:
 			c.effects = append(c.effects, reportDeleted{v.byClaim[key]})
 			m.drop(key)
-		case errors.Is(err, errLeaving):
+		case errors.Is(err, errDeleting):
 			m.drop(key)
 		case v.now.Sub(m.since) >= retryRefused:
 			c.effects = append(c.effects, setBackOff{[]string{key}}, reportRefused{v.byClaim[key], err}, keepNode{key})
@@ -66,11 +66,11 @@ type deleter struct {
 // delete deletes the claim; nil for one that does not exist any more.
 func (d *deleter) delete(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if claim == nil {
-		return errLeaving
+		return errDeleting
 	}
 	err := d.client.Delete(ctx, claim.DeepCopy(), client.Preconditions{UID: &claim.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // deleted, or another of its name
-		return errLeaving
+		return errDeleting
 	}
 	if err != nil {
 		return fmt.Errorf("deleting nodeclaim %s: %w", claim.Name, err)
@@ -113,7 +113,7 @@ func (d *deleter) used(ctx context.Context, claim *karpv1.NodeClaim) (bool, erro
 			return false, err
 		}
 		for _, p := range pods {
-			if p.Spec.NodeName != "" && boundToNode(p) {
+			if p.Spec.NodeName != "" && unfinishedWorkload(p) {
 				return true, nil
 			}
 		}

@@ -29,7 +29,8 @@ type effect any
 type (
 	// setBackOff has nodes of the move be left alone for a while.
 	setBackOff struct{ keys []string }
-	// beginMove has decisions count the nodes as leaving, and nominates their pods to others.
+	// beginMove has decisions count the nodes as marked for deletion, and nominates their pods to
+	// others.
 	beginMove struct{}
 	// keepNode takes the marks off a node that left the move.
 	keepNode struct{ key string }
@@ -71,13 +72,13 @@ type (
 	reportFailed struct{ why string }
 )
 
-// failed has the move taken back, and its nodes be left alone for a while.
-func failed(m *move, why string) conclusion {
+// takeBack has the move taken back, and its nodes be left alone for a while.
+func takeBack(m *move, why string) conclusion {
 	return conclusion{next: undoing, effects: []effect{setBackOff{m.all}, reportFailed{why}}}
 }
 
-// perform has the effects of a conclusion, in their order. It is the only place where moves
-// change anything in passing from one phase to the next.
+// perform carries out the effects of a conclusion, in their order. (Phases that mark, launch,
+// delete and take back write while they run.)
 func (x *executor) perform(ctx context.Context, m *move, c conclusion) (phase, error) {
 	for _, e := range c.effects {
 		switch e := e.(type) {
@@ -88,7 +89,7 @@ func (x *executor) perform(ctx context.Context, m *move, c conclusion) (phase, e
 		case keepNode:
 			x.keepNode(ctx, m, e.key)
 		default:
-			x.report.effect(m, e)
+			x.report.reportEffect(m, e)
 		}
 	}
 	return c.next, c.err
@@ -97,13 +98,13 @@ func (x *executor) perform(ctx context.Context, m *move, c conclusion) (phase, e
 func (x *executor) setBackOff(m *move, keys []string) {
 	now := time.Now()
 	for _, key := range keys {
-		m.failed = with(m.failed, key, x.backOffs.next(key, now))
+		m.newBackOffs = with(m.newBackOffs, key, x.backOffs.next(key, now))
 	}
 }
 
 // backOffOf is the back-off of a node of the move, to be written on its claim.
 func (x *executor) backOffOf(m *move, key string) backOff {
-	if b, ok := m.failed[key]; ok {
+	if b, ok := m.newBackOffs[key]; ok {
 		return b
 	}
 	return x.backOffs.node(key)
@@ -111,9 +112,9 @@ func (x *executor) backOffOf(m *move, key string) backOff {
 
 // beginMove records the destinations of the pods of the move's nodes for further decisions.
 func (x *executor) beginMove(m *move) {
-	d := state.BeginMoveRequest{Nodes: m.Nodes, Existing: m.Receivers}
+	d := state.BeginMoveRequest{Nodes: m.Nodes, Nominations: m.Receivers}
 	for _, r := range m.replacements {
-		d.Launched = append(d.Launched, state.LaunchedClaim{Claim: r.claim.DeepCopy(), Offerings: r.launch.Offerings, Pods: r.launch.Pods})
+		d.NewClaims = append(d.NewClaims, state.NewClaim{Claim: r.claim.DeepCopy(), Offerings: r.launch.Offerings, Pods: r.launch.Pods})
 	}
 	x.mirror.BeginMove(d)
 	m.begunInMirror = true

@@ -102,7 +102,7 @@ func TestBudgets(t *testing.T) {
 // A pod that slips in between the decision and the taint saves its node.
 //
 // Rule CONSOLIDATION-2.
-func TestSecondLookSavesNode(t *testing.T) {
+func TestRecheckSavesNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNodes(t, 1, nil)
 		empty(e)

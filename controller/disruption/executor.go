@@ -18,7 +18,7 @@ const (
 	maxMovesAtOnce, maxNodesAtOnce = 20, 20
 )
 
-// executor takes moves through their phases. It performs every write.
+// executor takes moves through their phases and makes the writes of each.
 type executor struct {
 	mirror    *state.Mirror
 	marks     *marker
@@ -58,14 +58,14 @@ func (c *Controller) advance(ctx context.Context, v *view) error {
 // ended and whose marks do not show any more.
 func (c *Controller) record(v *view) {
 	for _, m := range c.moves.inOrder() {
-		c.backOffs.set(m.failed)
-		switch m.supply {
-		case supplyFailed:
+		c.backOffs.set(m.newBackOffs)
+		switch m.launchOutcome {
+		case launchFailed:
 			c.backOffs.poolsFailed(m.replacementPools(), v)
-		case supplyReady:
+		case launchReady:
 			c.backOffs.poolsSucceeded(m.replacementPools())
 		}
-		m.failed, m.supply = nil, supplyUnknown
+		m.newBackOffs, m.launchOutcome = nil, launchUnknown
 		if m.phase != ended {
 			continue
 		}
@@ -94,7 +94,7 @@ func (x *executor) proceed(ctx context.Context, m *move, v *view) error {
 
 func (x *executor) step(ctx context.Context, m *move, v *view) (phase, error) {
 	if m.inProgress() {
-		m.drop(v.leaving(m)...)
+		m.drop(v.deletedOrDeleting(m)...)
 		if len(m.Nodes) == 0 {
 			return ended, nil
 		}
@@ -126,9 +126,9 @@ func (x *executor) runPhase(ctx context.Context, m *move, v *view) conclusion {
 // forEach calls do for every key, concurrently, and returns the errors by key.
 func forEach(keys []string, do func(key string) error) map[string]error {
 	var (
-		group  panics.Group
-		mu     sync.Mutex
-		failed = map[string]error{}
+		group panics.Group
+		mu    sync.Mutex
+		errs  = map[string]error{}
 	)
 	group.SetLimit(maxNodesAtOnce)
 	for _, key := range keys {
@@ -136,11 +136,11 @@ func forEach(keys []string, do func(key string) error) map[string]error {
 			if err := do(key); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				failed[key] = err
+				errs[key] = err
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // the functions return nil; failed has it all
-	return failed
+	_ = group.Wait() // the functions return nil; errs has it all
+	return errs
 }

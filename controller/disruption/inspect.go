@@ -52,7 +52,7 @@ func afterInspection(m *move, found []objection) conclusion {
 	if len(found) > 0 {
 		effects = append(effects, reportRejected{key: found[0].key, why: found[0].why, nodes: len(found)})
 		if m.replaces() {
-			c := failedBy(m, found[0])
+			c := takeBackFor(m, found[0])
 			c.effects = append(effects, c.effects...)
 			return c
 		}
@@ -81,13 +81,13 @@ func (m *move) mayProvideFor(found []objection) bool {
 		!slices.ContainsFunc(found, func(o objection) bool { return o.kind != podsArrived })
 }
 
-// failedBy has the move taken back because of an objection. Where evictions are held up, the nodes
-// need no back-off: they are not chosen again before that ends.
-func failedBy(m *move, o objection) conclusion {
+// takeBackFor has the move taken back because of an objection. Where evictions are held up, the
+// nodes need no back-off: they are not chosen again before that ends.
+func takeBackFor(m *move, o objection) conclusion {
 	if o.kind == evictionBlocked {
 		return conclusion{next: undoing, effects: []effect{reportFailed{o.why}}}
 	}
-	return failed(m, o.why)
+	return takeBack(m, o.why)
 }
 
 // objection is a reason found past the cache to leave a node alone.
@@ -122,9 +122,9 @@ type inspector struct {
 // inspect inspects every node of the move.
 func (i *inspector) inspect(ctx context.Context, m *move) (all findings) {
 	var mu sync.Mutex
-	budgets := sync.OnceValues(func() (*state.PDBs, error) { return i.readBudgets(ctx) })
+	pdbs := sync.OnceValues(func() (*state.PDBs, error) { return i.readPDBs(ctx) })
 	failed := forEach(m.Nodes, func(key string) error {
-		o, err := i.node(ctx, key, inspection{m, budgets})
+		o, err := i.node(ctx, key, inspection{m, pdbs})
 		if err == nil && o.kind != noObjection {
 			mu.Lock()
 			defer mu.Unlock()
@@ -134,7 +134,7 @@ func (i *inspector) inspect(ctx context.Context, m *move) (all findings) {
 	})
 	var errs []error
 	for key, err := range failed {
-		if errors.Is(err, errLeaving) {
+		if errors.Is(err, errDeleting) {
 			all.gone = append(all.gone, key)
 			continue
 		}
@@ -145,7 +145,7 @@ func (i *inspector) inspect(ctx context.Context, m *move) (all findings) {
 	return all
 }
 
-func (i *inspector) readBudgets(ctx context.Context) (*state.PDBs, error) {
+func (i *inspector) readPDBs(ctx context.Context) (*state.PDBs, error) {
 	list := &policyv1.PodDisruptionBudgetList{}
 	if err := i.live.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("reading pod disruption budgets past the cache: %w", err)
@@ -155,20 +155,20 @@ func (i *inspector) readBudgets(ctx context.Context) (*state.PDBs, error) {
 
 // inspection is of the nodes of one move. It reads the PodDisruptionBudgets once for all of them.
 type inspection struct {
-	of      *move
-	budgets func() (*state.PDBs, error)
+	of   *move
+	pdbs func() (*state.PDBs, error)
 }
 
 func (i *inspector) node(ctx context.Context, key string, in inspection) (objection, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := i.live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
 		if apierrors.IsNotFound(err) {
-			return objection{}, errLeaving
+			return objection{}, errDeleting
 		}
 		return objection{}, fmt.Errorf("reading nodeclaim %s past the cache: %w", key, err)
 	}
 	if claim.DeletionTimestamp != nil {
-		return objection{}, errLeaving
+		return objection{}, errDeleting
 	}
 	nodes, err := lookup.NodesOf(ctx, i.client, claim)
 	if err != nil {
@@ -188,7 +188,7 @@ func (i *inspector) nodeOf(ctx context.Context, claim *karpv1.NodeClaim, name st
 	node := &corev1.Node{}
 	if err := i.live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		if apierrors.IsNotFound(err) {
-			return objection{}, errLeaving
+			return objection{}, errDeleting
 		}
 		return objection{}, fmt.Errorf("reading node %s past the cache: %w", name, err)
 	}
@@ -227,15 +227,15 @@ func (i *inspector) pods(ctx context.Context, pods []*corev1.Pod, in inspection,
 		if kube.DoNotDisrupt(p, now) {
 			return objection{kind: annotated, why: fmt.Sprintf(`Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=%s/%s)`, p.Namespace, p.Name)}, nil
 		}
-		if in.of.phase != marked || !kube.Evictable(p) {
+		if in.of.phase != marked || !kube.EvictableUnlessProtected(p) {
 			continue
 		}
-		budgets, err := in.budgets()
+		pdbs, err := in.pdbs()
 		if err != nil {
 			return objection{}, err
 		}
-		if r := budgets.Refused(p); len(r.Budgets) > 0 && !i.surging.leaves(ctx, p, budgets) {
-			return objection{kind: evictionBlocked, why: fmt.Sprintf("Pdb prevents pod evictions (PodDisruptionBudget=%v)", r.Budgets)}, nil
+		if r := pdbs.Ask(p); len(r.RefusedBy) > 0 && !i.surging.leaves(ctx, p, pdbs) {
+			return objection{kind: evictionBlocked, why: fmt.Sprintf("Pdb prevents pod evictions (PodDisruptionBudget=%v)", r.RefusedBy)}, nil
 		}
 	}
 	return objection{}, nil
@@ -247,7 +247,7 @@ func (i *inspector) pods(ctx context.Context, pods []*corev1.Pod, in inspection,
 func (m *move) unplanned(pods []*corev1.Pod, now time.Time) int {
 	n := 0
 	for _, p := range pods {
-		if m.phase == marked && !m.planned[string(p.UID)] && kube.Movable(p, now) {
+		if m.phase == marked && !m.planned[string(p.UID)] && kube.ReschedulableNow(p, now) {
 			n++
 		}
 	}

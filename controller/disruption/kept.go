@@ -69,7 +69,7 @@ func (r *reporter) invalidAnnotations() {
 // kept publishes on a node why it is kept and what that costs.
 func (r *reporter) kept(node kube.ManagedNode, k disrupt.Kept, now time.Time) {
 	name := disrupt.Event(k.Because)
-	if name == "" || leaving(node) || node.InSnapshot.MarkedForDeletion || lapsesSoon(k, now) {
+	if name == "" || deletedOrDeleting(node) || node.InSnapshot.MarkedForDeletion || lapsesSoon(k, now) {
 		return
 	}
 	text := k.Detail

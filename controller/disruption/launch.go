@@ -23,8 +23,8 @@ import (
 // between would nominate other pods to them, or launch nodes for the same pods.
 func (x *executor) launch(ctx context.Context, m *move) conclusion {
 	var err error
-	if m.replacements, err = x.launcher.draft(m.Launches, m.id); err != nil {
-		return failed(m, err.Error())
+	if m.replacements, err = x.launcher.newClaims(m.Launches, m.id); err != nil {
+		return takeBack(m, err.Error())
 	}
 	x.beginMove(m)
 	return afterLaunch(m, x.launcher.create(ctx, m))
@@ -32,8 +32,8 @@ func (x *executor) launch(ctx context.Context, m *move) conclusion {
 
 func afterLaunch(m *move, err error) conclusion {
 	if err != nil {
-		m.supply = supplyFailed
-		c := failed(m, "creating replacements failed")
+		m.launchOutcome = launchFailed
+		c := takeBack(m, "creating replacements failed")
 		c.effects = append([]effect{reportLaunchFailed{err}}, c.effects...)
 		return c
 	}
@@ -55,9 +55,9 @@ func (x *executor) await(ctx context.Context, m *move, v *view) conclusion {
 	case found.err != nil:
 		return conclusion{next: awaiting, err: found.err}
 	case len(found.objections) > 0:
-		return failedBy(m, found.objections[0])
+		return takeBackFor(m, found.objections[0])
 	}
-	m.supply = supplyReady
+	m.launchOutcome = launchReady
 	return conclusion{next: deleting}
 }
 
@@ -70,8 +70,8 @@ func (m *move) awaits(r readiness, v *view) conclusion {
 		}
 		why = fmt.Sprintf("replacement %s is not ready after %s", r.name, v.readyWithin)
 	}
-	m.supply = supplyFailed
-	return failed(m, why)
+	m.launchOutcome = launchFailed
+	return takeBack(m, why)
 }
 
 // readiness is how far a replacement is.
@@ -101,19 +101,19 @@ type launcher struct {
 	report  *reporter
 }
 
-// draft makes the NodeClaims of a move without creating them. If that fails, it returns those that
-// were made before.
-func (l *launcher) draft(launches []schedule.Launch, id string) (drafts []replacement, err error) {
+// newClaims makes the NodeClaims of a move without creating them. If that fails, it returns those
+// that were made before.
+func (l *launcher) newClaims(launches []schedule.Launch, id string) (made []replacement, err error) {
 	for _, launch := range launches {
 		pool := l.mirror.Pool(launch.Pool)
 		if pool == nil {
-			return drafts, fmt.Errorf("nodepool %q was deleted meanwhile", launch.Pool)
+			return made, fmt.Errorf("nodepool %q was deleted meanwhile", launch.Pool)
 		}
 		claim := provision.NewClaim(l.catalog, launch, pool)
 		claim.Annotations[kube.ReplacesAnnotation] = id
-		drafts = append(drafts, replacement{claim, launch})
+		made = append(made, replacement{claim, launch})
 	}
-	return drafts, nil
+	return made, nil
 }
 
 // create creates the NodeClaims of all replacements.
@@ -139,8 +139,8 @@ func (l *launcher) createOne(ctx context.Context, m *move, r replacement) error 
 	if err := l.client.Create(ctx, r.claim); err != nil {
 		return fmt.Errorf("creating a nodeclaim in nodepool %q to replace %d nodes: %w", r.launch.Pool, len(m.Nodes), err)
 	}
-	l.mirror.Launched(r.claim, r.launch.Offerings, nil) // its pods are nominated to it already
-	l.report.effect(m, reportLaunched{r})
+	l.mirror.RecordCreatedClaim(r.claim, r.launch.Offerings, nil) // its pods are nominated to it already
+	l.report.reportEffect(m, reportLaunched{r})
 	return nil
 }
 
@@ -150,8 +150,8 @@ func (l *launcher) firstNotReady(ctx context.Context, all []replacement) (readin
 		name := r.claim.Name
 		seen, known := l.mirror.ManagedNode(name)
 		if !known || seen.Claim.DeletionTimestamp != nil {
-			leaving, err := l.leaving(ctx, name)
-			if err != nil || !leaving {
+			isGone, err := l.deletedOrDeleting(ctx, name)
+			if err != nil || !isGone {
 				return readiness{state: unseen}, err
 			}
 			return readiness{state: gone, name: name}, nil
@@ -163,8 +163,9 @@ func (l *launcher) firstNotReady(ctx context.Context, all []replacement) (readin
 	return readiness{state: ready}, nil
 }
 
-// leaving reports whether a replacement certainly does not exist any more, or is being deleted.
-func (l *launcher) leaving(ctx context.Context, name string) (bool, error) {
+// deletedOrDeleting reports whether a replacement certainly does not exist any more, or is being
+// deleted.
+func (l *launcher) deletedOrDeleting(ctx context.Context, name string) (bool, error) {
 	claim := &karpv1.NodeClaim{}
 	err := l.live.Get(ctx, client.ObjectKey{Name: name}, claim)
 	if apierrors.IsNotFound(err) {

@@ -21,17 +21,17 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// errLeaving reports that the node is being deleted, or is deleted.
-var errLeaving = errors.New("the node is leaving already")
+// errDeleting reports that the node is being deleted, or is deleted.
+var errDeleting = errors.New("the node is leaving already")
 
 // mark marks and taints every node of the move.
 func (x *executor) mark(ctx context.Context, m *move) conclusion {
 	mark := m.mark().String()
-	failed := forEach(m.Nodes, func(key string) error { return x.marks.add(ctx, key, mark, string(m.Cause)) })
+	errs := forEach(m.Nodes, func(key string) error { return x.marks.add(ctx, key, mark, string(m.Cause)) })
 	if err := ctx.Err(); err != nil {
 		return conclusion{next: marking, err: err}
 	}
-	return afterMarking(m, failed)
+	return afterMarking(m, errs)
 }
 
 // afterMarking takes back a move that needs replacements if a node could not be marked; other
@@ -40,9 +40,9 @@ func afterMarking(m *move, errs map[string]error) conclusion {
 	c := conclusion{next: marked}
 	for _, key := range m.Nodes {
 		switch err := errs[key]; {
-		case err == nil || errors.Is(err, errLeaving):
+		case err == nil || errors.Is(err, errDeleting):
 		case m.replaces():
-			c = failed(m, err.Error())
+			c = takeBack(m, err.Error())
 			c.effects = slices.Insert(c.effects, 0, effect(reportMarkFailed{key: key, err: err}))
 			return c
 		default:
@@ -51,7 +51,7 @@ func afterMarking(m *move, errs map[string]error) conclusion {
 		}
 	}
 	for key, err := range errs {
-		if errors.Is(err, errLeaving) {
+		if errors.Is(err, errDeleting) {
 			m.drop(key)
 		}
 	}
@@ -72,7 +72,7 @@ type marker struct {
 func (k *marker) add(ctx context.Context, key, mark, cause string) error {
 	claim, err := k.changeClaim(ctx, key, func(claim *karpv1.NodeClaim) error {
 		if claim.DeletionTimestamp != nil {
-			return errLeaving
+			return errDeleting
 		}
 		if claim.Annotations == nil {
 			claim.Annotations = map[string]string{}
@@ -81,7 +81,7 @@ func (k *marker) add(ctx context.Context, key, mark, cause string) error {
 		return nil
 	})
 	if apierrors.IsNotFound(err) {
-		return errLeaving
+		return errDeleting
 	}
 	if err != nil {
 		return fmt.Errorf("marking nodeclaim %s: %w", key, err)
@@ -195,7 +195,7 @@ func (k *marker) setTaint(ctx context.Context, claim *karpv1.NodeClaim, on bool)
 		return err
 	}
 	if on && len(nodes) == 0 {
-		return errLeaving
+		return errDeleting
 	}
 	for i := range nodes {
 		if err := k.taintNode(ctx, nodes[i].Name, on); err != nil {
@@ -213,7 +213,7 @@ func (k *marker) taintNode(ctx context.Context, name string, on bool) error {
 			return err
 		}
 		if node.DeletionTimestamp != nil {
-			return errLeaving
+			return errDeleting
 		}
 		stored := node.DeepCopy()
 		if changed = tainted(node) != on; !changed {
@@ -226,9 +226,9 @@ func (k *marker) taintNode(ctx context.Context, name string, on bool) error {
 		return k.client.Patch(ctx, node, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
 	})
 	switch {
-	case apierrors.IsNotFound(err) || errors.Is(err, errLeaving):
+	case apierrors.IsNotFound(err) || errors.Is(err, errDeleting):
 		if on {
-			return errLeaving
+			return errDeleting
 		}
 		return nil
 	case err != nil:

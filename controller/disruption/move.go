@@ -37,13 +37,13 @@ const (
 	ended phase = "ended"
 )
 
-// supply is whether replacements could be had.
-type supply int
+// launchOutcome is whether the replacements were launched and became ready.
+type launchOutcome int
 
 const (
-	supplyUnknown supply = iota
-	supplyFailed
-	supplyReady
+	launchUnknown launchOutcome = iota
+	launchFailed
+	launchReady
 )
 
 // move is a disrupt.Move and its progress.
@@ -60,14 +60,14 @@ type move struct {
 	replacements []replacement
 	// planned are the UIDs of the pods that the move provides for.
 	planned map[string]bool
-	// left are the nodes that were deleted or left the move; all is every node that was ever part
-	// of it.
-	left map[string]bool
-	all  []string
-	// failed are back-offs that are not recorded yet, by node, and supply is the move's result
-	// for NodePools: moves run concurrently, Controller.record collects both.
-	failed map[string]backOff
-	supply supply
+	// dropped are the nodes that were deleted or left the move; all is every node that was ever
+	// part of it.
+	dropped map[string]bool
+	all     []string
+	// newBackOffs are back-offs that are not recorded yet, by node, and launchOutcome is the
+	// move's result for NodePools: moves run concurrently, Controller.record collects both.
+	newBackOffs   map[string]backOff
+	launchOutcome launchOutcome
 	// marksSayUndone is set once the marks record that the move is taken back.
 	marksSayUndone bool
 	// recheck is set when pods arrived that the move must provide for first; rechecks counts how
@@ -76,7 +76,7 @@ type move struct {
 	rechecks int
 	// displaced has the pods that the move displaced, once its nodes are being deleted.
 	displaced *displacement
-	// begunInMirror is set once decisions count the nodes as leaving.
+	// begunInMirror is set once decisions count the nodes as marked for deletion.
 	begunInMirror bool
 }
 
@@ -87,7 +87,7 @@ type replacement struct {
 }
 
 func newMove(d disrupt.Move, id string, now time.Time, round int) *move {
-	m := &move{Move: d, id: id, begun: now, left: map[string]bool{}, all: slices.Clone(d.Nodes)}
+	m := &move{Move: d, id: id, begun: now, dropped: map[string]bool{}, all: slices.Clone(d.Nodes)}
 	m.recordPlanned()
 	m.enter(chosen, now, round)
 	return m
@@ -119,9 +119,9 @@ func (m *move) drop(keys ...string) {
 		return
 	}
 	for _, key := range keys {
-		m.left[key] = true
+		m.dropped[key] = true
 	}
-	m.Nodes = slices.DeleteFunc(slices.Clone(m.Nodes), func(key string) bool { return m.left[key] })
+	m.Nodes = slices.DeleteFunc(slices.Clone(m.Nodes), func(key string) bool { return m.dropped[key] })
 }
 
 // replaces reports whether the move needs replacements. Then it disrupts all its nodes or none.

@@ -71,7 +71,7 @@ func (o *outcomes) displacedBy(m *move, v *view) *displacement {
 		node := v.byClaim[key]
 		d.pools[node.InSnapshot.Pool] = true
 		for _, p := range node.Pods {
-			if owner := kube.OwnerOf(p); owner != "" && boundToNode(p) {
+			if owner := kube.OwnerOf(p); owner != "" && unfinishedWorkload(p) {
 				owners[owner] = true
 			}
 		}
@@ -118,7 +118,7 @@ func (o *outcomes) pauseUndone(v *view) {
 func (o *outcomes) forgetOld(v *view) {
 	unknown := map[string]bool{}
 	for id, d := range o.watched {
-		if d.until.IsZero() || v.exists(d.nodes) { // its nodes are still draining
+		if d.until.IsZero() || v.anyExists(d.nodes) { // its nodes are still draining
 			d.until = v.now.Add(outcomeKnown)
 		}
 		if v.now.After(d.until) || len(d.pools) == 0 {
@@ -251,8 +251,8 @@ func (o *outcomes) restorePause(pool string, written kube.ConsolidationPause, no
 	o.pauses = with(o.pauses, pool, p)
 }
 
-// boundToNode reports whether the pod would need another node if this one is deleted: it has not
-// finished, and it is not a pod that every node has.
-func boundToNode(p *corev1.Pod) bool {
+// unfinishedWorkload reports whether the pod, terminating or not, has not finished and is neither
+// a DaemonSet's nor a mirror pod.
+func unfinishedWorkload(p *corev1.Pod) bool {
 	return !kube.Terminal(p) && !kube.OwnedByDaemonSet(p) && !kube.OwnedByNode(p)
 }

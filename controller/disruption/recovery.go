@@ -16,9 +16,9 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// orphanedAfter is how long a replacement of no move is kept: pods that its nodes ran may be about
+// strayAfter is how long a replacement of no move is kept: pods that its nodes ran may be about
 // to be nominated to it.
-const orphanedAfter = time.Minute
+const strayAfter = time.Minute
 
 // recovery finishes the work of an earlier process: it continues moves or takes them back,
 // removes marks without a move, and deletes replacements without a move.
@@ -29,8 +29,8 @@ type recovery struct {
 	executor *executor
 	log      logr.Logger
 
-	// orphans are replacements of no move, and since when.
-	orphans map[string]time.Time
+	// strays are replacements of no move, and since when.
+	strays map[string]time.Time
 }
 
 func (r *recovery) recoverMoves(ctx context.Context, v *view) error {
@@ -41,7 +41,7 @@ func (r *recovery) recoverMoves(ctx context.Context, v *view) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(v.byClaim)) {
 		node := v.byClaim[key]
-		if id := node.Claim.Annotations[kube.ReplacesAnnotation]; id != "" && !leaving(node) {
+		if id := node.Claim.Annotations[kube.ReplacesAnnotation]; id != "" && !deletedOrDeleting(node) {
 			replacing[id] = append(replacing[id], node)
 		}
 		mark, ok, err := kube.MoveOf(node.Claim)
@@ -59,7 +59,7 @@ func (r *recovery) recoverMoves(ctx context.Context, v *view) error {
 	for id, m := range found {
 		r.resume(m, replacing[id], v)
 	}
-	errs = append(errs, r.deleteOrphans(ctx, replacing, marked, v))
+	errs = append(errs, r.deleteStrays(ctx, replacing, marked, v))
 	return errors.Join(errs...)
 }
 
@@ -71,7 +71,7 @@ func addMarked(found map[string]*move, mark kube.MoveMark, key string, now time.
 		if begun.After(now) { // the clock was set back
 			begun = now
 		}
-		m = &move{Move: disrupt.Move{Cause: disrupt.Cause(mark.Cause)}, id: mark.ID, begun: begun, left: map[string]bool{}}
+		m = &move{Move: disrupt.Move{Cause: disrupt.Cause(mark.Cause)}, id: mark.ID, begun: begun, dropped: map[string]bool{}}
 		m.replacements = make([]replacement, mark.Replacements)
 		found[mark.ID] = m
 	}
@@ -98,10 +98,10 @@ func (r *recovery) resume(m *move, launched []kube.ManagedNode, v *view) {
 		"replacements", len(launched), "of", wanted, "goes-on", m.phase == awaiting)
 }
 
-// deleteOrphans deletes replacements that were launched for a move that does not exist any more,
+// deleteStrays deletes replacements that were launched for a move that does not exist any more,
 // unless pods use them.
-func (r *recovery) deleteOrphans(ctx context.Context, replacing map[string][]kube.ManagedNode, marked map[string]bool, v *view) error {
-	orphans := map[string]time.Time{}
+func (r *recovery) deleteStrays(ctx context.Context, replacing map[string][]kube.ManagedNode, marked map[string]bool, v *view) error {
+	strays := map[string]time.Time{}
 	var errs []error
 	for id, nodes := range replacing {
 		if marked[id] || r.moves.has(id) {
@@ -112,14 +112,14 @@ func (r *recovery) deleteOrphans(ctx context.Context, replacing map[string][]kub
 			if node.Nominated > 0 || kube.ConditionTrue(node.Claim, karpv1.ConditionTypeInitialized) {
 				continue // it serves pods like any other node
 			}
-			if orphans[name] = r.orphans[name]; orphans[name].IsZero() {
-				orphans[name] = v.now
+			if strays[name] = r.strays[name]; strays[name].IsZero() {
+				strays[name] = v.now
 			}
-			if v.now.Sub(orphans[name]) >= orphanedAfter {
+			if v.now.Sub(strays[name]) >= strayAfter {
 				errs = append(errs, r.deleter.discard(ctx, name, id))
 			}
 		}
 	}
-	r.orphans = orphans
+	r.strays = strays
 	return errors.Join(errs...)
 }

@@ -30,15 +30,15 @@ type reporter struct {
 	validation time.Duration
 }
 
-// effect reports one of the effects of package disruption that are reports.
-func (r *reporter) effect(m *move, e effect) {
-	for _, event := range r.eventsOf(m, e) {
+// reportEffect reports one of the effects of package disruption that are reports.
+func (r *reporter) reportEffect(m *move, e effect) {
+	for _, event := range r.logAndCount(m, e) {
 		r.events.Publish(event)
 	}
 }
 
-// eventsOf logs and counts an effect, and returns its events.
-func (r *reporter) eventsOf(m *move, e effect) []events.Event {
+// logAndCount logs and counts an effect, and returns its events.
+func (r *reporter) logAndCount(m *move, e effect) []events.Event {
 	switch e := e.(type) {
 	case reportChosen:
 		return r.chosen(m, e.view)
@@ -52,7 +52,7 @@ func (r *reporter) eventsOf(m *move, e effect) []events.Event {
 	case reportStarting:
 		return r.starting(m)
 	case reportLaunched:
-		return r.launched(m, e.replacement)
+		return r.claimCreated(m, e.replacement)
 	case reportLaunchFailed:
 		r.log.Error(e.err, "could not launch all replacements", "move", m.id)
 		return nil
@@ -91,11 +91,11 @@ func (r *reporter) chosen(m *move, v *view) (all []events.Event) {
 
 // begun reports how long it took to decide on a move that begins now.
 func (r *reporter) begun(m *move) {
-	r.metrics.DisruptionDeciding.WithLabelValues(m.reason(), m.kind()).Observe(time.Since(m.searched).Seconds())
+	r.metrics.DisruptionDeciding.WithLabelValues(m.reason(), m.consolidationType()).Observe(time.Since(m.searched).Seconds())
 }
 
 func (r *reporter) rejected(m *move, e reportRejected) []events.Event {
-	r.metrics.DisruptionFailedValidates.WithLabelValues(m.kind()).Add(float64(e.nodes))
+	r.metrics.DisruptionFailedValidates.WithLabelValues(m.consolidationType()).Add(float64(e.nodes))
 	r.log.Info("abandoning disruption, it is not valid any more", "move", m.id, "reason", m.reason(), "nodeclaim", e.key, "why", e.why)
 	if !m.consolidates() {
 		return nil
@@ -117,13 +117,13 @@ func (r *reporter) markFailed(m *move, e reportMarkFailed) []events.Event {
 func (r *reporter) starting(m *move) (all []events.Event) {
 	nodes := r.managedNodes(m.Nodes)
 	r.logStarting(m, nodes)
-	r.metrics.DisruptionDecisions.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
+	r.metrics.DisruptionDecisions.WithLabelValues(m.decision(), m.reason(), m.consolidationType()).Inc()
 	pools := map[string]bool{}
 	for _, node := range nodes {
 		pools[node.InSnapshot.Pool] = true
 	}
 	for pool := range pools {
-		r.metrics.DisruptionByPool.WithLabelValues(pool, m.decision(), m.reason(), m.kind()).Inc()
+		r.metrics.DisruptionByPool.WithLabelValues(pool, m.decision(), m.reason(), m.consolidationType()).Inc()
 		if m.consolidates() {
 			r.metrics.ConsolidationMoves.WithLabelValues(approved, pool, r.policyOf(pool)).Inc()
 		}
@@ -177,7 +177,7 @@ func (r *reporter) score(m *move, nodes []kube.ManagedNode, pool string) (all []
 	return all
 }
 
-func (r *reporter) launched(m *move, x replacement) []events.Event {
+func (r *reporter) claimCreated(m *move, x replacement) []events.Event {
 	l := x.launch
 	r.metrics.ClaimsCreated.WithLabelValues(m.reason(), l.Pool, fmt.Sprint(len(l.Relaxed) > 0)).Inc()
 	first := l.Offerings[0]
@@ -203,7 +203,7 @@ func (r *reporter) countDeleted(m *move, node kube.ManagedNode) {
 	}
 	pods, now := 0.0, time.Now()
 	for _, p := range node.Pods {
-		if kube.Movable(p, now) {
+		if kube.ReschedulableNow(p, now) {
 			pods++
 		}
 	}
@@ -227,14 +227,14 @@ func terminationMode(claim *karpv1.NodeClaim) string {
 }
 
 func (r *reporter) refused(m *move, e reportRefused) []events.Event {
-	r.metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
+	r.metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.consolidationType()).Inc()
 	r.log.Error(e.err, "node stays, its deletion is refused", "move", m.id, "reason", m.reason(), "nodeclaim", e.node.Claim.Name)
 	return about(e.node, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
 		Message: fmt.Sprintf("Disrupting as %s failed: the deletion was refused for %s: %v", m.Cause, retryRefused, e.err)})
 }
 
 func (r *reporter) failed(m *move, why string) (all []events.Event) {
-	r.metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
+	r.metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.consolidationType()).Inc()
 	r.log.Info("taking back disruption", "move", m.id, "reason", m.reason(), "decision", m.decision(), "nodeclaims", m.Nodes, "why", why)
 	for _, node := range r.managedNodes(m.Nodes) {
 		all = append(all, about(node, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
@@ -328,8 +328,8 @@ func (m *move) decision() string {
 	return "delete"
 }
 
-// kind is the consolidation_type of Karpenter's metrics.
-func (m *move) kind() string {
+// consolidationType is the consolidation_type of Karpenter's metrics.
+func (m *move) consolidationType() string {
 	switch {
 	case m.Cause == disrupt.Empty:
 		return "empty"

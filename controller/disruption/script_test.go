@@ -100,7 +100,7 @@ func (s *script) podsOf(claims []string) (refs []cluster.PodRef) {
 		nodes[controllertest.Get(s.e, &karpv1.NodeClaim{}, name).Status.NodeName] = true
 	}
 	for _, p := range s.e.Pods() {
-		if nodes[p.Spec.NodeName] && kube.Movable(&p, time.Now()) {
+		if nodes[p.Spec.NodeName] && kube.ReschedulableNow(&p, time.Now()) {
 			refs = append(refs, kube.Ref(&p))
 		}
 	}

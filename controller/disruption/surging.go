@@ -56,7 +56,7 @@ func (s *surgingPods) refresh(ctx context.Context, v *view) bool {
 	asked := 0
 	for i := range v.nodes {
 		n := &v.nodes[i]
-		if !s.on[n.Key] && !heldByBudget(n) {
+		if !s.on[n.Key] && !heldByPDB(n) {
 			continue
 		}
 		for _, p := range s.candidates(v.byClaim[n.Key].Pods) {
@@ -77,7 +77,7 @@ func (s *surgingPods) refresh(ctx context.Context, v *view) bool {
 	return s.mirror.SetSurging(surging)
 }
 
-func heldByBudget(n *disrupt.Node) bool {
+func heldByPDB(n *disrupt.Node) bool {
 	return slices.ContainsFunc(n.Blocks, func(b disrupt.Block) bool {
 		return b.Because == disrupt.PodDisruptionBudget || b.Because == disrupt.MultiplePodDisruptionBudgets
 	})
@@ -85,18 +85,19 @@ func heldByBudget(n *disrupt.Node) bool {
 
 // candidates picks the pods that PodDisruptionBudgets hold and that may surge.
 func (s *surgingPods) candidates(pods []*corev1.Pod) (out []*corev1.Pod) {
-	budgets := s.mirror.PDBs()
+	pdbs := s.mirror.PDBs()
 	for _, p := range pods {
-		if kube.Evictable(p) && budgets.MaySurge(p) {
+		if kube.EvictableUnlessProtected(p) && pdbs.MaySurge(p) {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// leaves reports whether the pod leaves its node by a surge, by budgets that were just read.
-func (s *surgingPods) leaves(ctx context.Context, p *corev1.Pod, budgets *state.PDBs) bool {
-	return s.surger != nil && budgets.MaySurge(p) && s.surges(ctx, p)
+// leaves reports whether the pod leaves its node by a surge, by PodDisruptionBudgets that were just
+// read.
+func (s *surgingPods) leaves(ctx context.Context, p *corev1.Pod, pdbs *state.PDBs) bool {
+	return s.surger != nil && pdbs.MaySurge(p) && s.surges(ctx, p)
 }
 
 func (s *surgingPods) surges(ctx context.Context, p *corev1.Pod) bool {

@@ -351,7 +351,7 @@ func (w *town) rest(seed uint64) {
 		w.T.Logf("%s: %v, deleting %v, marked %q, replaces %q; %s", c.Name, c.Labels[corev1.LabelInstanceTypeStable], c.DeletionTimestamp != nil, c.Annotations[kube.MoveAnnotation],
 			c.Annotations[kube.ReplacesAnnotation], strings.Join(w.EventTexts(c.Name), "; "))
 	}
-	w.T.Errorf("seed %d: after twenty quiet minutes: %d pods wait, %d claims, %d nodes, %d machines, marks of moves: %v", seed,
+	w.T.Errorf("seed %d: after twenty quiet minutes: %d pods wait, %d claims, %d nodes, %d instances, marks of moves: %v", seed,
 		w.waiting(), len(w.Claims()), len(w.Nodes()), len(w.Cloud.ProviderIDs()), !unmarked(w.Env))
 }
 

@@ -66,30 +66,32 @@ func (o *observer) pool(p *karpv1.NodePool, now time.Time) disrupt.Pool {
 	return pool
 }
 
-// leaving reports whether the NodeClaim or its Node is being deleted, or the NodeClaim is deleted.
-func leaving(node kube.ManagedNode) bool {
+// deletedOrDeleting reports whether the NodeClaim or its Node is being deleted, or the NodeClaim is
+// deleted.
+func deletedOrDeleting(node kube.ManagedNode) bool {
 	return node.Claim == nil || node.Claim.DeletionTimestamp != nil || node.Node != nil && node.Node.DeletionTimestamp != nil
 }
 
-// leaving lists the move's nodes that are being deleted, by karve or by others, or are deleted.
-func (v *view) leaving(m *move) []string {
+// deletedOrDeleting lists the move's nodes that are being deleted, by karve or by others, or are
+// deleted.
+func (v *view) deletedOrDeleting(m *move) []string {
 	var keys []string
 	for _, key := range m.Nodes {
-		if leaving(v.byClaim[key]) {
+		if deletedOrDeleting(v.byClaim[key]) {
 			keys = append(keys, key)
 		}
 	}
 	return keys
 }
 
-// exists reports whether any of the NodeClaims is still there.
-func (v *view) exists(keys []string) bool {
+// anyExists reports whether any of the NodeClaims is still there.
+func (v *view) anyExists(keys []string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { _, ok := v.byClaim[key]; return ok })
 }
 
 // showsMarks reports whether the NodeClaim is kept and is marked, or its Node is tainted.
 func showsMarks(node kube.ManagedNode) bool {
-	return !leaving(node) && (node.Claim.Annotations[kube.MoveAnnotation] != "" || tainted(node.Node) ||
+	return !deletedOrDeleting(node) && (node.Claim.Annotations[kube.MoveAnnotation] != "" || tainted(node.Node) ||
 		kube.ConditionTrue(node.Claim, karpv1.ConditionTypeDisruptionReason))
 }
 
@@ -106,7 +108,7 @@ func (v *view) stillCounted(m *move) []string {
 	var keys []string
 	for _, key := range m.all {
 		node := v.byClaim[key]
-		if (m.left[key] || m.phase == ended) && !leaving(node) && (m.round == v.round || showsMarks(node)) {
+		if (m.dropped[key] || m.phase == ended) && !deletedOrDeleting(node) && (m.round == v.round || showsMarks(node)) {
 			keys = append(keys, key)
 		}
 	}

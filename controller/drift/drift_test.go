@@ -121,7 +121,7 @@ func TestDriftComesAndGoes(t *testing.T) {
 // replacement would be replaced.
 //
 // Rule DRIFT-4.
-func TestWhatWasJustBoughtHasNotDrifted(t *testing.T) {
+func TestJustLaunchedHasNotDrifted(t *testing.T) {
 	rule := func(key string, operator corev1.NodeSelectorOperator, values ...string) karpv1.NodeSelectorRequirementWithMinValues {
 		return karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: operator, Values: values}
 	}
@@ -276,7 +276,7 @@ func (l *listener) Drift(_ context.Context, m provider.LaunchedNode) (provider.D
 // now.
 //
 // Rule DRIFT-9.
-func TestProviderIsToldWhatWasBought(t *testing.T) {
+func TestDrifterGetsLaunchedOffering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
 		c.joined(controllertest.Pool("web", "Never"), 1)

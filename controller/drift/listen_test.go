@@ -24,7 +24,7 @@ func (s *stirring) DriftChanged() (now []string) {
 // Claims whose instances have changed are reconciled within seconds, each once.
 //
 // Rule DRIFT-10.
-func TestChangedMachinesAreLookedAtSoon(t *testing.T) {
+func TestChangedInstancesAreLookedAtSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := listener{&stirring{nil, {"a", "b"}, nil, {"c"}}, make(chan event.GenericEvent)}

@@ -31,8 +31,8 @@ const minAge = time.Hour
 
 // A finding is the result of one rule: drift, none, or undecided.
 type finding struct {
-	reason, detail string // empty reason: none
-	undecided      bool   // undecided
+	reason, detail string // an empty reason means no drift
+	undecided      bool
 }
 
 // templateDrift compares the pool's template with the one the claim was made from.
@@ -112,9 +112,9 @@ func typeOf(c *karpv1.NodeClaim, catalog *provider.Catalog) *offering.InstanceTy
 // offeringOf returns the index of the offering that the claim's instance was launched with, -1
 // if the type has none; available or not. Reserved instances may continue as ordinary ones.
 func offeringOf(c *karpv1.NodeClaim, t *offering.InstanceType) int {
-	zone, kind := c.Labels[cluster.LabelZone], c.Labels[cluster.LabelCapacityType]
+	zone, capacityType := c.Labels[cluster.LabelZone], c.Labels[cluster.LabelCapacityType]
 	return slices.IndexFunc(t.Offerings, func(o offering.Offering) bool {
-		return o.Zone == zone && (o.CapacityType == kind || kind == karpv1.CapacityTypeReserved && o.CapacityType == offering.OnDemand)
+		return o.Zone == zone && (o.CapacityType == capacityType || capacityType == karpv1.CapacityTypeReserved && o.CapacityType == offering.OnDemand)
 	})
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// machine returns a claim of a spot instance small-4 in zone-1, two hours old.
-func machine(more map[string]string) *karpv1.NodeClaim {
+// spotClaim returns a claim of a spot instance small-4 in zone-1, two hours old.
+func spotClaim(more map[string]string) *karpv1.NodeClaim {
 	c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon.Add(-2 * time.Hour))}}
 	c.Labels = map[string]string{
 		corev1.LabelInstanceTypeStable: "small-4", corev1.LabelTopologyZone: "zone-1", karpv1.CapacityTypeLabelKey: "spot",
@@ -75,7 +75,7 @@ func TestRequirementsDrift(t *testing.T) {
 		"certain beside unknown":          {rules: list(rule(family, corev1.NodeSelectorOpIn, "small"), rule(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "zone-2")), drift: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := requirementsDrift(machine(tc.labels), asks(tc.rules...), tc.catalog)
+			f := requirementsDrift(spotClaim(tc.labels), asks(tc.rules...), tc.catalog)
 			if (f.reason == RequirementsDrifted) != tc.drift || (f.detail != "") != tc.drift || f.undecided != tc.undecided {
 				t.Errorf("%+v", f)
 			}
@@ -104,7 +104,7 @@ func TestTemplateDrift(t *testing.T) {
 		"neither has a version": {[2]string{"1", ""}, [2]string{"2", ""}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, p := machine(nil), asks()
+			c, p := spotClaim(nil), asks()
 			c.Annotations, p.Annotations = stamped(tc.then), stamped(tc.now)
 			if f := templateDrift(c, p); (f.reason == NodePoolDrifted) != tc.drift || f.undecided {
 				t.Errorf("%+v", f)
@@ -174,17 +174,17 @@ func TestInstanceTypeNotFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var a missingOfferings
 			for i, l := range looks {
-				f := a.offeringDrift(machine(nil), "default", l.catalog, l.now)
+				f := a.offeringDrift(spotClaim(nil), "default", l.catalog, l.now)
 				if (f.reason == InstanceTypeNotFound) != (l.want == "gone") || f.undecided != (l.want == "open") {
 					t.Errorf("look %d: %+v, want %q", i, f, l.want)
 				}
 			}
 		})
 	}
-	t.Run("reserved machines go on as ordinary ones", func(t *testing.T) {
+	t.Run("reserved instances go on as ordinary ones", func(t *testing.T) {
 		types := memory.Types()
 		types[1].Offerings = []offering.Offering{{Zone: "zone-1", CapacityType: offering.OnDemand}}
-		c := machine(map[string]string{karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeReserved})
+		c := spotClaim(map[string]string{karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeReserved})
 		if f := new(missingOfferings).offeringDrift(c, "default", &provider.Catalog{Types: types, Taken: noon, Listed: noon}, noon); f != (finding{}) {
 			t.Errorf("%+v", f)
 		}

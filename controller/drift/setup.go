@@ -37,8 +37,8 @@ func (r *Reconciler) Register(m manager.Manager) error {
 		Watches(&karpv1.NodePool{}, lookup.EnqueueClaimsOfPool(m.GetClient()), builder.WithPredicates(changed)).
 		Watches(class, lookup.EnqueueClaimsWhere(m.GetClient(), ofClass)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers})
-	if restless, notices := r.Drifter.(provider.DriftNotifier); notices {
-		l := listener{restless, make(chan event.GenericEvent)}
+	if notifier, ok := r.Drifter.(provider.DriftNotifier); ok {
+		l := listener{notifier, make(chan event.GenericEvent)}
 		work = work.WatchesRawSource(source.Channel(l.wake, &handler.EnqueueRequestForObject{}))
 		if err := m.Add(panics.Runnable{Panics: r.Panics, Where: "nodeclaim.disruption.listener", Run: l.listen}); err != nil {
 			return err

@@ -51,7 +51,7 @@ func TestForeignProviderIDsAreToldOnceAndHaltNothing(t *testing.T) {
 			}
 		}
 		if e.Counter("karve_garbage_collection_halted") != 0 || slices.ContainsFunc(e.Claims(), func(c karpv1.NodeClaim) bool { return c.Name == lost.Name && c.DeletionTimestamp == nil }) {
-			t.Error("the claim whose machine is gone was not collected")
+			t.Error("the claim whose instance is gone was not collected")
 		}
 	})
 }

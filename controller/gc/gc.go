@@ -47,7 +47,7 @@ type Collector struct {
 	// cloud's own.
 	Recognizer provider.Recognizer
 	// Class is the kind of node class that this installation serves.
-	Class schema.GroupKind
+	NodeClassKind schema.GroupKind
 	// Every is the pause between rounds; zero means 30 s.
 	Every time.Duration
 	// Grace is how old an instance must be to count as an orphan: its claim may not be in the
@@ -168,7 +168,7 @@ func (c *Collector) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 	}
 	claims := make([]*karpv1.NodeClaim, 0, len(list.Items))
 	for i := range list.Items {
-		if kube.OfKind(list.Items[i].Spec.NodeClassRef, c.Class) {
+		if kube.OfKind(list.Items[i].Spec.NodeClassRef, c.NodeClassKind) {
 			claims = append(claims, &list.Items[i])
 		}
 	}

@@ -51,7 +51,7 @@ func deleting(e *controllertest.Env) int {
 	return n
 }
 
-func TestClaimWithoutMachineGoes(t *testing.T) {
+func TestClaimWithoutInstanceGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 5)
 		e.Cloud.Reclaim(e.Cloud.ProviderIDs()[0])
@@ -86,7 +86,7 @@ func stray(t *testing.T, e *controllertest.Env) {
 	}
 }
 
-func TestMachineWithoutClaimGoes(t *testing.T) {
+func TestInstanceWithoutClaimGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 2)
 		stray(t, e)
@@ -110,7 +110,7 @@ func TestMachineWithoutClaimGoes(t *testing.T) {
 // is deleted. The provider decides whether another request is needed.
 //
 // Rule VM-7.
-func TestMachineOnItsWayOutIsAskedForAgain(t *testing.T) {
+func TestTerminatingInstanceIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{Delete: time.Hour})
 		stray(t, e)
@@ -279,7 +279,7 @@ func (p *nameless) Terminate(_ context.Context, id string) error {
 // claim while the claim has none.
 //
 // Rule TAKEOVER-3.
-func TestMachinesWithoutUIDsAreTheirClaims(t *testing.T) {
+func TestInstancesWithoutUIDsAreTheirClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 5)
 		p := &nameless{Provider: e.Collector.Provider}

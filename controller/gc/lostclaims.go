@@ -19,7 +19,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-const reasonOrphaned = "OrphanedMachines"
+const reasonOrphaned = "OrphanedInstances"
 
 // errClaimsLost reports that instances are kept because their claims may be lost.
 var errClaimsLost = errors.New("not trusting the list of nodeclaims")
@@ -30,22 +30,23 @@ func seemLost(orphans []orphan, instances int) bool {
 	return len(orphans) > max(toleratedCount, instances/toleratedDivisor) || len(orphans) == instances && slices.ContainsFunc(orphans, orphan.mayRunPods)
 }
 
-// orphansToTerminate returns the orphans that may be terminated. When claims were lost (for
+// approveOrphans returns the orphans that may be terminated. It says on all NodePools what it keeps
+// back. When claims were lost (for
 // example by a restore of etcd), or belong to another cluster of the same name, no orphan is
 // terminated until that is resolved: the claims are back, the instances run nothing in this
 // cluster any more, or a user confirms it.
-func (c *Collector) orphansToTerminate(ctx context.Context, orphans []orphan, instances int) ([]orphan, error) {
+func (c *Collector) approveOrphans(ctx context.Context, orphans []orphan, instances int) ([]orphan, error) {
 	confirmed, unconfirmed := c.splitConfirmed(orphans)
 	if !seemLost(unconfirmed, instances) {
 		c.claimsLostSince = time.Time{}
-		_, err := c.confirmation(ctx, "")
+		_, err := c.takeConfirmations(ctx, "")
 		return orphans, errors.Join(err, c.reportOnPools(ctx, nil))
 	}
 	if c.claimsLostSince.IsZero() {
 		c.claimsLostSince = time.Now()
 	}
 	lost := lostClaims{unconfirmed, instances, confirmationToken(unconfirmed, c.claimsLostSince)}
-	approved, err := c.confirmation(ctx, lost.token)
+	approved, err := c.takeConfirmations(ctx, lost.token)
 	if approved {
 		c.confirm(unconfirmed)
 	}
@@ -90,9 +91,10 @@ func confirmationToken(orphans []orphan, since time.Time) string {
 	return fmt.Sprintf("%d-%x", len(orphans), sum[:6])
 }
 
-// confirmation reports whether a NodePool's annotation has the token as its value. It removes
-// every such annotation before anything is done, so that none applies to a later halt.
-func (c *Collector) confirmation(ctx context.Context, token string) (approved bool, err error) {
+// takeConfirmations removes the confirming annotation from every NodePool and reports whether one
+// had the token as its value. It does so before anything is terminated, so that no annotation
+// applies to a later halt.
+func (c *Collector) takeConfirmations(ctx context.Context, token string) (approved bool, err error) {
 	pools, err := c.pools(ctx)
 	if err != nil {
 		return false, err
@@ -183,7 +185,7 @@ func (c *Collector) pools(ctx context.Context) ([]*karpv1.NodePool, error) {
 	}
 	var pools []*karpv1.NodePool
 	for i := range list.Items {
-		if kube.OfKind(list.Items[i].Spec.Template.Spec.NodeClassRef, c.Class) {
+		if kube.OfKind(list.Items[i].Spec.Template.Spec.NodeClassRef, c.NodeClassKind) {
 			pools = append(pools, &list.Items[i])
 		}
 	}

@@ -64,7 +64,7 @@ func (c *Collector) removeOrphans(ctx context.Context, instances []provider.Inst
 	for _, m := range ended {
 		errs = append(errs, c.terminateInstance(ctx, m))
 	}
-	terminable, lostErr := c.orphansToTerminate(ctx, orphans, len(instances)-len(ended))
+	terminable, lostErr := c.approveOrphans(ctx, orphans, len(instances)-len(ended))
 	c.setHalted(errors.Is(lostErr, errClaimsLost))
 	for _, o := range terminable {
 		errs = append(errs, c.removeOrphan(ctx, o))

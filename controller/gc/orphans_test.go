@@ -74,7 +74,7 @@ func orphaned(e *controllertest.Env) (message string, said bool) {
 	if c == nil {
 		return "", false
 	}
-	return c.Message, c.IsFalse() && c.Reason == "OrphanedMachines"
+	return c.Message, c.IsFalse() && c.Reason == "OrphanedInstances"
 }
 
 // When NodeClaims vanish while their instances work, no instance is terminated, however long that
@@ -82,7 +82,7 @@ func orphaned(e *controllertest.Env) (message string, said bool) {
 // claims are back.
 //
 // Rule COLLECT-4.
-func TestLostNodeClaimsCostNoMachine(t *testing.T) {
+func TestLostNodeClaimsCostNoInstance(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 40} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 					t.Error("no word about it")
 				}
 				if got := len(e.Cloud.ProviderIDs()); got != n || len(e.Nodes()) != n {
-					t.Fatalf("%d machines and %d nodes of %d are left", got, len(e.Nodes()), n)
+					t.Fatalf("%d instances and %d nodes of %d are left", got, len(e.Nodes()), n)
 				}
 				text, said := orphaned(e)
 				if !said || !strings.Contains(text, fmt.Sprintf("%d of %d instances", n, n)) || !strings.Contains(text, "karve.dev/collect-orphans=") {
@@ -119,7 +119,7 @@ func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 					t.Errorf("the claims are back, and the halt goes on: %v", err)
 				}
 				if text, said := orphaned(e); said || len(e.Cloud.ProviderIDs()) != n {
-					t.Errorf("the pool still says %q; %d machines", text, len(e.Cloud.ProviderIDs()))
+					t.Errorf("the pool still says %q; %d instances", text, len(e.Cloud.ProviderIDs()))
 				}
 			})
 		})
@@ -130,14 +130,14 @@ func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 // cluster has neither claims nor Nodes. It does not terminate them.
 //
 // Rule COLLECT-4.
-func TestMachinesOfNamesakeAreLeftAlone(t *testing.T) {
+func TestInstancesOfNamesakeAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := busy(t, 40)
 		lose(e, e.Claims()...)
 		loseNodes(e)
 		e.Restart() // a process that has never seen them
 		if err := collect(e, 24*time.Hour); err == nil || len(e.Cloud.ProviderIDs()) != 40 {
-			t.Errorf("%d of 40 machines are left: %v", len(e.Cloud.ProviderIDs()), err)
+			t.Errorf("%d of 40 instances are left: %v", len(e.Cloud.ProviderIDs()), err)
 		}
 	})
 }
@@ -164,10 +164,10 @@ func TestOrphansWithoutWorkingNodesGo(t *testing.T) {
 				lose(e, e.Claims()...)
 				end(e)
 				if err := collect(e, 9*time.Minute); err == nil || len(e.Cloud.ProviderIDs()) != 40 {
-					t.Fatalf("nine minutes later %d of 40 machines are left: %v", len(e.Cloud.ProviderIDs()), err)
+					t.Fatalf("nine minutes later %d of 40 instances are left: %v", len(e.Cloud.ProviderIDs()), err)
 				}
 				if err := collect(e, 2*time.Minute); err != nil || len(e.Cloud.ProviderIDs()) != 0 || e.Counter("karve_garbage_collection_halted") != 0 {
-					t.Errorf("eleven minutes later %d machines are left: %v", len(e.Cloud.ProviderIDs()), err)
+					t.Errorf("eleven minutes later %d instances are left: %v", len(e.Cloud.ProviderIDs()), err)
 				}
 				if text, said := orphaned(e); said {
 					t.Errorf("the pool still says %q", text)
@@ -195,7 +195,7 @@ func TestOrphansWithoutWorkingNodesGo(t *testing.T) {
 // again confirms nothing.
 //
 // Rule COLLECT-6.
-func TestConfirmationIsForTheseMachinesOnly(t *testing.T) {
+func TestConfirmationIsForTheseInstancesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := busy(t, 10)
 		annotate := func(value string) {
@@ -221,17 +221,17 @@ func TestConfirmationIsForTheseMachinesOnly(t *testing.T) {
 		lose(e, e.Claims()[0]) // one more than the message named
 		annotate(first)
 		if err := collect(e, time.Minute); err == nil || len(e.Cloud.ProviderIDs()) != 10 || annotated() != "" {
-			t.Fatalf("confirmed for others: %d machines, %q, %v", len(e.Cloud.ProviderIDs()), annotated(), err)
+			t.Fatalf("confirmed for others: %d instances, %q, %v", len(e.Cloud.ProviderIDs()), annotated(), err)
 		}
 		second := token()
 		annotate(second)
 		if err := collect(e, time.Minute); err != nil || len(e.Cloud.ProviderIDs()) != 4 || annotated() != "" || e.Counter("karve_garbage_collection_halted") != 0 {
-			t.Fatalf("confirmed: %d machines, %q, %v", len(e.Cloud.ProviderIDs()), annotated(), err)
+			t.Fatalf("confirmed: %d instances, %q, %v", len(e.Cloud.ProviderIDs()), annotated(), err)
 		}
 		lose(e, e.Claims()...)
 		annotate(second)
 		if err := collect(e, time.Hour); err == nil || len(e.Cloud.ProviderIDs()) != 4 || annotated() != "" {
-			t.Errorf("an old confirmation holds: %d machines, %q, %v", len(e.Cloud.ProviderIDs()), annotated(), err)
+			t.Errorf("an old confirmation holds: %d instances, %q, %v", len(e.Cloud.ProviderIDs()), annotated(), err)
 		}
 	})
 }
@@ -255,7 +255,7 @@ func TestSingleOrphanIsDrained(t *testing.T) {
 		node := e.Nodes()[slices.IndexFunc(e.Nodes(), ofClaim(claim))]
 		lose(e, claim)
 		if err := collect(e, 9*time.Minute); err != nil || len(e.Cloud.ProviderIDs()) != 5 || len(e.Nodes()) != 5 {
-			t.Fatalf("nine minutes later: %d machines, %d nodes, %v", len(e.Cloud.ProviderIDs()), len(e.Nodes()), err)
+			t.Fatalf("nine minutes later: %d instances, %d nodes, %v", len(e.Cloud.ProviderIDs()), len(e.Nodes()), err)
 		}
 		if texts := e.EventTexts(node.Name); !slices.ContainsFunc(texts, func(s string) bool { return strings.HasPrefix(s, "NodeClaimMissing: ") }) {
 			t.Errorf("the node says %q", texts)
@@ -264,7 +264,7 @@ func TestSingleOrphanIsDrained(t *testing.T) {
 		alive := func() bool { return slices.Contains(e.Cloud.ProviderIDs(), claim.Status.ProviderID) }
 		for range 20 {
 			if err := e.Collector.Collect(t.Context()); err != nil || !alive() {
-				t.Fatalf("the machine went although its pod may not be disrupted: %v", err)
+				t.Fatalf("the instance went although its pod may not be disrupted: %v", err)
 			}
 			e.Steps(10)
 		}
@@ -276,7 +276,7 @@ func TestSingleOrphanIsDrained(t *testing.T) {
 			}
 		}
 		if alive() || slices.ContainsFunc(e.Nodes(), func(n corev1.Node) bool { return n.Name == node.Name }) {
-			t.Error("the machine is never given back")
+			t.Error("the instance is never given back")
 		}
 		if n := e.Counter("karpenter_pods_drained_total"); n != 1 {
 			t.Errorf("%v pods were evicted, want the one on the node", n)
@@ -299,7 +299,7 @@ func protect(e *controllertest.Env, node, value string) {
 // whose instance does not exist are collected while instances without a claim are kept.
 //
 // Rule COLLECT-4. Rule COLLECT-5.
-func TestHaltKeepsNeitherFailedMachinesNorLostClaims(t *testing.T) {
+func TestHaltKeepsNeitherFailedInstancesNorLostClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := busy(t, 20)
 		claims := e.Claims()
@@ -313,7 +313,7 @@ func TestHaltKeepsNeitherFailedMachinesNorLostClaims(t *testing.T) {
 		lose(e, claims[:5]...)
 		e.Restart()
 		if err := e.Collector.Collect(t.Context()); err != nil || len(e.Cloud.ProviderIDs()) != 15 {
-			t.Fatalf("%d machines are left of 15 that have not failed: %v", len(e.Cloud.ProviderIDs()), err)
+			t.Fatalf("%d instances are left of 15 that have not failed: %v", len(e.Cloud.ProviderIDs()), err)
 		}
 		lose(e, claims[5:10]...)
 		gone := claims[10]
@@ -323,10 +323,10 @@ func TestHaltKeepsNeitherFailedMachinesNorLostClaims(t *testing.T) {
 		e.Delete(&node)
 		e.Cloud.Reclaim(gone.Status.ProviderID)
 		if err := e.Collector.Collect(t.Context()); err == nil || len(e.Cloud.ProviderIDs()) != 14 {
-			t.Errorf("%d machines are left of 14: %v", len(e.Cloud.ProviderIDs()), err)
+			t.Errorf("%d instances are left of 14: %v", len(e.Cloud.ProviderIDs()), err)
 		}
 		if controllertest.Get(e, &karpv1.NodeClaim{}, gone.Name).DeletionTimestamp == nil {
-			t.Error("the claim whose machine is gone stays")
+			t.Error("the claim whose instance is gone stays")
 		}
 	})
 }
@@ -350,7 +350,7 @@ func TestIdleOrphanGoesAtOnce(t *testing.T) {
 		e.Bind("daemon", node.Name)
 		lose(e, claim)
 		if err := e.Collector.Collect(t.Context()); err != nil || len(e.Cloud.ProviderIDs()) != 4 {
-			t.Errorf("%d machines are left, want 4: %v", len(e.Cloud.ProviderIDs()), err)
+			t.Errorf("%d instances are left, want 4: %v", len(e.Cloud.ProviderIDs()), err)
 		}
 	})
 }

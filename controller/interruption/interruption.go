@@ -7,7 +7,8 @@
 //
 // A node that does not report is not enough to delete a claim: only the provider's answer that the
 // instance does not exist, or will not start again, is. No budget and no circuit breaker delays
-// it: the instance ends anyway. The zero Reconciler is not usable; all fields are required.
+// it: the instance ends anyway. The zero Reconciler is not usable; all fields are
+// required unless their comments say otherwise.
 package interruption
 
 import (
@@ -55,14 +56,14 @@ const (
 type Reconciler struct {
 	Client   client.Client
 	Provider provider.Provider
-	// EvictionObserver is notified of the offerings of evicted instances; nil when it is not
+	// SpotObserver is notified of the offerings of evicted instances; nil when it is not
 	// needed.
-	EvictionObserver provider.EvictionObserver
-	Events           *events.Recorder
-	Metrics          *metrics.Set
-	Log              logr.Logger
+	SpotObserver provider.SpotObserver
+	Events       *events.Recorder
+	Metrics      *metrics.Set
+	Log          logr.Logger
 	// Class is the kind of node class that this installation serves.
-	Class schema.GroupKind
+	NodeClassKind schema.GroupKind
 }
 
 // Reconcile checks one claim's node, and its instance when the node does not report.
@@ -79,7 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if node == nil {
-		return r.checkInstance(ctx, claim, failedCountsAfter)
+		return r.deleteIfLost(ctx, claim, failedCountsAfter)
 	}
 	if notice, ok := kube.NoticeOf(node); ok && notice.Kind != kube.NoticeFreeze {
 		return write.RetryConflict(r.handleNotice(ctx, claim, node, notice))
@@ -92,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if kube.Ready(node) {
 		return reconcile.Result{}, nil
 	}
-	return r.checkInstance(ctx, claim, notReadyFor(node))
+	return r.deleteIfLost(ctx, claim, notReadyFor(node))
 }
 
 // notReadyFor is for how long a node has not been ready.
@@ -107,7 +108,7 @@ func notReadyFor(node *corev1.Node) time.Duration {
 
 // applies reports whether the claim had a node of this installation, which may be interrupted.
 func (r *Reconciler) applies(claim *karpv1.NodeClaim) bool {
-	return claim.DeletionTimestamp == nil && kube.OfKind(claim.Spec.NodeClassRef, r.Class) &&
+	return claim.DeletionTimestamp == nil && kube.OfKind(claim.Spec.NodeClassRef, r.NodeClassKind) &&
 		claim.Status.ProviderID != "" && kube.ConditionTrue(claim, karpv1.ConditionTypeRegistered)
 }
 
@@ -133,7 +134,7 @@ func (r *Reconciler) handleNotice(ctx context.Context, claim *karpv1.NodeClaim, 
 // get all the time there is. No budget delays it: the instance ends anyway.
 func (r *Reconciler) drainBefore(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
 	if n.Kind == kube.NoticePreempt {
-		r.reportEviction(claim)
+		r.reportSpotEviction(claim)
 	}
 	if err := r.recordInterruption(ctx, claim, string(n.Kind), end); err != nil {
 		return err
@@ -143,10 +144,10 @@ func (r *Reconciler) drainBefore(ctx context.Context, claim *karpv1.NodeClaim, n
 	return r.deleteClaim(ctx, claim, "interruption announced: "+string(n.Kind))
 }
 
-// reportEviction reports the instance's offering before a replacement is chosen.
-func (r *Reconciler) reportEviction(claim *karpv1.NodeClaim) {
-	if r.EvictionObserver != nil {
-		r.EvictionObserver.EvictionAnnounced(kube.OfferingOf(claim))
+// reportSpotEviction reports the instance's offering before a replacement is chosen.
+func (r *Reconciler) reportSpotEviction(claim *karpv1.NodeClaim) {
+	if r.SpotObserver != nil {
+		r.SpotObserver.SpotReclaimed(kube.OfferingOf(claim))
 	}
 }
 
@@ -233,9 +234,10 @@ func (r *Reconciler) recordInterruption(ctx context.Context, claim *karpv1.NodeC
 	return nil
 }
 
-// checkInstance looks up an instance whose node is missing, or does not report for so long.
+// deleteIfLost looks up an instance whose node is missing, or does not report for so long, and
+// deletes the claim if the instance runs no pods any more.
 // The state Failed may be stale for an instance that only restarts: it counts after a while.
-func (r *Reconciler) checkInstance(ctx context.Context, claim *karpv1.NodeClaim, notReady time.Duration) (reconcile.Result, error) {
+func (r *Reconciler) deleteIfLost(ctx context.Context, claim *karpv1.NodeClaim, notReady time.Duration) (reconcile.Result, error) {
 	instance, err := r.Provider.Get(ctx, claim.Status.ProviderID)
 	switch {
 	case errors.Is(err, provider.ErrNotFound):
@@ -253,7 +255,7 @@ func (r *Reconciler) checkInstance(ctx context.Context, claim *karpv1.NodeClaim,
 // A spot instance that ends without notice was most likely evicted.
 func (r *Reconciler) deleteLost(ctx context.Context, claim *karpv1.NodeClaim, why string) error {
 	if claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
-		r.reportEviction(claim)
+		r.reportSpotEviction(claim)
 	}
 	if err := r.recordInterruption(ctx, claim, "Lost", time.Time{}); err != nil {
 		return client.IgnoreNotFound(err)

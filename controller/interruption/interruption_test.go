@@ -54,7 +54,7 @@ func setCondition(t *testing.T, e *controllertest.Env, kind corev1.NodeCondition
 }
 
 // An evicted instance is replaced at once, and all its objects are removed.
-func TestReclaimedMachineIsReplaced(t *testing.T) {
+func TestReclaimedInstanceIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
 		lost := e.Claims()[0].Name
@@ -212,7 +212,7 @@ func TestMaintenanceIsPrepared(t *testing.T) {
 			old, end := e.Claims()[0].Name, time.Now().Add(15*time.Minute)
 			mark(t, e, kind, end)
 			most := 0
-			e.Until(300, "the old machine is gone", func() bool {
+			e.Until(300, "the old instance is gone", func() bool {
 				e.Join()
 				most = max(most, e.Ready())
 				claims := e.Claims()
@@ -316,7 +316,7 @@ func TestPodsGetTheWholeNotice(t *testing.T) {
 			})
 			least := min(time.Duration(grace)*time.Second, 28*time.Second)
 			if gets < least || asked.Add(gets).After(end.Add(time.Second)) {
-				t.Errorf("a pod with %ds of grace gets %s, %s before the machine goes", grace, gets, end.Sub(asked))
+				t.Errorf("a pod with %ds of grace gets %s, %s before the instance goes", grace, gets, end.Sub(asked))
 			}
 		})
 	}
@@ -334,18 +334,18 @@ func deadlineOf(t *testing.T, claim *karpv1.NodeClaim) time.Time {
 // listener records the offerings of evicted instances.
 type listener []offering.Ref
 
-func (l *listener) EvictionAnnounced(c offering.Ref) { *l = append(*l, c) }
+func (l *listener) SpotReclaimed(c offering.Ref) { *l = append(*l, c) }
 
 // The provider is notified of the offering of an evicted instance, and not of instances
 // that end for other reasons.
 //
 // Rule INTERRUPTION-9.
-func TestEvictionsAreToldOfTheirOffer(t *testing.T) {
+func TestSpotObserverGetsOffering(t *testing.T) {
 	for kind, want := range map[kube.NoticeKind]int{kube.NoticePreempt: 1, kube.NoticeReboot: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			e := withNode(t)
 			var heard listener
-			e.Interruption.EvictionObserver = &heard
+			e.Interruption.SpotObserver = &heard
 			labels := e.Claims()[0].Labels
 			mark(t, e, kind, time.Now().Add(30*time.Second))
 			e.Steps(3)
@@ -354,7 +354,7 @@ func TestEvictionsAreToldOfTheirOffer(t *testing.T) {
 			}
 			for _, c := range heard {
 				if c.Type == "" || c.Type != labels[corev1.LabelInstanceTypeStable] || c.Zone != labels[corev1.LabelTopologyZone] || c.CapacityType != labels[karpv1.CapacityTypeLabelKey] {
-					t.Errorf("heard of %+v, the machine was %v", c, labels)
+					t.Errorf("heard of %+v, the instance was %v", c, labels)
 				}
 			}
 		})

@@ -19,7 +19,7 @@ import (
 // has two minutes.
 //
 // Rule VM-6. Rule VM-5.
-func TestLostMachineIsReplaced(t *testing.T) {
+func TestLostInstanceIsReplaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose  func(*memory.Cloud, string) bool
 		after time.Duration
@@ -63,12 +63,12 @@ func lostMachineIsReplaced(t *testing.T, lose func(*memory.Cloud, string) bool, 
 // its replacement is chosen, and of no other instance's.
 //
 // Rule INTERRUPTION-9.
-func TestSpotMachineLostWithoutNotice(t *testing.T) {
+func TestSpotInstanceLostWithoutNotice(t *testing.T) {
 	for sold, want := range map[string]int{karpv1.CapacityTypeSpot: 1, karpv1.CapacityTypeOnDemand: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			e := withNode(t)
 			var heard listener
-			e.Interruption.EvictionObserver = &heard
+			e.Interruption.SpotObserver = &heard
 			claim := e.Claims()[0]
 			claim.Labels[karpv1.CapacityTypeLabelKey] = sold
 			if err := e.API.Update(t.Context(), &claim); err != nil {

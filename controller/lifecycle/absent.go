@@ -21,10 +21,10 @@ const (
 	recheckEvery = time.Minute
 )
 
-// checkUnjoined asks the provider about an instance whose Node is missing. An instance that was
-// stopped or deleted from outside, or failed after it was created, never joins, so its pods need
-// not wait for the timeout. If the provider cannot answer, the claim is kept.
-func (s *step) checkUnjoined(ctx context.Context) error {
+// deleteUnjoined deletes the claim if its instance was lost before its Node joined. An instance
+// that was stopped or deleted from outside, or failed after it was created, never joins, so its
+// pods need not wait for the timeout. If the provider cannot answer, the claim is kept.
+func (s *pass) deleteUnjoined(ctx context.Context) error {
 	launched := s.StatusConditions().Get(karpv1.ConditionTypeLaunched)
 	if s.node != nil || !launched.IsTrue() || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) {
 		return nil
@@ -43,8 +43,8 @@ func (s *step) checkUnjoined(ctx context.Context) error {
 	case !instance.State.Lost():
 		return nil
 	}
-	if s.EvictionObserver != nil && s.claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
-		s.EvictionObserver.EvictionAnnounced(kube.OfferingOf(s.claim)) // most likely taken back
+	if s.SpotObserver != nil && s.claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
+		s.SpotObserver.SpotReclaimed(kube.OfferingOf(s.claim)) // most likely taken back
 	}
 	s.Log.Info("instance was lost before its node joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", instance.State)
 	return s.deleteClaim(ctx, "interrupted")

@@ -18,19 +18,19 @@ import (
 // not at the timeout; one that is merely slow is waited for.
 //
 // Rule VM-6. Rule VM-5.
-func TestMachineStoppedBeforeItJoins(t *testing.T) {
+func TestInstanceStoppedBeforeItJoins(t *testing.T) {
 	for name, stop := range map[string]func(*memory.Cloud, string) bool{"stopped": (*memory.Cloud).Stop, "failed": (*memory.Cloud).Fail, "slow": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := controllertest.New(t, memory.Options{})
 				e.Create(controllertest.Pool("web", "Never"))
 				e.Create(controllertest.Pod("web", "1", "1Gi"))
-				e.Until(8, "a machine", func() bool {
+				e.Until(8, "an instance", func() bool {
 					return len(e.Claims()) == 1 && kube.ConditionTrue(&e.Claims()[0], karpv1.ConditionTypeLaunched)
 				})
 				claim, start := e.Claims()[0], time.Now()
 				if stop != nil && !stop(e.Cloud, e.Cloud.ProviderIDs()[0]) {
-					t.Fatal("there is no machine")
+					t.Fatal("there is no instance")
 				}
 				e.Pace = 20 * time.Second
 				for time.Since(start) < 6*time.Minute {

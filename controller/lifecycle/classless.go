@@ -25,7 +25,7 @@ func classMissing(err error) bool {
 // handleMissingClass deletes a claim whose node class does not exist: waiting does not help it. The
 // provider reads classes from a cache, which may lack a class that was just created, so the API
 // is asked first.
-func (s *step) handleMissingClass(ctx context.Context, missing error) error {
+func (s *pass) handleMissingClass(ctx context.Context, missing error) error {
 	exists, err := s.classExists(ctx)
 	if err != nil || exists {
 		return s.launchFailed(ctx, "NodeClassReadinessUnknown", errors.Join(missing, err))
@@ -39,7 +39,7 @@ func (s *step) handleMissingClass(ctx context.Context, missing error) error {
 }
 
 // classExists asks the API, past the cache. A kind that the API does not serve has no classes.
-func (s *step) classExists(ctx context.Context) (bool, error) {
+func (s *pass) classExists(ctx context.Context) (bool, error) {
 	class, name := &unstructured.Unstructured{}, kube.ClassOf(s.claim.Spec.NodeClassRef)
 	class.SetGroupVersionKind(s.Class)
 	switch err := s.Live.Get(ctx, client.ObjectKey{Name: name}, class); {

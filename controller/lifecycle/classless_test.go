@@ -95,7 +95,7 @@ func TestClaimOutlivesCacheThatIsBehind(t *testing.T) {
 					t.Fatalf("while the cache is behind: %+v", got)
 				}
 				behind = false
-				e.Until(20, "a machine", func() bool { return kube.ConditionTrue(&e.Claims()[0], karpv1.ConditionTypeLaunched) })
+				e.Until(20, "an instance", func() bool { return kube.ConditionTrue(&e.Claims()[0], karpv1.ConditionTypeLaunched) })
 			})
 		})
 	}

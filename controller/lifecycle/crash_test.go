@@ -16,7 +16,7 @@ import (
 // the scale-down after it with none.
 
 // Rule LAUNCH-3.
-func TestOneMachinePerClaimWhateverWriteFails(t *testing.T) {
+func TestOneInstancePerClaimWhateverWriteFails(t *testing.T) {
 	for mode, pods := range map[controllertest.Mode]int{
 		controllertest.DieAfter: 2, // the hardest mode, so with claims that can be confused
 		controllertest.Refuse:   1, controllertest.LoseAnswer: 1,
@@ -46,7 +46,7 @@ func upAndDown(t *testing.T, pods int, mode controllertest.Mode, at int) (struck
 		return e.Ready() == pods
 	})
 	if got := len(e.Cloud.ProviderIDs()); got != pods {
-		t.Errorf("%d machines for %d claims", got, len(e.Claims()))
+		t.Errorf("%d instances for %d claims", got, len(e.Claims()))
 	}
 	if e.Cloud.Launched() != pods {
 		t.Errorf("launched %d instances, %d were needed", e.Cloud.Launched(), pods)

@@ -17,7 +17,7 @@ import (
 )
 
 // initialize waits until the node can run the pods that were promised capacity on it.
-func (s *step) initialize(ctx context.Context) error {
+func (s *pass) initialize(ctx context.Context) error {
 	if s.node == nil || !kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) ||
 		kube.ConditionTrue(s.claim, karpv1.ConditionTypeInitialized) {
 		return nil
@@ -77,7 +77,7 @@ func launchedWith(claim *karpv1.NodeClaim, name corev1.ResourceName) bool {
 	return !q.IsZero()
 }
 
-func (s *step) markInitialized(ctx context.Context) error {
+func (s *pass) markInitialized(ctx context.Context) error {
 	if s.node.Labels[karpv1.NodeInitializedLabelKey] == "true" {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (s *step) markInitialized(ctx context.Context) error {
 // was launched for, such as GPUs whose driver is broken. Its pods would wait for ever for that
 // capacity, and nothing else would delete it: disruption ignores nodes that are not initialized.
 // Any other obstacle is left to the users, who may be working on it.
-func (s *step) replaceWithoutResource(ctx context.Context) error {
+func (s *pass) replaceWithoutResource(ctx context.Context) error {
 	registered, c := s.StatusConditions().Get(karpv1.ConditionTypeRegistered), s.StatusConditions().Get(karpv1.ConditionTypeInitialized)
 	if !registered.IsTrue() || c.IsTrue() || c.Reason != resourceNotRegistered {
 		s.missingResourceSince.Delete(s.claim.Name)
@@ -121,7 +121,7 @@ func (s *step) replaceWithoutResource(ctx context.Context) error {
 // deleteTimedOut deletes a claim that takes too long to launch, or whose node takes too long to
 // register. An instance that was accepted and cannot be seen may be running, so it has until the
 // registration timeout.
-func (s *step) deleteTimedOut(ctx context.Context) error {
+func (s *pass) deleteTimedOut(ctx context.Context) error {
 	for _, t := range []struct {
 		condition, why string
 		after          time.Duration

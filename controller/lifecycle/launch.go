@@ -32,7 +32,7 @@ const maxMessageLength = 300 // of a condition or event that quotes the provider
 // launch drives the claim's instance until the cloud reports it as running. The provider ID is
 // kept as soon as it is known: from then on even a claim deleted during the launch finds its
 // instance by it.
-func (s *step) launch(ctx context.Context) error {
+func (s *pass) launch(ctx context.Context) error {
 	if kube.ConditionTrue(s.claim, karpv1.ConditionTypeLaunched) {
 		return nil
 	}
@@ -66,10 +66,10 @@ func (s *step) launch(ctx context.Context) error {
 
 // storeLaunchState stores the provider's launch state on the claim for the next call of Launch. It
 // comes before everything else: the next call may be made by another process.
-func (s *step) storeLaunchState(ctx context.Context, memory map[string]string) error {
-	annotations := merged(s.claim.Annotations, memory)
+func (s *pass) storeLaunchState(ctx context.Context, launchState map[string]string) error {
+	annotations := merged(s.claim.Annotations, launchState)
 	maps.DeleteFunc(annotations, func(key, value string) bool {
-		_, present := memory[key]
+		_, present := launchState[key]
 		return present && value == ""
 	})
 	if maps.Equal(annotations, s.claim.Annotations) {
@@ -93,9 +93,9 @@ func countsAsLaunched(instance provider.Instance, joined bool) bool {
 // callLaunch calls the provider to launch the claim's instance. When no offering that the claim
 // accepts is available any more (its own launch may have used the last of a quota), only an
 // instance that exists counts.
-func (s *step) callLaunch(ctx context.Context, choices []offering.Ref) (provider.Instance, error) {
+func (s *pass) callLaunch(ctx context.Context, choices []offering.Ref) (provider.Instance, error) {
 	if len(choices) > 0 {
-		return s.Provider.Launch(ctx, kube.LaunchClaim(s.claim, choices))
+		return s.Provider.Launch(ctx, kube.ProviderClaim(s.claim, choices))
 	}
 	nothing := fmt.Errorf("none of its offerings can be launched now: %w", &provider.CapacityError{Claim: s.claim.Name})
 	if s.claim.Status.ProviderID == "" {
@@ -110,7 +110,7 @@ func (s *step) callLaunch(ctx context.Context, choices []offering.Ref) (provider
 
 // choices returns the offerings that the claim accepts. They are computed from the claim alone, so
 // a new leader can continue the launch.
-func (s *step) choices(ctx context.Context) ([]offering.Ref, error) {
+func (s *pass) choices(ctx context.Context) ([]offering.Ref, error) {
 	class := kube.ClassOf(s.claim.Spec.NodeClassRef)
 	if err := s.Catalog.Ensure(ctx, class); err != nil {
 		return nil, err
@@ -118,10 +118,10 @@ func (s *step) choices(ctx context.Context) ([]offering.Ref, error) {
 	return s.Mirror.Offerings(s.claim)
 }
 
-func (s *step) setLaunching(instance provider.Instance) {
+func (s *pass) setLaunching(instance provider.Instance) {
 	message := fmt.Sprintf("instance %s is %s", instance.Name, instance.State)
-	if n := len(instance.Attempts); n > 0 && instance.ProviderID == "" {
-		last := instance.Attempts[n-1]
+	if n := len(instance.Refused); n > 0 && instance.ProviderID == "" {
+		last := instance.Refused[n-1]
 		message = fmt.Sprintf("instance %s is not launched yet: %s was refused with %s: %s", instance.Name, last.Offering.Type, last.Code, last.Detail)
 	}
 	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, "Launching", shorten(message))
@@ -134,7 +134,7 @@ func (s *step) setLaunching(instance provider.Instance) {
 // handleLaunchError handles the provider's errors. No capacity, and a node class that is missing
 // or not ready, delete the claim: another decision is better than waiting here. While the
 // readiness of a class is still being determined, the claim waits.
-func (s *step) handleLaunchError(ctx context.Context, err error) error {
+func (s *pass) handleLaunchError(ctx context.Context, err error) error {
 	var capacity *provider.CapacityError
 	var notReady *provider.NotReadyError
 	var failed *provider.LaunchError
@@ -165,7 +165,7 @@ func (s *step) handleLaunchError(ctx context.Context, err error) error {
 
 // saveReason writes why the launch failed before the claim is deleted: otherwise the claim would
 // never show the reason.
-func (s *step) saveReason(ctx context.Context, reason string, err error) error {
+func (s *pass) saveReason(ctx context.Context, reason string, err error) error {
 	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, shorten(err.Error()))
 	if err := s.save(ctx, nil); err != nil {
 		return err
@@ -174,13 +174,13 @@ func (s *step) saveReason(ctx context.Context, reason string, err error) error {
 	return nil
 }
 
-func (s *step) publish(reason string, err error) {
+func (s *pass) publish(reason string, err error) {
 	s.Events.Publish(events.Event{About: s.claim, Warning: true, Reason: reason,
 		Message: fmt.Sprintf("NodeClaim %s event: %s", s.claim.Name, shorten(err.Error()))})
 }
 
 // launchFailed keeps the claim and retries with back-off until the timeout.
-func (s *step) launchFailed(ctx context.Context, reason string, err error) error {
+func (s *pass) launchFailed(ctx context.Context, reason string, err error) error {
 	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, shorten(err.Error()))
 	if gone := s.deleteTimedOut(ctx); gone != nil || s.done {
 		return gone
@@ -190,7 +190,7 @@ func (s *step) launchFailed(ctx context.Context, reason string, err error) error
 
 // launched records the instance that was launched. Labels are written first: they are metadata,
 // and a claim with the condition Launched must have them.
-func (s *step) launched(ctx context.Context, instance provider.Instance) error {
+func (s *pass) launched(ctx context.Context, instance provider.Instance) error {
 	if err := s.label(ctx, instance); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func with(amounts, extra quantity.Amounts) quantity.Amounts {
 // label gives the claim the labels of its instance, and the annotations that record how it was
 // created. The patch works on a copy, since the response would overwrite the status that is being
 // changed.
-func (s *step) label(ctx context.Context, instance provider.Instance) error {
+func (s *pass) label(ctx context.Context, instance provider.Instance) error {
 	labels := maps.Clone(instance.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -256,7 +256,7 @@ func (s *step) label(ctx context.Context, instance provider.Instance) error {
 // If the newer version has another status than this pass began with, the pass ends with a
 // conflict: with the newer resource version, save would overwrite the newer status with a stale
 // one, and what an earlier pass reported would be reported again.
-func (s *step) useStored(newer *karpv1.NodeClaim) error {
+func (s *pass) useStored(newer *karpv1.NodeClaim) error {
 	if !equality.Semantic.DeepEqual(newer.Status, s.stored.Status) {
 		return apierrors.NewConflict(schema.GroupResource{Group: "karpenter.sh", Resource: "nodeclaims"}, s.claim.Name,
 			errors.New("its status was written meanwhile"))
@@ -267,7 +267,7 @@ func (s *step) useStored(newer *karpv1.NodeClaim) error {
 }
 
 // stage records the time from the claim's creation to this stage.
-func (s *step) stage(name string) {
+func (s *pass) stage(name string) {
 	s.Metrics.LaunchSeconds.WithLabelValues(name).Observe(time.Since(s.claim.CreationTimestamp.Time).Seconds())
 }
 

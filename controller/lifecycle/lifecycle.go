@@ -56,16 +56,16 @@ type Reconciler struct {
 	Log      logr.Logger
 	// Health records how launches ended, by pool; nil when it is not needed.
 	Health *health.Ledger
-	// FailureObserver is notified of offerings whose nodes were unusable, EvictionObserver of
+	// FailureObserver is notified of offerings whose nodes were unusable, SpotObserver of
 	// offerings whose instances were lost before they joined; nil when they are not needed.
-	FailureObserver  provider.FailureObserver
-	EvictionObserver provider.EvictionObserver
+	FailureObserver provider.FailureObserver
+	SpotObserver    provider.SpotObserver
 	// Class is the kind of node class that this installation serves, in the version to read;
 	// others belong to other installations.
 	Class schema.GroupVersionKind
-	// End reconciles claims that are being deleted. It shares this controller's queue, so that
-	// the launch and the termination of one claim never overlap.
-	End reconcile.Reconciler
+	// Terminator reconciles claims that are being deleted. It shares this controller's queue, so
+	// that the launch and the termination of one claim never overlap.
+	Terminator reconcile.Reconciler
 
 	// missingResourceSince is since when the node of a claim, by name, is ready except for a
 	// resource that it was launched for. A restart forgets it and so gives more time.
@@ -85,14 +85,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if claim.DeletionTimestamp != nil {
-		return r.End.Reconcile(ctx, req)
+		return r.Terminator.Reconcile(ctx, req)
 	}
 	if err := r.addFinalizer(ctx, claim); err != nil {
 		return write.RetryConflict(reconcile.Result{}, err)
 	}
-	s := &step{Reconciler: r, claim: claim, stored: claim.DeepCopy()}
+	s := &pass{Reconciler: r, claim: claim, stored: claim.DeepCopy()}
 	s.StatusConditions() // sets missing conditions to Unknown, so that timeouts begin to count
-	for _, phase := range []func(context.Context) error{s.launch, s.register, s.checkUnjoined, s.initialize, s.replaceWithoutResource, s.deleteTimedOut} {
+	for _, phase := range []func(context.Context) error{s.launch, s.register, s.deleteUnjoined, s.initialize, s.replaceWithoutResource, s.deleteTimedOut} {
 		if err := phase(ctx); err != nil || s.done {
 			return write.RetryConflict(s.result(), s.save(ctx, err))
 		}
@@ -113,9 +113,9 @@ func (r *Reconciler) addFinalizer(ctx context.Context, claim *karpv1.NodeClaim) 
 	return nil
 }
 
-// step is one pass over one claim. Phases change claim.Status in memory; save
+// pass is one pass over one claim. Phases change claim.Status in memory; save
 // writes it once.
-type step struct {
+type pass struct {
 	*Reconciler
 	claim, stored *karpv1.NodeClaim
 	// node is the claim's Node once it has exactly one.
@@ -131,20 +131,20 @@ type step struct {
 }
 
 // StatusConditions returns the conditions of the claim.
-func (s *step) StatusConditions() conditions { return s.claim.StatusConditions() }
+func (s *pass) StatusConditions() conditions { return s.claim.StatusConditions() }
 
 // requeue asks for another pass after d, or sooner if an earlier call asked for it sooner.
-func (s *step) requeue(d time.Duration) {
+func (s *pass) requeue(d time.Duration) {
 	if s.requeueAfter == 0 || d < s.requeueAfter {
 		s.requeueAfter = max(d, time.Millisecond)
 	}
 }
 
-func (s *step) result() reconcile.Result { return reconcile.Result{RequeueAfter: s.requeueAfter} }
+func (s *pass) result() reconcile.Result { return reconcile.Result{RequeueAfter: s.requeueAfter} }
 
 // save writes the status if it changed. The optimistic lock keeps a pass over a stale copy from
 // undoing what a newer pass found.
-func (s *step) save(ctx context.Context, cause error) error {
+func (s *pass) save(ctx context.Context, cause error) error {
 	if equality.Semantic.DeepEqual(s.stored.Status, s.claim.Status) {
 		return cause
 	}
@@ -163,7 +163,7 @@ func (s *step) save(ctx context.Context, cause error) error {
 }
 
 // deleteClaim deletes the claim: its pods become pending again and another node is launched.
-func (s *step) deleteClaim(ctx context.Context, why string) error {
+func (s *pass) deleteClaim(ctx context.Context, why string) error {
 	s.done = true
 	uid := s.claim.UID
 	err := s.Client.Delete(ctx, s.claim, client.Preconditions{UID: &uid})

@@ -65,13 +65,13 @@ type refusing struct{ provider.Provider }
 
 func (refusing) Launch(context.Context, provider.Claim) (provider.Instance, error) {
 	return provider.Instance{Name: "m", State: provider.Creating, RetryAfter: time.Second,
-		Attempts: []provider.Attempt{{Offering: offering.Ref{Type: "small"}, Code: "InvalidResourceReference", Detail: "the group is not there"}}}, nil
+		Refused: []provider.RefusedOffering{{Offering: offering.Ref{Type: "small"}, Code: "InvalidResourceReference", Detail: "the group is not there"}}}, nil
 }
 
 // While a launch is refused and retried, its claim has the cloud's last answer.
 //
 // Rule REFUSAL-5.
-func TestClaimSaysWhyItsMachineIsAskedForAgain(t *testing.T) {
+func TestClaimSaysWhyItsInstanceIsLaunchedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
 		e.Lifecycle.Provider = refusing{e.Provider}

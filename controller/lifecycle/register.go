@@ -22,7 +22,7 @@ import (
 )
 
 // register waits for the instance's Node and links it to the claim.
-func (s *step) register(ctx context.Context) error {
+func (s *pass) register(ctx context.Context) error {
 	if s.claim.Status.ProviderID == "" || !kube.ConditionTrue(s.claim, karpv1.ConditionTypeLaunched) {
 		return nil
 	}
@@ -51,8 +51,9 @@ func (s *step) register(ctx context.Context) error {
 	return nil
 }
 
-// findNode sets s.node when exactly one Node has the instance's provider ID.
-func (s *step) findNode(ctx context.Context) error {
+// findNode sets s.node when exactly one Node has the instance's provider ID, and otherwise says in
+// the condition Registered why not.
+func (s *pass) findNode(ctx context.Context) error {
 	if s.node != nil || s.claim.Status.ProviderID == "" {
 		return nil
 	}
@@ -72,7 +73,7 @@ func (s *step) findNode(ctx context.Context) error {
 	return nil
 }
 
-func (s *step) notRegistered(status metav1.ConditionStatus, reason, message string) {
+func (s *pass) notRegistered(status metav1.ConditionStatus, reason, message string) {
 	switch {
 	case kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered):
 		// The interruption controller handles a lost node.
@@ -85,7 +86,7 @@ func (s *step) notRegistered(status metav1.ConditionStatus, reason, message stri
 
 // syncNode copies the claim's labels, annotations and taints to the Node, and removes the taint
 // that keeps pods away.
-func (s *step) syncNode(ctx context.Context) error {
+func (s *pass) syncNode(ctx context.Context) error {
 	stored := s.node.DeepCopy()
 	if !hasUnregisteredTaint(s.node) && !isRegistered(s.node) {
 		s.Events.Publish(events.Event{About: s.claim, Warning: true, Reason: "UnregisteredTaintMissing",

@@ -69,7 +69,7 @@ func TestNodeMadeAnewIsTakenOver(t *testing.T) {
 // join waits for the first instance and registers its Node.
 func join(e *controllertest.Env) *corev1.Node {
 	e.T.Helper()
-	e.Until(30, "a machine that joins", func() bool { e.Join(); return len(e.Nodes()) == 1 })
+	e.Until(30, "an instance that joins", func() bool { e.Join(); return len(e.Nodes()) == 1 })
 	return &e.Nodes()[0]
 }
 

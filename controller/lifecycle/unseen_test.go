@@ -33,7 +33,7 @@ func (p *blind) Launch(ctx context.Context, c provider.Claim) (provider.Instance
 // takes, while the node may still join; one that is known to have failed is.
 //
 // Rule VM-2.
-func TestUnseenMachineIsNotGivenUp(t *testing.T) {
+func TestUnseenInstanceIsNotGivenUp(t *testing.T) {
 	for name, answer := range map[string]error{"it fails": errors.New("service unavailable"), "it has to wait": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

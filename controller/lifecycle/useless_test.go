@@ -35,7 +35,7 @@ func rewrite(e *controllertest.Env, node *corev1.Node) {
 // node that waits for something else.
 //
 // Rule REFUSAL-11.
-func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
+func TestNodeWithoutRequestedResource(t *testing.T) {
 	for _, test := range []struct {
 		name                     string
 		broken, silent, recovers bool
@@ -56,7 +56,7 @@ func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
 				pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")
 				pod.Spec.Containers[0].Resources.Limits = pod.Spec.Containers[0].Resources.Requests
 				e.Create(pod)
-				e.Until(8, "a machine", func() bool {
+				e.Until(8, "an instance", func() bool {
 					return len(e.Claims()) == 1 && kube.ConditionTrue(&e.Claims()[0], karpv1.ConditionTypeLaunched)
 				})
 				e.Join()

@@ -271,14 +271,14 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	}
 	batches := provision.NewBatcher(o.BatchIdle, o.BatchMax)
 	m.mirror = state.NewMirror(batches.Trigger)
-	m.mirror.Class, m.mirror.OnUrgent = o.NodeClass.GroupKind(), batches.Urgent
+	m.mirror.NodeClassKind, m.mirror.OnUrgent = o.NodeClass.GroupKind(), batches.Urgent
 	m.mirror.SetSettings(o.Settings)
 	if err := m.mirror.Attach(ctx, m.inner.GetCache()); err != nil {
 		return err
 	}
 	set := metrics.New(o.Registry)
 	guarded := guardedRegistry{o.Registry, o.Panics}
-	if cloud, ok := o.Provider.(provider.RequestStats); ok {
+	if cloud, ok := o.Provider.(provider.RequestReporter); ok {
 		metrics.Requests(guarded, o.Provider.Name(), cloud)
 	}
 	if cloud, ok := o.Provider.(provider.PriceReporter); ok {
@@ -340,7 +340,7 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
 			OrphanCollector: as[provider.OrphanCollector](o.Provider), UnreadableLister: as[provider.UnreadableLister](o.Provider), Recognizer: as[provider.Recognizer](o.Provider),
-			Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
+			NodeClassKind: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
 		}},
 		{"reporter", &reporter{mirror: m.mirror, metrics: set}},
 	} {
@@ -380,19 +380,19 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		&lifecycle.Reconciler{
 			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
 			Events: recorder, Metrics: set, Log: logOf(lifecycle.Name), Class: o.NodeClass, Health: ledger,
-			FailureObserver: as[provider.FailureObserver](o.Provider), EvictionObserver: as[provider.EvictionObserver](o.Provider),
-			End: &termination.Claims{
+			FailureObserver: as[provider.FailureObserver](o.Provider), SpotObserver: as[provider.SpotObserver](o.Provider),
+			Terminator: &termination.ClaimReconciler{
 				Client: c, Provider: set.Observe(o.Provider, lifecycle.Name),
 				Events: recorder, Metrics: set, Log: logOf("nodeclaim.termination"), Class: class,
 			},
 		},
-		&termination.Nodes{
+		&termination.NodeReconciler{
 			Client: c, Live: live, Provider: set.Observe(o.Provider, "node.termination"),
 			Evictor: evictor, Events: recorder, Metrics: set, Log: logOf("node.termination"),
 		},
 		&interruption.Reconciler{
 			Client: c, Provider: set.Observe(o.Provider, "nodeclaim.interruption"),
-			Events: recorder, Metrics: set, Log: logOf("nodeclaim.interruption"), Class: class, EvictionObserver: as[provider.EvictionObserver](o.Provider),
+			Events: recorder, Metrics: set, Log: logOf("nodeclaim.interruption"), NodeClassKind: class, SpotObserver: as[provider.SpotObserver](o.Provider),
 		},
 		&drift.Reconciler{
 			Client: c, Catalog: keeper, Drifter: as[provider.Drifter](o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), Class: o.NodeClass, Panics: o.Panics,
@@ -423,7 +423,7 @@ func (m *Manager) featured(o Options, set *metrics.Set, recorder *events.Recorde
 	if o.Features.StaticCapacity {
 		out = append(out, &static.Reconciler{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper, Metrics: set,
-			Log: o.Log.WithName("nodepool.static"), Class: o.NodeClass.GroupKind(),
+			Log: o.Log.WithName("nodepool.static"), NodeClassKind: o.NodeClass.GroupKind(),
 		})
 	}
 	if changes, ok := o.Provider.(provider.Updater); ok {

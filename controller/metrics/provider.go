@@ -26,7 +26,7 @@ func (o observed) Launch(ctx context.Context, claim provider.Claim) (provider.In
 	start := time.Now()
 	i, err := o.Provider.Launch(ctx, claim)
 	o.record("Create", start, err)
-	for _, a := range i.Attempts {
+	for _, a := range i.Refused {
 		o.set.LaunchRefusals.WithLabelValues(claim.Pool, a.Reason).Inc()
 	}
 	return i, err
@@ -53,9 +53,9 @@ func (o observed) Terminate(ctx context.Context, id string) error {
 	return err
 }
 
-func (o observed) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
+func (o observed) TerminateByClaim(ctx context.Context, claim provider.Claim) error {
 	start := time.Now()
-	err := o.Provider.TerminateUnclaimed(ctx, claim)
+	err := o.Provider.TerminateByClaim(ctx, claim)
 	o.record("Delete", start, err)
 	return err
 }

@@ -12,7 +12,7 @@ import (
 
 // Requests exposes a provider's statistics of its requests to a cloud, as
 // karve_<cloud>_…. It panics when called twice for a registry, which is a programming error.
-func Requests(registry prometheus.Registerer, cloud string, of provider.RequestStats) {
+func Requests(registry prometheus.Registerer, cloud string, of provider.RequestReporter) {
 	name := func(rest string) string { return "karve_" + cloud + "_" + rest }
 	describe := func(rest, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name(rest), help, labels, nil)
@@ -30,7 +30,7 @@ func Requests(registry prometheus.Registerer, cloud string, of provider.RequestS
 
 // requests reads the provider's counts when it is scraped.
 type requests struct {
-	of                                               provider.RequestStats
+	of                                               provider.RequestReporter
 	requests, waits, waited, left, launched, perNode *prometheus.Desc
 }
 
@@ -43,7 +43,7 @@ func (r *requests) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (r *requests) Collect(out chan<- prometheus.Metric) {
-	now := r.of.Requests()
+	now := r.of.RequestStats()
 	count := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
@@ -51,21 +51,21 @@ func (r *requests) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, c := range now.Counts {
-		count(r.requests, float64(c.N), c.Class, c.Method, c.Outcome)
+		count(r.requests, float64(c.N), c.LimitClass, c.Method, c.Outcome)
 	}
 	for _, w := range now.Waits {
-		count(r.waits, float64(w.N), w.Class)
-		count(r.waited, w.Total.Seconds(), w.Class)
+		count(r.waits, float64(w.N), w.LimitClass)
+		count(r.waited, w.Total.Seconds(), w.LimitClass)
 	}
 	for class, n := range now.Left {
 		gauge(r.left, n, class)
 	}
-	count(r.launched, float64(now.Machines))
-	if now.Machines == 0 {
+	count(r.launched, float64(now.VMsCreated))
+	if now.VMsCreated == 0 {
 		return
 	}
 	for kind, n := range byKind(now.Counts) {
-		gauge(r.perNode, n/float64(now.Machines), kind)
+		gauge(r.perNode, n/float64(now.VMsCreated), kind)
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-type metered provider.Requests
+type metered provider.RequestStats
 
-func (m metered) Requests() provider.Requests { return provider.Requests(m) }
+func (m metered) RequestStats() provider.RequestStats { return provider.RequestStats(m) }
 
 // Rule METRIC-4: requests by class, method and outcome, waits, remaining requests, and
 // requests for each launched instance are metrics.
@@ -23,14 +23,14 @@ func TestRequests(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	Requests(registry, "azure", metered{
 		Counts: []provider.RequestCount{
-			{Class: "vm-list", Method: "GET", Outcome: "ok", N: 10},
-			{Class: "vm-put", Method: "PUT", Outcome: "held", N: 3},
-			{Class: "vm-put", Method: "PUT", Outcome: "ok", N: 4},
-			{Class: "vm-put", Method: "PUT", Outcome: "refused", N: 1},
+			{LimitClass: "vm-list", Method: "GET", Outcome: "ok", N: 10},
+			{LimitClass: "vm-put", Method: "PUT", Outcome: "held", N: 3},
+			{LimitClass: "vm-put", Method: "PUT", Outcome: "ok", N: 4},
+			{LimitClass: "vm-put", Method: "PUT", Outcome: "refused", N: 1},
 		},
-		Waits:    []provider.RequestWait{{Class: "vm-put", N: 2, Total: 1500 * time.Millisecond}},
-		Left:     map[string]float64{"arm-writes": 95},
-		Machines: 4,
+		Waits:      []provider.RequestWait{{LimitClass: "vm-put", N: 2, Total: 1500 * time.Millisecond}},
+		Left:       map[string]float64{"arm-writes": 95},
+		VMsCreated: 4,
 	})
 	const want = `
 # HELP karve_azure_request_wait_seconds_total Time that requests waited for their turn.

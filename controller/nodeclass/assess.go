@@ -121,7 +121,7 @@ func (r *Reconciler) subnet(ctx context.Context, class *v1beta1.AKSNodeClass) {
 
 // honoured reports which fields have no effect.
 func (r *Reconciler) honoured(class *v1beta1.AKSNodeClass, withoutDNS string) {
-	fields := azure.IgnoredFields(class)
+	fields := azure.MalformedAnnotations(class)
 	if withoutDNS != "" {
 		fields = append(fields, withoutDNS)
 	}

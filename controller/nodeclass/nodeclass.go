@@ -50,9 +50,9 @@ type Azure interface {
 	WithoutLocalDNS(class *v1beta1.AKSNodeClass) string
 	// PolicyDenial returns why a policy denied the class's last VM; empty if it did not.
 	PolicyDenial(class string) string
-	// ClassTrouble returns why no VM of a class is requested for now; the reason is empty when
+	// ClassPause returns why no VM of a class is requested for now; the reason is empty when
 	// VMs are.
-	ClassTrouble(class string) (reason, detail string)
+	ClassPause(class string) (reason, detail string)
 	// PricesProblem returns why the price list could not be read; RejectedPrices returns its
 	// implausible prices.
 	PricesProblem() string

@@ -72,7 +72,7 @@ func (c *cloud) WithoutLocalDNS(*v1beta1.AKSNodeClass) string { return c.without
 
 func (c *cloud) PolicyDenial(string) string { return c.policy }
 
-func (c *cloud) ClassTrouble(string) (reason, detail string) { return c.trouble, c.troubleSays }
+func (c *cloud) ClassPause(string) (reason, detail string) { return c.trouble, c.troubleSays }
 
 func (c *cloud) PricesUnlisted() string                { return c.unlisted }
 func (c *cloud) PricesProblem() string                 { return c.pricesErr }
@@ -240,7 +240,7 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 			kube.ConditionQuotaAvailable, metav1.ConditionFalse, nodeclass.ReasonAddressesExhausted, "enlarge the subnet", true},
 		{"quota for an hour", func(s *stage) {
 			s.cloud.snapshot.QuotaLeft = map[string]int64{"family:D": 40}
-			s.cloud.snapshot.QuotaPressure = map[string]provider.Exhaustion{"family:D": {Left: 40, In: 65 * time.Minute}}
+			s.cloud.snapshot.QuotaForecast = map[string]provider.Exhaustion{"family:D": {Left: 40, In: 65 * time.Minute}}
 		},
 			kube.ConditionQuotaAvailable, metav1.ConditionTrue, nodeclass.ReasonQuotaRunsOut, "quota family:D has 40 left, which last 1h5m", true},
 		{"quota known in part", func(s *stage) {

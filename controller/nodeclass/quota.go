@@ -54,7 +54,7 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Catalog) {
 		}
 		set(metav1.ConditionFalse, reason, fmt.Sprintf("none of %d offers fits into what is left (%s): %s", offers, describeQuota(short.sample), step))
 	default:
-		if ending := soonExhausted(s.QuotaPressure); len(ending) > 0 {
+		if ending := soonExhausted(s.QuotaForecast); len(ending) > 0 {
 			set(metav1.ConditionTrue, ReasonQuotaRunsOut, strings.Join(ending, "; "))
 			return
 		}

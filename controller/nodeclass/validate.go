@@ -16,7 +16,7 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.AKSNodeClass) 
 	const condition = v1beta1.ConditionTypeValidationSucceeded
 	err := r.Azure.CheckDiskEncryptionSet(ctx)
 	var wrong *azure.DiskEncryptionSetError
-	trouble, detail := r.Azure.ClassTrouble(class.Name)
+	trouble, detail := r.Azure.ClassPause(class.Name)
 	switch {
 	case errors.As(err, &wrong):
 		class.SetFalse(condition, wrong.Reason, wrong.Detail)

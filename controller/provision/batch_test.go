@@ -28,7 +28,7 @@ func TestBatcherOfStandbyDoesNotGrow(t *testing.T) {
 // second.
 //
 // Rule INTERRUPTION-7.
-func TestBatchOfPodsInAHurry(t *testing.T) {
+func TestBatchOfUrgentPods(t *testing.T) {
 	for name, busy := range map[string]bool{"idle": false, "busy": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestBatchOfPodsInAHurry(t *testing.T) {
 // A batch that is open already closes once an urgent pod comes.
 //
 // Rule INTERRUPTION-7.
-func TestHurryClosesAnOpenBatch(t *testing.T) {
+func TestUrgentPodClosesOpenBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBatcher(0, 0)
 		b.Trigger("earlier")

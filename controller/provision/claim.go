@@ -18,7 +18,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// CreateClaim creates a claim, made anew until its name is free.
+// CreateClaim creates the claim that newClaim makes. While the API has one of that name, newClaim
+// makes another.
 func CreateClaim(ctx context.Context, c client.Client, newClaim func() *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
 	for {
 		claim := newClaim()

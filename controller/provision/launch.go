@@ -75,7 +75,7 @@ func (l *launcher) create(ctx context.Context, launch schedule.Launch) error {
 		return fmt.Errorf("creating a nodeclaim for %d pods in nodepool %q: %w", len(launch.Pods), launch.Pool, err)
 	}
 	l.buffers.Launched(claim.Name, launch.Pods)
-	l.mirror.Launched(claim, launch.Offerings, launch.Pods)
-	l.report.launched(claim.Name, launch)
+	l.mirror.RecordCreatedClaim(claim, launch.Offerings, launch.Pods)
+	l.report.claimCreated(claim.Name, launch)
 	return nil
 }

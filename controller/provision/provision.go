@@ -75,7 +75,7 @@ func (p *Provisioner) read(ctx context.Context) error {
 		case <-time.After(unsynced):
 		}
 	}
-	p.Mirror.Expire()
+	p.Mirror.DropLapsed()
 	n := p.Mirror.CountWaiting()
 	if n > 0 && n != p.waiting {
 		p.Log.Info("found provisionable pod(s)", "pods", n)

@@ -179,7 +179,7 @@ func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
 			t.Errorf("events: %q", texts)
 		}
 		if len(e.Claims()) != 0 {
-			t.Error("a machine was bought for it anyway")
+			t.Error("an instance was launched for it anyway")
 		}
 		time.Sleep(5 * time.Minute)
 		e.Step()
@@ -227,7 +227,7 @@ func TestRefusedPodsHearWhy(t *testing.T) {
 			}
 		}
 		if n := len(e.Claims()); n != 0 {
-			t.Errorf("%d machines were bought anyway", n)
+			t.Errorf("%d instances were launched anyway", n)
 		}
 	})
 }
@@ -235,7 +235,7 @@ func TestRefusedPodsHearWhy(t *testing.T) {
 // No further node is launched for pods whose nodes are still starting.
 //
 // Rule LAUNCH-2.
-func TestNoBatchBuysTwice(t *testing.T) {
+func TestNoBatchLaunchesTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{Create: time.Minute})
 		e.Create(controllertest.Pool("web", "30s"))
@@ -245,7 +245,7 @@ func TestNoBatchBuysTwice(t *testing.T) {
 		}
 		e.Steps(40)
 		if got := len(e.Claims()); got != 5 {
-			t.Errorf("%d claims for 5 pods that each fill a machine", got)
+			t.Errorf("%d claims for 5 pods that each fill an instance", got)
 		}
 	})
 }
@@ -269,7 +269,7 @@ func TestStockOutLeadsElsewhere(t *testing.T) {
 		e.Restart() // the provider forgets what it learned
 		e.Until(60, "an initialized claim", func() bool { e.Join(); return len(e.Nodes()) == 1 })
 		if got := len(e.Cloud.ProviderIDs()); got != 1 {
-			t.Errorf("%d machines", got)
+			t.Errorf("%d instances", got)
 		}
 	})
 }

@@ -86,7 +86,7 @@ func TestMinValuesAreCopied(t *testing.T) {
 	}
 }
 
-func TestBarrenPools(t *testing.T) {
+func TestPoolsWithoutInstanceTypes(t *testing.T) {
 	own := reason.Funnel{Offerings: 3, Cuts: []reason.Cut{{By: reason.Requirements, Removed: 3, Detail: ownRequirements}}}
 	asked := reason.Funnel{Offerings: 3, Cuts: []reason.Cut{{By: reason.Requirements, Removed: 3, Detail: "team In [a]"}}}
 	if noInstanceTypes(own) == "" || noInstanceTypes(asked) != "" {

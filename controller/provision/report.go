@@ -58,8 +58,8 @@ func preferences(p schedule.Preferences) []any {
 	return []any{"preferences-asked", p.Asked, "preferences-honoured", p.Honoured, "preferences-cost", p.Cost.USD()}
 }
 
-// launched reports a NodeClaim that was created.
-func (r *reporter) launched(claim string, l schedule.Launch) {
+// claimCreated reports a NodeClaim that was created.
+func (r *reporter) claimCreated(claim string, l schedule.Launch) {
 	r.metrics.ClaimsCreated.WithLabelValues("provisioned", l.Pool, strconv.FormatBool(len(l.Relaxed) > 0)).Inc()
 	r.log.Info("created nodeclaim", append([]any{"nodepool", l.Pool, "nodeclaim", claim, "pods", len(l.Pods),
 		"requests", l.Requests, "offerings", len(l.Offerings)}, offeringValues(l)...)...)

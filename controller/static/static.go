@@ -34,9 +34,10 @@ import (
 )
 
 const (
-	// retryEvery is how often a pool is counted anyway, short how soon when it has too few.
-	retryEvery = time.Minute
-	short      = 30 * time.Second
+	// retryEvery is how often a pool is counted anyway, retryWhenShort how soon when it has too
+	// few.
+	retryEvery     = time.Minute
+	retryWhenShort = 30 * time.Second
 	// unsynced is how soon to look again while the cluster is not known completely.
 	unsynced = time.Second
 	writers  = 50
@@ -52,7 +53,7 @@ type Reconciler struct {
 	Metrics *metrics.Set
 	Log     logr.Logger
 	// Class is the kind of node class that this installation serves.
-	Class schema.GroupKind
+	NodeClassKind schema.GroupKind
 	// Choose decides which nodes to launch; nil means schedule.Static.
 	Choose func(w *cluster.Snapshot, pool string, n int) []schedule.Launch
 }
@@ -63,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Live.Get(ctx, req.NamespacedName, pool); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if pool.Spec.Replicas == nil || pool.DeletionTimestamp != nil || !kube.OfKind(pool.Spec.Template.Spec.NodeClassRef, r.Class) {
+	if pool.Spec.Replicas == nil || pool.DeletionTimestamp != nil || !kube.OfKind(pool.Spec.Template.Spec.NodeClassRef, r.NodeClassKind) {
 		return reconcile.Result{}, nil
 	}
 	if !r.Mirror.Synced() {
@@ -101,7 +102,7 @@ func (r *Reconciler) launchMissing(ctx context.Context, pool *karpv1.NodePool, h
 		r.Log.Info("nodepool node limit reached", "nodepool", pool.Name, "nodes", h.all, "replicas", *pool.Spec.Replicas)
 	}
 	if n == 0 {
-		return reconcile.Result{RequeueAfter: short}, nil
+		return reconcile.Result{RequeueAfter: retryWhenShort}, nil
 	}
 	launches := r.decide(ctx, pool, int(n))
 	if len(launches) > 0 {
@@ -110,7 +111,7 @@ func (r *Reconciler) launchMissing(ctx context.Context, pool *karpv1.NodePool, h
 	if err := r.createAll(ctx, pool, launches); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: short}, nil
+	return reconcile.Result{RequeueAfter: retryWhenShort}, nil
 }
 
 // decide chooses from the newest catalog: an offering that had no capacity a moment ago must not
@@ -143,7 +144,7 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedu
 	if err != nil {
 		return fmt.Errorf("creating a nodeclaim of static nodepool %s: %w", pool.Name, err)
 	}
-	r.Mirror.Launched(claim, l.Offerings, nil)
+	r.Mirror.RecordCreatedClaim(claim, l.Offerings, nil)
 	r.Metrics.ClaimsCreated.WithLabelValues("provisioned", pool.Name, "false").Inc()
 	r.Log.Info("created nodeclaim", "nodepool", pool.Name, "nodeclaim", claim.Name, "offerings", len(l.Offerings))
 	return nil
@@ -155,15 +156,15 @@ func (r *Reconciler) deleteSurplus(ctx context.Context, pool *karpv1.NodePool, s
 	for _, m := range r.Mirror.ManagedNodes() {
 		known[m.Claim.Name] = m
 	}
-	machines := make([]kube.ManagedNode, 0, len(staying))
+	nodes := make([]kube.ManagedNode, 0, len(staying))
 	for i := range staying {
 		m := known[staying[i].Name]
 		m.Claim = &staying[i]
-		machines = append(machines, m)
+		nodes = append(nodes, m)
 	}
 	r.Log.Info("deprovisioning static nodes", "nodepool", pool.Name, "current", len(staying), "desired", *pool.Spec.Replicas, "deprovision-count", n)
 	var errs []error
-	for _, m := range surplusNodes(machines, n, time.Now()) {
+	for _, m := range surplusNodes(nodes, n, time.Now()) {
 		err := r.Client.Delete(ctx, m.Claim.DeepCopy(), client.Preconditions{UID: &m.Claim.UID})
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("deleting nodeclaim %s, one too many: %w", m.Claim.Name, err))

@@ -30,7 +30,7 @@ const terminationPoll = 2 * time.Second
 // Claims finalizes NodeClaims: first it deletes the node, then the instance, then the claim.
 // It runs on the lifecycle's queue (see lifecycle.Reconciler.End), so that no worker terminates a
 // claim that another worker still launches.
-type Claims struct {
+type ClaimReconciler struct {
 	Client   client.Client
 	Provider provider.Provider
 	Events   *events.Recorder
@@ -41,7 +41,7 @@ type Claims struct {
 }
 
 // Reconcile takes one step of finalizing a claim.
-func (r *Claims) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (r *ClaimReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -52,7 +52,7 @@ func (r *Claims) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return write.RetryConflict(r.finalize(ctx, claim))
 }
 
-func (r *Claims) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconcile.Result, error) {
+func (r *ClaimReconciler) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconcile.Result, error) {
 	if err := r.recordDeadline(ctx, claim); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -72,7 +72,7 @@ func (r *Claims) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconci
 }
 
 // recordDeadline records when terminationGracePeriod ends, once: it counts from the deletion.
-func (r *Claims) recordDeadline(ctx context.Context, claim *karpv1.NodeClaim) error {
+func (r *ClaimReconciler) recordDeadline(ctx context.Context, claim *karpv1.NodeClaim) error {
 	grace := claim.Spec.TerminationGracePeriod
 	if grace == nil || claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey] != "" {
 		return nil
@@ -94,7 +94,7 @@ func (r *Claims) recordDeadline(ctx context.Context, claim *karpv1.NodeClaim) er
 
 // deleteNodes deletes the nodes of the instance and reports whether one still exists. A node
 // without karve's finalizer is removed at once: it is not drained.
-func (r *Claims) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (waiting bool, err error) {
+func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (waiting bool, err error) {
 	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
 	if err != nil {
 		return false, err
@@ -113,9 +113,9 @@ func (r *Claims) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (wait
 
 // terminateInstance terminates the instance, whether its provider ID is recorded or not, and
 // reports whether it is deleted.
-func (r *Claims) terminateInstance(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
+func (r *ClaimReconciler) terminateInstance(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
 	if claim.Status.ProviderID == "" {
-		err = r.Provider.TerminateUnclaimed(ctx, kube.LaunchClaim(claim, nil))
+		err = r.Provider.TerminateByClaim(ctx, kube.ProviderClaim(claim, nil))
 	} else {
 		err = r.Provider.Terminate(ctx, claim.Status.ProviderID)
 	}
@@ -128,7 +128,7 @@ func (r *Claims) terminateInstance(ctx context.Context, claim *karpv1.NodeClaim)
 	return false, nil
 }
 
-func (r *Claims) markTerminating(ctx context.Context, claim *karpv1.NodeClaim) error {
+func (r *ClaimReconciler) markTerminating(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if kube.ConditionTrue(claim, karpv1.ConditionTypeInstanceTerminating) {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (r *Claims) markTerminating(ctx context.Context, claim *karpv1.NodeClaim) e
 	})
 }
 
-func (r *Claims) removeFinalizer(ctx context.Context, claim *karpv1.NodeClaim) error {
+func (r *ClaimReconciler) removeFinalizer(ctx context.Context, claim *karpv1.NodeClaim) error {
 	stored := claim.DeepCopy()
 	controllerutil.RemoveFinalizer(claim, karpv1.TerminationFinalizer)
 	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})

@@ -6,6 +6,6 @@
 // removes the finalizers from the objects.
 //
 // It does not decide which nodes to remove: a deletion timestamp does.
-// Every step can be repeated. The zero reconcilers are not usable; all fields but
-// Evictor.Surges are required.
+// Every step can be repeated. The zero reconcilers are not usable; all fields are
+// required unless their comments say otherwise.
 package termination

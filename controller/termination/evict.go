@@ -28,8 +28,7 @@ import (
 
 const (
 	// sequentialFor is how long pods of a node are evicted one by one; maxParallelEvictions is how
-	// many
-	// evictions are in flight when that is not quick enough.
+	// many evictions are in flight when that is not quick enough.
 	sequentialFor, maxParallelEvictions = 2 * time.Second, 20
 	// stuckAfter is how long a pod may outlive its own deletion before it stops counting.
 	stuckAfter = time.Minute

@@ -20,7 +20,7 @@ import (
 // does.
 //
 // Rule DRAIN-10.
-func TestMachineThatIsNotGivenBackSaysWhy(t *testing.T) {
+func TestInstanceThatIsNotTerminatedSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
 		e.Create(controllertest.Pool("web", "Never"))
@@ -50,6 +50,6 @@ func TestMachineThatIsNotGivenBackSaysWhy(t *testing.T) {
 		}
 		e.Until(300, "an event", told)
 		e.Cloud.SetFault(nil)
-		e.Until(300, "the machine is gone", func() bool { return len(e.Claims()) == 0 && len(e.Cloud.ProviderIDs()) == 0 })
+		e.Until(300, "the instance is gone", func() bool { return len(e.Claims()) == 0 && len(e.Cloud.ProviderIDs()) == 0 })
 	})
 }

@@ -42,7 +42,7 @@ const (
 )
 
 // Nodes drains and finalizes Nodes that carry karve's finalizer.
-type Nodes struct {
+type NodeReconciler struct {
 	Client client.Client
 	// Live reads past the cache: a stale cache may lack pods of the node.
 	Live     client.Reader
@@ -54,7 +54,7 @@ type Nodes struct {
 }
 
 // Reconcile takes one step of removing a node.
-func (r *Nodes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -70,7 +70,7 @@ func (r *Nodes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 }
 
 // claimOf finds the claim of the node's instance; nil when there is none.
-func (r *Nodes) claimOf(ctx context.Context, node *corev1.Node) (*karpv1.NodeClaim, error) {
+func (r *NodeReconciler) claimOf(ctx context.Context, node *corev1.Node) (*karpv1.NodeClaim, error) {
 	claims, err := lookup.ClaimsOf(ctx, r.Client, node)
 	if err != nil || len(claims) == 0 {
 		return nil, err
@@ -78,7 +78,7 @@ func (r *Nodes) claimOf(ctx context.Context, node *corev1.Node) (*karpv1.NodeCla
 	return &claims[0], nil
 }
 
-func (r *Nodes) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (reconcile.Result, error) {
+func (r *NodeReconciler) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (reconcile.Result, error) {
 	if err := r.deleteClaim(ctx, claim); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -103,7 +103,7 @@ func (r *Nodes) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.N
 	return reconcile.Result{}, r.removeGoneNode(ctx, node)
 }
 
-func (r *Nodes) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error {
+func (r *NodeReconciler) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if claim == nil || claim.DeletionTimestamp != nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (r *Nodes) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error 
 
 // instanceGone reports whether there is nothing left to drain: the kubelet does not report, and
 // the cloud does not have the instance.
-func (r *Nodes) instanceGone(ctx context.Context, node *corev1.Node) (bool, error) {
+func (r *NodeReconciler) instanceGone(ctx context.Context, node *corev1.Node) (bool, error) {
 	if node.Spec.ProviderID == "" {
 		return false, nil
 	}
@@ -134,7 +134,7 @@ func (r *Nodes) instanceGone(ctx context.Context, node *corev1.Node) (bool, erro
 
 // kubeletUnresponsive reports whether the kubelet stopped reporting, or left pods running
 // that should have ended by now: the Ready condition may be most of a minute old.
-func (r *Nodes) kubeletUnresponsive(ctx context.Context, node *corev1.Node) (bool, error) {
+func (r *NodeReconciler) kubeletUnresponsive(ctx context.Context, node *corev1.Node) (bool, error) {
 	if !kube.Ready(node) {
 		return true, nil
 	}
@@ -151,7 +151,7 @@ func (r *Nodes) kubeletUnresponsive(ctx context.Context, node *corev1.Node) (boo
 // removeGoneNode deletes the pods and the node of an instance that does not exist: the pods run
 // nowhere, and controllers wait for their deletion before they replace them. The node is removed
 // even if the deletion of a pod is refused: keeping the node would not keep the pod running.
-func (r *Nodes) removeGoneNode(ctx context.Context, node *corev1.Node) error {
+func (r *NodeReconciler) removeGoneNode(ctx context.Context, node *corev1.Node) error {
 	pods, err := lookup.PodsOn(ctx, r.Client, node.Name)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (r *Nodes) removeGoneNode(ctx context.Context, node *corev1.Node) error {
 }
 
 // taintNode taints the node and excludes it from load balancers.
-func (r *Nodes) taintNode(ctx context.Context, node *corev1.Node) error {
+func (r *NodeReconciler) taintNode(ctx context.Context, node *corev1.Node) error {
 	stored := node.DeepCopy()
 	disrupted := karpv1.DisruptedNoScheduleTaint
 	if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&disrupted) }) {
@@ -193,7 +193,7 @@ func (r *Nodes) taintNode(ctx context.Context, node *corev1.Node) error {
 
 // drain empties the node, group by group, and reports how long to wait; zero
 // when it is done.
-func (r *Nodes) drain(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
+func (r *NodeReconciler) drain(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
 	if kube.ConditionTrue(claim, karpv1.ConditionTypeDrained) {
 		return 0, nil
 	}
@@ -228,7 +228,7 @@ func (r *Nodes) drain(ctx context.Context, node *corev1.Node, claim *karpv1.Node
 
 // uncachedPods reads the node's pods past the cache, which may lack some. It separates the pods
 // that the node waits for from the pods that it does not wait for.
-func (r *Nodes) uncachedPods(ctx context.Context, node *corev1.Node, deadline time.Time) (waiting, skipped []*corev1.Pod, err error) {
+func (r *NodeReconciler) uncachedPods(ctx context.Context, node *corev1.Node, deadline time.Time) (waiting, skipped []*corev1.Pod, err error) {
 	pods, err := lookup.PodsOn(ctx, r.Live, node.Name)
 	if err != nil {
 		return nil, nil, err
@@ -239,7 +239,7 @@ func (r *Nodes) uncachedPods(ctx context.Context, node *corev1.Node, deadline ti
 }
 
 // reportSkippedPods reports which pods the node does not wait for any more.
-func (r *Nodes) reportSkippedPods(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, pods []*corev1.Pod) error {
+func (r *NodeReconciler) reportSkippedPods(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, pods []*corev1.Pod) error {
 	names, _ := r.Evictor.DescribeWaiting(pods)
 	text := fmt.Sprintf("The node is terminated before %d pods have ended: %s", len(pods), names)
 	r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonElapsed, Key: "drain", Message: text})
@@ -248,14 +248,14 @@ func (r *Nodes) reportSkippedPods(ctx context.Context, node *corev1.Node, claim 
 	})
 }
 
-func (r *Nodes) reportDraining(node *corev1.Node, waiting []*corev1.Pod) {
+func (r *NodeReconciler) reportDraining(node *corev1.Node, waiting []*corev1.Pod) {
 	names, key := r.Evictor.DescribeWaiting(waiting)
 	r.Events.Publish(events.Event{About: node, Warning: true, Reason: "FailedDraining", Key: key,
 		Message: fmt.Sprintf("Failed to drain node, %d pods are waiting to be evicted: %s", len(waiting), names)})
 }
 
 // patchClaimStatus changes the claim's status; a node without a claim has none.
-func (r *Nodes) patchClaimStatus(ctx context.Context, claim *karpv1.NodeClaim, change func(*karpv1.NodeClaim)) error {
+func (r *NodeReconciler) patchClaimStatus(ctx context.Context, claim *karpv1.NodeClaim, change func(*karpv1.NodeClaim)) error {
 	if claim == nil {
 		return nil
 	}
@@ -278,7 +278,7 @@ func deadlineOf(claim *karpv1.NodeClaim) time.Time {
 
 // awaitVolumes lets the attach controller detach the volumes of drained pods: a disk
 // still attached to a deleted instance cannot be used elsewhere for minutes.
-func (r *Nodes) awaitVolumes(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
+func (r *NodeReconciler) awaitVolumes(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
 	if kube.ConditionTrue(claim, karpv1.ConditionTypeVolumesDetached) {
 		return 0, nil
 	}
@@ -306,7 +306,7 @@ func (r *Nodes) awaitVolumes(ctx context.Context, node *corev1.Node, claim *karp
 
 // attachments names the node's volume attachments, except for volumes still used by pods that are
 // never drained.
-func (r *Nodes) attachments(ctx context.Context, node *corev1.Node) ([]string, error) {
+func (r *NodeReconciler) attachments(ctx context.Context, node *corev1.Node) ([]string, error) {
 	list := &storagev1.VolumeAttachmentList{}
 	if err := r.Client.List(ctx, list, client.MatchingFields{kube.IndexAttachmentNode: node.Name}); err != nil {
 		return nil, fmt.Errorf("listing the volume attachments of node %s: %w", node.Name, err)
@@ -327,7 +327,7 @@ func (r *Nodes) attachments(ctx context.Context, node *corev1.Node) ([]string, e
 	return names, nil
 }
 
-func (r *Nodes) volumesInUse(ctx context.Context, node *corev1.Node) (map[string]bool, error) {
+func (r *NodeReconciler) volumesInUse(ctx context.Context, node *corev1.Node) (map[string]bool, error) {
 	pods, err := lookup.PodsOn(ctx, r.Client, node.Name)
 	if err != nil {
 		return nil, err
@@ -354,7 +354,7 @@ func (r *Nodes) volumesInUse(ctx context.Context, node *corev1.Node) (map[string
 
 // terminate terminates the instance and waits until it is deleted: the kubelet of a running
 // instance would register its node again.
-func (r *Nodes) terminate(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
+func (r *NodeReconciler) terminate(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
 	if node.Spec.ProviderID == "" || claim == nil {
 		return 0, nil
 	}
@@ -371,7 +371,7 @@ func (r *Nodes) terminate(ctx context.Context, node *corev1.Node, claim *karpv1.
 	})
 }
 
-func (r *Nodes) removeFinalizer(ctx context.Context, node *corev1.Node) error {
+func (r *NodeReconciler) removeFinalizer(ctx context.Context, node *corev1.Node) error {
 	stored := node.DeepCopy()
 	controllerutil.RemoveFinalizer(node, karpv1.TerminationFinalizer)
 	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})

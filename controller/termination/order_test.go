@@ -66,11 +66,11 @@ func TestLargestPodsLeaveFirst(t *testing.T) {
 	}
 }
 
-// Evictor.Displaces is called with each pod before it is evicted, or deleted to meet its node's
+// Evictor.BeforeRemoval is called with each pod before it is evicted, or deleted to meet its node's
 // deadline: afterwards a pod that gets a replacement looks like one that was scaled down.
 //
 // Rule DRAIN-8.
-func TestDisplacedPodsAreToldBefore(t *testing.T) {
+func TestBeforeRemovalIsCalled(t *testing.T) {
 	for name, left := range map[string]time.Duration{"evicted": 0, "deleted": 5 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -136,7 +136,7 @@ func TestRefusedDeletionDoesNotOutliveTheDeadline(t *testing.T) {
 		if n := e.Counter("karve_pod_deletions_refused_total"); n == 0 {
 			t.Error("no refused deletion is counted")
 		}
-		e.Until(60, "the claim and its machine are gone", func() bool { return !exists(e, claim.Name) && !running(e, claim.Status.ProviderID) })
+		e.Until(60, "the claim and its instance are gone", func() bool { return !exists(e, claim.Name) && !running(e, claim.Status.ProviderID) })
 		if took := time.Since(start); took < 2*time.Minute || took > 2*time.Minute+10*time.Second {
 			t.Errorf("the node went after %s, want its deadline of two minutes", took)
 		}
@@ -157,7 +157,7 @@ func running(e *controllertest.Env, id string) bool {
 // The Node of a deleted instance is removed, even if the deletion of its pods is refused.
 //
 // Rule DRAIN-7.
-func TestRefusedDeletionDoesNotKeepNodeOfLostMachine(t *testing.T) {
+func TestRefusedDeletionDoesNotKeepNodeOfLostInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t, nil, ofDaemonSet(controllertest.Pod("guarded", "2", "1Gi")), ofDaemonSet(controllertest.Pod("plain", "1", "1Gi")))
 		(&webhook{of: "guarded", evictions: true, deletion: true}).guard(e)

@@ -16,7 +16,7 @@ import (
 const workers = 100
 
 // Register adds the reconciler to a manager.
-func (r *Nodes) Register(m manager.Manager) error {
+func (r *NodeReconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named("node.termination").
 		For(&corev1.Node{}).

@@ -51,7 +51,7 @@ func TestBudgetDoesNotHoldWhatSurges(t *testing.T) {
 			t.Errorf("restarted %d times, a gap: %t, evictions: %v", a.rolled, a.gap, a.e.Counter("karpenter_pods_eviction_requests_total"))
 		}
 		if bought := a.e.Cloud.Launched(); bought != 2 {
-			t.Errorf("%d machines were bought, the replacement is enough", bought-1)
+			t.Errorf("%d instances were launched, the replacement is enough", bought-1)
 		}
 	})
 }

@@ -201,7 +201,7 @@ func TestSurgeLeavesNoGap(t *testing.T) {
 			t.Errorf("restarted %d times, said %q", a.rolled, a.e.EventTexts("web"))
 		}
 		if n := len(a.e.Cloud.ProviderIDs()); n != 1 {
-			t.Errorf("%d machines for one pod", n)
+			t.Errorf("%d instances for one pod", n)
 		}
 		if a.e.Counter("karpenter_pods_eviction_requests_total") != 0 {
 			t.Error("the pod was evicted all the same")

@@ -97,7 +97,7 @@ func TestDrainOrder(t *testing.T) {
 		}
 		// The drained pods got a replacement node.
 		if len(e.Nodes()) != 0 || len(e.Cloud.ProviderIDs()) != 1 {
-			t.Errorf("%d nodes and %d machines are left, want only the replacement", len(e.Nodes()), len(e.Cloud.ProviderIDs()))
+			t.Errorf("%d nodes and %d instances are left, want only the replacement", len(e.Nodes()), len(e.Cloud.ProviderIDs()))
 		}
 	})
 }
@@ -190,7 +190,7 @@ func TestVolumesDetachFirst(t *testing.T) {
 		e.Delete(&claim)
 		e.Steps(20)
 		if len(e.Cloud.ProviderIDs()) != 1 {
-			t.Fatal("the machine went with a volume attached")
+			t.Fatal("the instance went with a volume attached")
 		}
 		e.Delete(attachment)
 		e.Until(20, "the claim is gone", func() bool { return !exists(e, claim.Name) })
@@ -206,7 +206,7 @@ func TestClaimDeletedDuringLaunch(t *testing.T) {
 		e.Create(controllertest.Pool("web", "Never"))
 		pod := controllertest.Pod("a", "1", "1Gi")
 		e.Create(pod)
-		e.Until(10, "a machine is on its way", func() bool { return len(e.Cloud.ProviderIDs()) == 1 })
+		e.Until(10, "an instance is on its way", func() bool { return len(e.Cloud.ProviderIDs()) == 1 })
 		e.Delete(pod)
 		claim := e.Claims()[0]
 		e.Delete(&claim)

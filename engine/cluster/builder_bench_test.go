@@ -119,7 +119,7 @@ func benchPod(i, node int) cluster.Pod {
 	self := cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{app}}}}
 	p := cluster.Pod{
 		PodRef:  cluster.PodRef{Namespace: "default", Name: fmt.Sprint("pod-", i), UID: fmt.Sprint(i % (benchNodes * benchPodsPerNode))},
-		Created: time.Unix(int64(i), 0), Reschedulable: true, Labels: map[string]string{"app": app},
+		Created: time.Unix(int64(i), 0), ReschedulableNow: true, Labels: map[string]string{"app": app},
 		Requests: quantity.Amounts{quantity.NameCPU: int64(50 + i%benchDeployments), quantity.NameMemory: 128 << 20, quantity.NamePods: 1},
 		Spreads:  []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Selector: self}},
 	}

@@ -35,7 +35,7 @@ func (s *podStore) set(p *Pod) {
 	c.pods--
 	added := &pod{
 		PodRef: p.PodRef, created: p.Created.UnixNano(), class: c, labels: p.Labels,
-		daemonSet: p.DaemonSet, reschedulable: p.Reschedulable, terminating: p.Terminating,
+		daemonSet: p.DaemonSet, reschedulable: p.ReschedulableNow, terminating: p.Terminating,
 	}
 	if p.Node != "" {
 		added.bound = s.nodes.podsOf(p.Node)

@@ -85,10 +85,11 @@ type Pod struct {
 	// DaemonSet is the UID of the DaemonSet that owns the pod; empty for all other pods. A node
 	// reserves capacity for each matching DaemonSet until its pod is bound there.
 	DaemonSet string
-	// Reschedulable is set on a bound pod that needs another node when its own node is
-	// removed: the pod is not owned by a DaemonSet or by the node itself, and has not
-	// finished.
-	Reschedulable bool
+	// ReschedulableNow is set on a bound pod that needs another node when its own node is
+	// removed, and may be disrupted now: the pod is not owned by a DaemonSet or by the node
+	// itself, has not finished, and neither do-not-disrupt nor a PodDisruptionBudget that
+	// never allows it keeps it there (an interruption overrides both).
+	ReschedulableNow bool
 	// Terminating pods still use capacity of their node, but selectors do not see them.
 	Terminating bool
 	// Virtual pods stand for the spare capacity of a CapacityBuffer. They are placed after all

@@ -89,7 +89,7 @@ func (x *supposition) toggleTakesPods(n *cluster.Node) {
 func (x *supposition) restorePods(node string) {
 	for i := range x.script.Pods {
 		if p, was := &x.script.Pods[i], x.origin[i]; enginetest.OnNoNode(*p) && node != "" && was.Node == node {
-			p.Node, p.Reschedulable = was.Node, was.Reschedulable
+			p.Node, p.ReschedulableNow = was.Node, was.ReschedulableNow
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (x *supposition) place(n *cluster.Node) {
 		if x.IntN(3) > 0 || p.DaemonSet != "" || !(leaving[p.Node] || enginetest.OnNoNode(*p)) || p.Virtual {
 			continue
 		}
-		p.Node, p.Reschedulable, p.Terminating = n.Name, true, false
+		p.Node, p.ReschedulableNow, p.Terminating = n.Name, true, false
 		refs = append(refs, p.PodRef)
 	}
 	x.log = append(x.log, fmt.Sprint("place ", refs, " on ", n.Key))

@@ -98,7 +98,7 @@ func quotaExceeded(w *cluster.Snapshot, launches []schedule.Launch) Kept {
 			had, bounded := quotaLeft[use.Quota]
 			if quotaLeft[use.Quota] = had - use.Amount; bounded && had < use.Amount {
 				return Kept{Because: reason.Quota, Detail: fmt.Sprintf("Can't replace with a cheaper node: the replacement needs %d of the quota %s, which has %d left", use.Amount, use.Quota, max(0, had)),
-					Facts: reason.FactsOf(map[string]any{"budget": use.Quota, "left": max(0, had), "needed": use.Amount})}
+					Facts: reason.FactsOf(map[string]any{"quota": use.Quota, "left": max(0, had), "needed": use.Amount})}
 			}
 		}
 	}

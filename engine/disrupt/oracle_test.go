@@ -79,7 +79,7 @@ func sparse(seed uint64) *enginetest.Script {
 	s.Pods = slices.DeleteFunc(s.Pods, func(p cluster.Pod) bool { return p.DaemonSet == "" && r.IntN(100) < 40 })
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		p.Reschedulable = p.Reschedulable || p.Node != "" && p.DaemonSet == ""
+		p.ReschedulableNow = p.ReschedulableNow || p.Node != "" && p.DaemonSet == ""
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -144,7 +144,7 @@ func without(s *enginetest.Script, free []int, set int) (price offering.Price, f
 	}
 	moving := 0
 	for _, p := range s.Pods {
-		if going[p.Node] && p.Reschedulable {
+		if going[p.Node] && p.ReschedulableNow {
 			moving++
 		}
 	}

@@ -89,7 +89,7 @@ func randomCluster(seed uint64) *disrupttest.Cluster {
 			Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelNodePool: "p", cluster.LabelZone: "1", cluster.LabelCapacityType: offering.OnDemand, cluster.LabelInstanceType: like.Name}})
 		left := like.Capacity
 		for range r.IntN(12) {
-			p := cluster.Pod{Reschedulable: true, Node: name, Requests: amounts(100+r.Int64N(3900), 100+r.Int64N(9000), 1)}
+			p := cluster.Pod{ReschedulableNow: true, Node: name, Requests: amounts(100+r.Int64N(3900), 100+r.Int64N(9000), 1)}
 			p.UID = fmt.Sprintf("%s-%d", name, len(f.Pods))
 			p.Namespace, p.Name = "default", p.UID
 			if next := left.Sub(p.Requests); next[quantity.NameCPU] >= 0 && next[quantity.NameMemory] >= 0 {

@@ -104,7 +104,7 @@ func randomZonedCluster(seed uint64) *disrupttest.Cluster {
 // podOfOwner is a pod of that owner.
 func podOfOwner(owner int) cluster.Pod {
 	app := fmt.Sprint("app", owner)
-	p := cluster.Pod{Reschedulable: true, Labels: map[string]string{"app": app}, Requests: amounts([]int64{500, 1000, 300, 1500, 2500}[owner], []int64{512, 2048, 3000, 1024, 6000}[owner], 1)}
+	p := cluster.Pod{ReschedulableNow: true, Labels: map[string]string{"app": app}, Requests: amounts([]int64{500, 1000, 300, 1500, 2500}[owner], []int64{512, 2048, 3000, 1024, 6000}[owner], 1)}
 	if owner < 2 {
 		p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, MinDomains: int32(1 + 2*owner),
 			Selector: cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{app}}}}}}

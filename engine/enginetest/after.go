@@ -49,7 +49,7 @@ func AfterPlan(s *Script, p schedule.Plan) *Script {
 		case moved:
 			pod.Node, pod.Terminating = name, false // its replacement pod
 		case pod.Node != "" && leaving[pod.Node]:
-			if !pod.Reschedulable {
+			if !pod.ReschedulableNow {
 				continue
 			}
 			pod.Node = ""

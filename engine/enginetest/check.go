@@ -104,7 +104,7 @@ func (c *checker) leaving(node string) bool {
 
 // needsNode reports whether the pod needs a placement: the plan must mention it.
 func (c *checker) needsNode(p cluster.Pod) bool {
-	return p.Node == "" || c.leaving(p.Node) && p.Reschedulable
+	return p.Node == "" || c.leaving(p.Node) && p.ReschedulableNow
 }
 
 // build sets up the nodes that are not leaving, the pods that run on them, and the pods that

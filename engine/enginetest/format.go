@@ -339,7 +339,7 @@ func (f *formatter) podWords(p cluster.Pod, index int) []string {
 		{p.Namespace != "default", "namespace=" + p.Namespace}, {p.UID != p.Name, "uid=" + p.UID},
 		{!p.Created.Equal(time.Unix(int64(index), 0)), fmt.Sprint("created=", p.Created.Unix())},
 		{p.Priority != 0, fmt.Sprint("priority=", p.Priority)},
-		{p.Node != "", "on=" + p.Node}, {p.DaemonSet != "", "daemon-of=" + p.DaemonSet}, {p.Node != "" && !p.Reschedulable && p.DaemonSet == "", "not-movable"},
+		{p.Node != "", "on=" + p.Node}, {p.DaemonSet != "", "daemon-of=" + p.DaemonSet}, {p.Node != "" && !p.ReschedulableNow && p.DaemonSet == "", "not-movable"},
 		{p.Terminating, "terminating"}, {p.Virtual, "virtual"}, {p.Refused != "", "refused=" + escape(p.RefusedDetail)},
 	} {
 		if w.on {

@@ -90,7 +90,7 @@ func (r *random) fullNodes() {
 func (r *random) unregister(n *cluster.Node) {
 	for i := range r.s.Pods {
 		if r.s.Pods[i].Node == n.Name {
-			r.s.Pods[i].Node, r.s.Pods[i].Reschedulable, r.s.Pods[i].DaemonSet = "", false, ""
+			r.s.Pods[i].Node, r.s.Pods[i].ReschedulableNow, r.s.Pods[i].DaemonSet = "", false, ""
 		}
 	}
 	n.Name, n.Initialized, n.TakesNoPods = "", false, false

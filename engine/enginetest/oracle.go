@@ -138,7 +138,7 @@ func newOracle(s *Script) *oracle {
 	for _, n := range s.Nodes {
 		leaving[n.Name] = n.MarkedForDeletion
 	}
-	pods, bound := s.runningThenPending(func(p cluster.Pod) bool { return p.Node == "" || leaving[p.Node] && p.Reschedulable })
+	pods, bound := s.runningThenPending(func(p cluster.Pod) bool { return p.Node == "" || leaving[p.Node] && p.ReschedulableNow })
 	o := &oracle{Script: s, ranks: newRanks(s), quotas: maps.Clone(s.Quotas)}
 	slices.SortStableFunc(pods[bound:], func(a, b *cluster.Pod) int {
 		return cmp.Or(cmp.Compare(o.priority(a), o.priority(b)), -cmp.Compare(a.Requests[quantity.NameCPU], b.Requests[quantity.NameCPU]))

@@ -95,11 +95,11 @@ func (r *podReader) word(arg string) error {
 		n, err = strconv.ParseInt(value, 10, 64)
 		r.Created = time.Unix(n, 0)
 	case key == "on":
-		r.Node, r.Reschedulable = value, true
+		r.Node, r.ReschedulableNow = value, true
 	case key == "daemon-of":
-		r.DaemonSet, r.Reschedulable = value, false
+		r.DaemonSet, r.ReschedulableNow = value, false
 	case arg == "not-movable":
-		r.Reschedulable = false
+		r.ReschedulableNow = false
 	case arg == "terminating":
 		r.Terminating = true
 	case arg == "virtual":

@@ -23,7 +23,7 @@ func Populated(seed uint64, pods int) *Script {
 			p.Node = "" // it reserves free capacity and is never bound
 		}
 		if p.Node != "" && p.DaemonSet == "" {
-			p.Reschedulable = true
+			p.ReschedulableNow = true
 		}
 	}
 	r := &random{Rand: rand.New(rand.NewPCG(seed, 11))}
@@ -55,7 +55,7 @@ func WithoutPending(s *Script) *Script {
 	}
 	for i := range out.Pods {
 		if p := &out.Pods[i]; leaving[p.Node] {
-			p.Node, p.Reschedulable = missingNode, false
+			p.Node, p.ReschedulableNow = missingNode, false
 		}
 	}
 	return &out
@@ -76,7 +76,7 @@ func WithNodesRemoved(s *Script) *Script {
 	}
 	for i := range out.Pods {
 		switch p := &out.Pods[i]; {
-		case gone[p.Node] && p.Reschedulable:
+		case gone[p.Node] && p.ReschedulableNow:
 			p.Node = ""
 		case gone[p.Node]:
 			p.Node = missingNode

@@ -177,9 +177,9 @@ func (r *random) nodes(n int) {
 		r.s.Nodes = append(r.s.Nodes, node)
 		for j := range r.IntN(4) {
 			ref := fmt.Sprintf("bound-%d-%d", i, j)
-			pod := cluster.Pod{PodRef: cluster.PodRef{Namespace: "default", Name: ref, UID: ref}, Node: name, Reschedulable: r.chance(80), Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(500)), quantity.NameMemory: int64(r.IntN(1 << 30)), quantity.NamePods: 1}}
+			pod := cluster.Pod{PodRef: cluster.PodRef{Namespace: "default", Name: ref, UID: ref}, Node: name, ReschedulableNow: r.chance(80), Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(500)), quantity.NameMemory: int64(r.IntN(1 << 30)), quantity.NamePods: 1}}
 			if len(r.s.Daemons) > 0 && r.chance(30) {
-				pod.DaemonSet, pod.Reschedulable = r.s.Daemons[r.IntN(len(r.s.Daemons))].UID, false
+				pod.DaemonSet, pod.ReschedulableNow = r.s.Daemons[r.IntN(len(r.s.Daemons))].UID, false
 			}
 			r.s.Pods = append(r.s.Pods, pod)
 		}

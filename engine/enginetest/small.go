@@ -48,7 +48,7 @@ func RandomSmall(seed uint64, full bool) *Script {
 func (s *Script) leavingPod(p cluster.Pod) bool {
 	for _, n := range s.Nodes {
 		if n.Name != "" && n.Name == p.Node {
-			return n.MarkedForDeletion && p.Reschedulable
+			return n.MarkedForDeletion && p.ReschedulableNow
 		}
 	}
 	return false

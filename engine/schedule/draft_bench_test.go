@@ -77,7 +77,7 @@ func (t *benchCluster) setOfferings() {
 func (t *benchCluster) app(i int) cluster.Pod {
 	labels := map[string]string{"app": fmt.Sprint("app", i), "tier": fmt.Sprint("tier", i%5)}
 	self := cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{labels["app"]}}}}
-	p := cluster.Pod{Labels: labels, Reschedulable: true, Requests: quantity.Amounts{quantity.NameCPU: int64(50 + t.IntN(16)*50), quantity.NameMemory: int64(1+t.IntN(16)) << 27, quantity.NamePods: 1}}
+	p := cluster.Pod{Labels: labels, ReschedulableNow: true, Requests: quantity.Amounts{quantity.NameCPU: int64(50 + t.IntN(16)*50), quantity.NameMemory: int64(1+t.IntN(16)) << 27, quantity.NamePods: 1}}
 	if i%3 == 0 {
 		p.Spreads = append(p.Spreads, cluster.TopologySpreadConstraint{Key: cluster.LabelZone, MaxSkew: 20, Selector: self, Soft: i%2 == 0})
 	}

@@ -244,7 +244,7 @@ func (q *quota) explainQuota(pool *poolState, rows bitset.Set, kind reason.Reaso
 	if left > 0 {
 		detail += fmt.Sprintf(", the smallest instance type takes %d", needed[worst])
 	}
-	return detail, map[string]any{"budget": worst, "left": left, "needed": needed[worst]}
+	return detail, map[string]any{"quota": worst, "left": left, "needed": needed[worst]}
 }
 
 // maxCauses bounds how many causes one explanation counts.

@@ -45,7 +45,7 @@ func phaseOnNode(p *knownPod) int {
 // copyFrom copies the times of an old store.
 func (a activity) copyFrom(old activity) { maps.Copy(a, old) }
 
-// keep forgets the nodes that do not exist.
-func (a activity) keep(exists func(node string) bool) {
+// dropDeleted forgets the nodes that do not exist.
+func (a activity) dropDeleted(exists func(node string) bool) {
 	maps.DeleteFunc(a, func(node string, _ time.Time) bool { return !exists(node) })
 }

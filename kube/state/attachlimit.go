@@ -34,20 +34,20 @@ func newAttachLimits() *attachLimits {
 
 // setInstanceType records the instance type of a node; empty when the node is not known. It reports
 // whether the limits of any type changed.
-func (l *attachLimits) setInstanceType(node, kind string) bool {
+func (l *attachLimits) setInstanceType(node, instanceType string) bool {
 	old := l.typeOf[node]
-	if old == kind {
+	if old == instanceType {
 		return false
 	}
 	delete(l.typeOf, node)
 	unset(l.nodesOf, old, node)
 	changed := old != "" && l.updateLowest(old)
-	if kind == "" {
+	if instanceType == "" {
 		return changed
 	}
-	l.typeOf[node] = kind
-	set(l.nodesOf, kind, node)
-	return l.updateLowest(kind) || changed
+	l.typeOf[node] = instanceType
+	set(l.nodesOf, instanceType, node)
+	return l.updateLowest(instanceType) || changed
 }
 
 // setCSINode records the CSINode in which a node's drivers report their limits; nil when it was
@@ -57,8 +57,8 @@ func (l *attachLimits) setCSINode(node string, n *storagev1.CSINode) bool {
 	if l.nodes[node] = n; n == nil {
 		delete(l.nodes, node)
 	}
-	kind, ok := l.typeOf[node]
-	return ok && !maps.Equal(before, reported(n)) && l.updateLowest(kind)
+	instanceType, ok := l.typeOf[node]
+	return ok && !maps.Equal(before, reported(n)) && l.updateLowest(instanceType)
 }
 
 // hasDrivers reports whether a storage driver has registered on the node.

@@ -170,7 +170,7 @@ func TestNodesCarryWhatTheirDriversWillSay(t *testing.T) {
 		want   string
 	}{
 		{"nothing bought yet", func() { m.SetClaim(early) }, "z1"},
-		{"a machine is bought", func() { m.SetClaim(claim) }, "z1"},
+		{"an instance is launched", func() { m.SetClaim(claim) }, "z1"},
 		{"its node joins", func() { m.SetNode(started) }, "z1"},
 		{"it is initialized", func() { m.SetNode(node) }, "z1"},
 		{"a CSINode without drivers", func() { m.SetCSINode(silent) }, "z1"},

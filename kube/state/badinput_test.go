@@ -291,8 +291,8 @@ func TestBadObjects(t *testing.T) {
 				n.pools[0].Spec.Limits[corev1.ResourceName("example.com/"+v)] = resources("x", "1")["x"]
 			}
 		}, 1},
-		{"machines that pay", func(n *nasty) { n.types[0].Offerings[0].Price, n.types[1].Offerings[2].Price = -1, math.MinInt64 }, 1},
-		{"machines beyond price", func(n *nasty) {
+		{"instances that pay", func(n *nasty) { n.types[0].Offerings[0].Price, n.types[1].Offerings[2].Price = -1, math.MinInt64 }, 1},
+		{"instances beyond price", func(n *nasty) {
 			for i := range n.types {
 				for j := range n.types[i].Offerings {
 					n.types[i].Offerings[j].Price = 1e18
@@ -302,7 +302,7 @@ func TestBadObjects(t *testing.T) {
 				p.Spec.Affinity = apart(corev1.PodAffinityTerm{TopologyKey: host, LabelSelector: app})
 			})(n)
 		}, 12},
-		{"machines for nothing", func(n *nasty) {
+		{"instances for nothing", func(n *nasty) {
 			for i := range n.types {
 				for j := range n.types[i].Offerings {
 					n.types[i].Offerings[j].Price = 0
@@ -310,11 +310,11 @@ func TestBadObjects(t *testing.T) {
 			}
 			n.grow(200)
 		}, 200},
-		{"a machine larger than any number", func(n *nasty) {
+		{"an instance larger than any number", func(n *nasty) {
 			n.types[0].Capacity = quantity.Amounts{quantity.NameCPU: math.MaxInt64, quantity.NameMemory: math.MaxInt64, quantity.NamePods: math.MaxInt64}
 			n.grow(50)
 		}, 50},
-		{"a machine of nothing", func(n *nasty) {
+		{"an instance of nothing", func(n *nasty) {
 			n.types[0].Capacity = nil
 			n.types[1].Capacity = quantity.Amounts{quantity.NameCPU: math.MinInt64}
 		}, 0},

@@ -120,9 +120,9 @@ func (s *builder) setNode(n cluster.Node) {
 	s.inner.SetNode(n)
 }
 
-// nominate sets until when pods are nominated to a node. It reports false for a node that is
-// unknown or leaving.
-func (s *builder) nominate(key string, until time.Time) bool {
+// setNominatedUntil sets until when pods are nominated to a node. It reports false for a node that
+// is unknown or marked for deletion.
+func (s *builder) setNominatedUntil(key string, until time.Time) bool {
 	n, ok := s.nodes[key]
 	if !ok || n.MarkedForDeletion {
 		return false
@@ -140,11 +140,11 @@ func (s *builder) removeNode(key string) {
 	}
 }
 
-// leaving reports whether the node is leaving: it is or will be deleted.
-func (s *builder) leaving(key string) bool { return s.nodes[key].MarkedForDeletion }
+// markedForDeletion reports whether the node is or will be deleted.
+func (s *builder) markedForDeletion(key string) bool { return s.nodes[key].MarkedForDeletion }
 
-// anyLeaving reports whether any node leaves.
-func (s *builder) anyLeaving() bool {
+// anyMarkedForDeletion reports whether any node is or will be deleted.
+func (s *builder) anyMarkedForDeletion() bool {
 	for _, n := range s.nodes {
 		if n.MarkedForDeletion {
 			return true

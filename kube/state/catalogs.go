@@ -52,9 +52,9 @@ func (s *catalogs) of(c *karpv1.NodeClaim) *kube.Catalog {
 	return nil
 }
 
-// node is the claim with its Node, which may be nil, as the catalog and the storage drivers on
-// the node complete it.
-func (s *catalogs) node(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
+// convertNode converts the claim and its Node, which may be nil, as the catalog and the storage
+// drivers on the node complete them.
+func (s *catalogs) convertNode(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
 	catalog := s.of(c)
 	w := kube.Node(n, c, catalog, s.offeringsOf(c, catalog))
 	s.limits.apply(&w, catalog.Find(w.Labels[cluster.LabelInstanceType]))
@@ -85,9 +85,9 @@ func (s *catalogs) offeringsOf(c *karpv1.NodeClaim, catalog *kube.Catalog) []off
 	return list
 }
 
-// known returns the list that offeringsOf computed before. The list is current if ok is set;
-// catalog is the one to compute it from otherwise, nil when there is none.
-func (s *catalogs) known(c *karpv1.NodeClaim) (list []offering.Ref, catalog *kube.Catalog, ok bool) {
+// cachedOfferings returns the list that offeringsOf computed before. The list is current if ok is
+// set; catalog is the one to compute it from otherwise, nil when there is none.
+func (s *catalogs) cachedOfferings(c *karpv1.NodeClaim) (list []offering.Ref, catalog *kube.Catalog, ok bool) {
 	catalog = s.of(c)
 	known, had := s.accepted[c.Name]
 	return known.offerings, catalog, catalog == nil || had && known.of == catalog

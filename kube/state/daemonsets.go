@@ -113,11 +113,11 @@ func (s *daemonSets) write(x *daemonSet) {
 	case len(x.set.Spec.Template.Spec.ResourceClaims) > 0:
 		s.builder.removeDaemon(string(x.set.UID))
 	default:
-		s.builder.setDaemon(kube.DaemonLike(x.set, x.newest))
+		s.builder.setDaemon(kube.DaemonFromPod(x.set, x.newest))
 	}
 }
 
-// choose sets newest to the newest pod created from the current template.
+// chooseNewest sets newest to the newest pod created from the current template.
 func (x *daemonSet) chooseNewest() {
 	x.newest = nil
 	for _, p := range x.pods {

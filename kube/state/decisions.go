@@ -15,36 +15,36 @@ import (
 
 // The methods of this file record karve's decisions before any watch shows their result.
 
-// Launched records a claim that was just created, before any watch shows it, with the offerings
-// it accepts and the pods it was launched for.
-func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offering.Ref, pods []cluster.PodRef) {
-	m.change(func() callbacks {
+// RecordCreatedClaim records a claim that was just created, before any watch shows it, with the
+// offerings it accepts and the pods it was launched for.
+func (m *Mirror) RecordCreatedClaim(c *karpv1.NodeClaim, choices []offering.Ref, pods []cluster.PodRef) {
+	m.change(func() wakeups {
 		m.parts.nodeEvents.expectClaim(c, choices, time.Now())
 		m.parts.nominator.nominate(c.Name, pods)
-		return callbacks{}
+		return wakeups{}
 	})
 }
 
 // Nominate nominates pods to a node that exists or is in flight: they count as bound to it.
 func (m *Mirror) Nominate(key string, pods []cluster.PodRef) {
-	m.change(func() callbacks { m.parts.nominator.nominate(key, pods); return callbacks{} })
+	m.change(func() wakeups { m.parts.nominator.nominate(key, pods); return wakeups{} })
 }
 
-// BeginMove counts nodes as leaving although they are not deleted yet, and nominates their pods to
+// BeginMove marks nodes for deletion although they are not deleted yet, and nominates their pods to
 // other nodes. Both happen in one step, so that no decision sees the pods without a node and
 // launches nodes for them. The record holds until the nodes are deleted or CancelMove is
-// called; a node that is already leaving keeps leaving.
+// called; a node that is already marked stays marked.
 //
-// The claims may not exist yet (see Launched): if they were recorded afterwards, a decision in
-// between could give their capacity to other pods.
+// The claims may not exist yet (see RecordCreatedClaim): if they were recorded afterwards, a
+// decision in between could give their capacity to other pods.
 func (m *Mirror) BeginMove(r BeginMoveRequest) {
-	m.change(func() callbacks { return callbacks{waiting: m.parts.moves.begin(r)} })
+	m.change(func() wakeups { return wakeups{pods: m.parts.moves.begin(r)} })
 }
 
 // CancelMove reverts BeginMove: the nodes accept pods again, their pods count as bound where they
 // are, and claims that no watch has shown are forgotten.
 func (m *Mirror) CancelMove(nodes, claims []string) {
-	m.change(func() callbacks { return callbacks{waiting: m.parts.moves.cancel(nodes, claims)} })
+	m.change(func() wakeups { return wakeups{pods: m.parts.moves.cancel(nodes, claims)} })
 }
 
 // BeginEviction records that the pod is about to be evicted, so that its owner will create a
@@ -52,14 +52,14 @@ func (m *Mirror) CancelMove(nodes, claims []string) {
 // replacement at once, or does not create one at all. The record holds until the pod is
 // deleted.
 func (m *Mirror) BeginEviction(p *corev1.Pod) {
-	m.change(func() callbacks { m.parts.evictions.begin(p); return callbacks{} })
+	m.change(func() wakeups { m.parts.evictions.begin(p); return wakeups{} })
 }
 
 // Supersede records that another pod takes the place of one that still runs: a rolling restart
 // is under way. The old pod then needs no new node, and its replacement is nominated in its
 // place. It holds until the pod is deleted.
 func (m *Mirror) Supersede(p *corev1.Pod) {
-	m.change(func() callbacks { m.parts.evictions.supersede(string(p.UID)); return callbacks{} })
+	m.change(func() wakeups { m.parts.evictions.supersede(string(p.UID)); return wakeups{} })
 }
 
 // SetSurging sets which pods leave their drained node by a rolling restart and not by an eviction;
@@ -70,7 +70,7 @@ func (m *Mirror) SetSurging(pods map[types.UID]bool) bool {
 	if len(others) == 0 {
 		return false
 	}
-	m.change(func() callbacks {
+	m.change(func() wakeups {
 		m.revision.increment()
 		return m.parts.writePods(others)
 	})

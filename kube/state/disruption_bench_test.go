@@ -20,7 +20,7 @@ import (
 func BenchmarkDisruptionNodes(b *testing.B) {
 	m := NewMirror(nil)
 	for i := range 200 {
-		one := podBudgetOf(fmt.Sprint("b", i), func(p *policyv1.PodDisruptionBudget) {
+		one := pdbOf(fmt.Sprint("b", i), func(p *policyv1.PodDisruptionBudget) {
 			p.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint("app-", i), "tier": "web"}}
 		})
 		m.SetPDB(&one)
@@ -55,7 +55,7 @@ func BenchmarkDisruptionNodes(b *testing.B) {
 	})
 	b.Run("budget", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			one := podBudgetOf("b7", func(p *policyv1.PodDisruptionBudget) {
+			one := pdbOf("b7", func(p *policyv1.PodDisruptionBudget) {
 				p.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "app-7", "tier": "web"}}
 				p.Status.DesiredHealthy += int32(i % 2)
 			})

@@ -22,8 +22,8 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// readyMachine is a node that has been ready for an hour, has a price and may be disrupted.
-func readyMachine(pods ...*corev1.Pod) kube.ManagedNode {
+// readyManagedNode is a node that has been ready for an hour, has a price and may be disrupted.
+func readyManagedNode(pods ...*corev1.Pod) kube.ManagedNode {
 	c, n := joined(claimNamed("a"))
 	c.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour))
 	c.Status.Conditions = append(c.Status.Conditions, conditionOf(karpv1.ConditionTypeInitialized, "Initialized", noon.Add(-time.Hour)))
@@ -55,7 +55,7 @@ func terminating(p *corev1.Pod) { at := metav1.NewTime(noon); p.DeletionTimestam
 // Rule BLOCK-2, Rule BLOCK-3, Rule BLOCK-4: which nodes pods block, in Karpenter's words.
 func TestBlocks(t *testing.T) {
 	shut := func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 }
-	one, two := []policyv1.PodDisruptionBudget{podBudgetOf("b", shut)}, []policyv1.PodDisruptionBudget{podBudgetOf("b"), podBudgetOf("a")}
+	one, two := []policyv1.PodDisruptionBudget{pdbOf("b", shut)}, []policyv1.PodDisruptionBudget{pdbOf("b"), pdbOf("a")}
 	held := disrupt.Block{Because: disrupt.PodDisruptionBudget, ByPod: true, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=[default/b])",
 		Facts: reason.FactsOf(map[string]any{"pod": "default/p", "podDisruptionBudgets": []string{"default/b"}, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 3})}
 	asks := func(until time.Time) disrupt.Block {
@@ -92,7 +92,7 @@ func TestBlocks(t *testing.T) {
 			Detail: "Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[default/a default/b])",
 			Facts:  reason.FactsOf(map[string]any{"pod": "default/p", "podDisruptionBudgets": []string{"default/a", "default/b"}})}}},
 	} {
-		m := readyMachine(tc.pod)
+		m := readyManagedNode(tc.pod)
 		if tc.node != "" {
 			m.Node.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: tc.node}
 		}
@@ -138,14 +138,14 @@ func TestEvictionCost(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
-	m := readyMachine(runningPod("a"), runningPod("b", cost("-2147483647")), runningPod("c", ownedAs("apps/v1", "DaemonSet")), runningPod("d", annotate("true")))
+	m := readyManagedNode(runningPod("a"), runningPod("b", cost("-2147483647")), runningPod("c", ownedAs("apps/v1", "DaemonSet")), runningPod("d", annotate("true")))
 	if n := kube.DisruptionNode(m, nil, false, noon); n.Pods != 2 || n.EvictionCost != 1 {
 		t.Errorf("%d pods for %v", n.Pods, n.EvictionCost)
 	}
 }
 
 func TestDisruptionNode(t *testing.T) {
-	m := readyMachine()
+	m := readyManagedNode()
 	plain := disrupt.Node{Key: "a", Name: "node-a", Pool: "web", Ready: true, Created: noon.Add(-2 * time.Hour), Initialized: noon.Add(-time.Hour), LastPodEvent: noon.Add(-time.Hour)}
 	for name, tc := range map[string]struct {
 		change func(*kube.ManagedNode)
@@ -212,16 +212,16 @@ func TestDisruptionNode(t *testing.T) {
 // Rule CONSOLIDATION-20: budgets that allow only some evictions decide which of them will be
 // late.
 func TestGuards(t *testing.T) {
-	m := readyMachine()
+	m := readyManagedNode()
 	m.Pods = []*corev1.Pod{runningPod("a"), runningPod("b"), runningPod("other", func(p *corev1.Pod) { p.Labels = nil })}
 	for _, p := range m.Pods {
 		p.UID = types.UID(p.Name)
 	}
 	want := []disrupt.PDB{{Name: "default/web", Allowed: 1, Pods: []string{"a", "b"}}}
-	if diff := cmp.Diff(want, kube.DisruptionNode(m, NewPDBs(podBudgetOf("web")), false, noon).PDBs); diff != "" {
+	if diff := cmp.Diff(want, kube.DisruptionNode(m, NewPDBs(pdbOf("web")), false, noon).PDBs); diff != "" {
 		t.Errorf("one of two may go: %s", diff)
 	}
-	none := podBudgetOf("web", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 })
+	none := pdbOf("web", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 })
 	if n := kube.DisruptionNode(m, NewPDBs(none), false, noon); n.PDBs != nil || len(n.Blocks) != 2 {
 		t.Errorf("none may go: guards %v, %d blocks", n.PDBs, len(n.Blocks))
 	}

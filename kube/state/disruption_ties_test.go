@@ -48,7 +48,7 @@ func TestSeveralNodesOfOneClaim(t *testing.T) {
 	other := young.DeepCopy()
 	other.Spec.ProviderID = "id-of-something-else"
 	m.SetNode(other)
-	expect("another machine after all", old.Name, false)
+	expect("another instance after all", old.Name, false)
 	m.RemoveNode(old)
 	expect("none", "", false)
 }

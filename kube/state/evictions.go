@@ -11,23 +11,23 @@ import (
 // evictions follows evicted pods until their replacements count instead of them, and passes
 // nominations on to the replacements.
 type evictions struct {
-	pods         *podStore
-	nominations  *nominations
-	replacements *replacements
-	podWriter    *podWriter
+	pods            *podStore
+	nominations     *nominations
+	podReplacements *podReplacements
+	podWriter       *podWriter
 }
 
 // begin records that the pod is about to be evicted; see Mirror.BeginEviction.
 func (e *evictions) begin(p *corev1.Pod) {
 	uid := string(p.UID)
-	if e.pods.get(uid) != nil && kube.ReplacedAtOnce(p) && e.replacements.expect(uid, kube.OwnerOf(p)) {
+	if e.pods.get(uid) != nil && kube.ReplacedAtOnce(p) && e.podReplacements.expect(uid, kube.OwnerOf(p)) {
 		e.podWriter.write(uid)
 	}
 }
 
 // match finds the evicted pod that a new pod replaces.
 func (e *evictions) match(p *knownPod) {
-	e.replacements.match(string(p.UID), p.facts.Owner, func(old string) bool { return e.pods.get(old).facts.Terminating })
+	e.podReplacements.match(string(p.UID), p.facts.Owner, func(old string) bool { return e.pods.get(old).facts.Terminating })
 }
 
 // update makes a pod that replaces an evicted one count instead of it, as soon as the snapshot can
@@ -35,7 +35,7 @@ func (e *evictions) match(p *knownPod) {
 // unschedulable.
 func (e *evictions) update(replacement *knownPod) {
 	uid := string(replacement.UID)
-	old, ok := e.replacements.evictedBy(uid)
+	old, ok := e.podReplacements.predecessorOf(uid)
 	if !ok {
 		return
 	}
@@ -46,17 +46,17 @@ func (e *evictions) update(replacement *knownPod) {
 		e.podWriter.write(uid)
 	}
 	if bound {
-		e.replacements.markBound(uid)
+		e.podReplacements.markBound(uid)
 	}
 }
 
 // supersede records that another pod counts instead of this one, which may still run. It
 // reports false when the pod was deleted, or superseded already.
 func (e *evictions) supersede(uid string) bool {
-	if e.pods.get(uid) == nil || e.replacements.isSuperseded(uid) {
+	if e.pods.get(uid) == nil || e.podReplacements.isSuperseded(uid) {
 		return false
 	}
-	e.replacements.supersede(uid)
+	e.podReplacements.supersede(uid)
 	e.nominations.remove(uid)
 	e.podWriter.write(uid)
 	return true

@@ -69,26 +69,26 @@ type feed struct {
 	// store is the informer's store; nil when the informer does not expose it.
 	store toolscache.Store
 	// set adds or replaces an object, remove forgets it. Callers hold the Mirror's lock.
-	set    func(o any, listed bool) callbacks
-	remove func(o any) callbacks
+	set    func(o any, listed bool) wakeups
+	remove func(o any) wakeups
 }
 
 // feedOf returns the feed of objects of of's type.
-func feedOf[T client.Object](m *Mirror, of T, set func(T, bool) callbacks, remove func(T) callbacks) *feed {
+func feedOf[T client.Object](m *Mirror, of T, set func(T, bool) wakeups, remove func(T) wakeups) *feed {
 	return &feed{mirror: m, of: of,
-		set:    func(o any, listed bool) callbacks { return set(o.(T), listed) },
-		remove: func(o any) callbacks { return remove(o.(T)) },
+		set:    func(o any, listed bool) wakeups { return set(o.(T), listed) },
+		remove: func(o any) wakeups { return remove(o.(T)) },
 	}
 }
 
-func ignoreListed[T any](set func(T) callbacks) func(T, bool) callbacks {
-	return func(x T, _ bool) callbacks { return set(x) }
+func ignoreListed[T any](set func(T) wakeups) func(T, bool) wakeups {
+	return func(x T, _ bool) wakeups { return set(x) }
 }
 
 func (f *feed) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, listed bool) {
-			f.setWith(o.(client.Object), func() callbacks { return f.set(o, listed) })
+			f.setWith(o.(client.Object), func() wakeups { return f.set(o, listed) })
 		},
 		UpdateFunc: func(old, now any) {
 			f.update(old.(client.Object), now.(client.Object))

@@ -115,7 +115,7 @@ func TestMirrorEqualsRebuildAfterGaps(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := NewMirror(nil)
-				sell(m)
+				setCatalog(m)
 				x := &monkey{Rand: rand.New(rand.NewPCG(seed, 7)), watched: watchCluster(t, m), mirror: m}
 				for range 40 {
 					x.round()
@@ -126,8 +126,8 @@ func TestMirrorEqualsRebuildAfterGaps(t *testing.T) {
 	}
 }
 
-// sell sets the catalog.
-func sell(m *Mirror) {
+// setCatalog sets the catalog.
+func setCatalog(m *Mirror) {
 	m.SetCatalog(kube.ClassOf(nastyPool("").Spec.Template.Spec.NodeClassRef), newNasty().types, nil)
 }
 
@@ -244,7 +244,7 @@ func (x *monkey) namespace(i int) *corev1.Namespace {
 func (x *monkey) compare(t *testing.T) {
 	t.Helper()
 	// These are about the past, and no list has them.
-	past := slices.Concat(keysOf(x.mirror.parts.replacements.by), keysOf(x.mirror.parts.replacements.superseded))
+	past := slices.Concat(keysOf(x.mirror.parts.podReplacements.byEvicted), keysOf(x.mirror.parts.podReplacements.superseded))
 	for _, p := range past {
 		if pod := x.mirror.Pod(p); pod != nil {
 			x.remove(pod)
@@ -253,7 +253,7 @@ func (x *monkey) compare(t *testing.T) {
 	}
 	x.settle()
 	fresh := NewMirror(nil)
-	sell(fresh)
+	setCatalog(fresh)
 	c := watchCluster(t, fresh, x.objects()...)
 	for kind, s := range c.kinds { // the same versions
 		maps.Copy(s.objects, x.kinds[kind].objects)
@@ -270,9 +270,9 @@ func known(m *Mirror) map[string]any {
 	return map[string]any{
 		"pods": keysOf(m.parts.pods.byUID), "nodes": keysOf(m.parts.nodes.byName), "claims": keysOf(m.parts.nodes.claims), "pools": keysOf(m.parts.pools), "daemonSets": keysOf(m.parts.daemonSets.byUID), "daemons": m.parts.builder.daemons, "daemonOf": m.parts.daemonSets.ownerOf,
 		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "worldPods": m.parts.builder.pods, "worldNodes": m.parts.builder.nodes,
-		"replacements": len(m.parts.replacements.by) + len(m.parts.replacements.unmatched) + len(m.parts.replacements.owners), "superseded": m.parts.replacements.superseded,
-		"podsIn": m.parts.pods.inNamespace, "held": m.parts.protections.blocked, "lapses": m.parts.protections.annotationEnds, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.claimsOn,
-		"volumes": keysOf(m.parts.volumes.storage.Volumes), "volumeClaims": len(m.parts.volumes.storage.Claims), "classes": keysOf(m.parts.volumes.storage.Classes),
+		"replacements": len(m.parts.podReplacements.byEvicted) + len(m.parts.podReplacements.unmatched) + len(m.parts.podReplacements.owners), "superseded": m.parts.podReplacements.superseded,
+		"podsIn": m.parts.pods.inNamespace, "held": m.parts.protections.blocked, "lapses": m.parts.protections.annotationEnds, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.pvcsOn,
+		"volumes": keysOf(m.parts.volumes.storage.Volumes), "volumeClaims": len(m.parts.volumes.storage.PVCs), "classes": keysOf(m.parts.volumes.storage.StorageClasses),
 		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "kinds": m.parts.catalogs.limits.typeOf, "learnt": m.parts.catalogs.limits.lowest, "plan": plan,
 	}
 }

@@ -48,12 +48,12 @@ func TestWhoComesForALostPodIsUrgent(t *testing.T) {
 		later       time.Duration
 		want        bool
 	}{
-		"gone at once":               {interrupted: true, next: ofReplicaSet(pendingPod("next")), want: true},
-		"half a minute later":        {interrupted: true, next: ofReplicaSet(pendingPod("next")), later: 30 * time.Second, want: true},
-		"long after":                 {interrupted: true, next: ofReplicaSet(pendingPod("next")), later: 2 * time.Minute},
-		"of somebody else":           {interrupted: true, next: pendingPod("next")},
-		"of a machine that may stay": {next: ofReplicaSet(pendingPod("next"))},
-		"there was room for it":      {interrupted: true, before: func(m *Mirror, old *corev1.Pod) { m.Nominate("staying", []cluster.PodRef{kube.Ref(old)}) }, next: ofReplicaSet(pendingPod("next"))},
+		"gone at once":                 {interrupted: true, next: ofReplicaSet(pendingPod("next")), want: true},
+		"half a minute later":          {interrupted: true, next: ofReplicaSet(pendingPod("next")), later: 30 * time.Second, want: true},
+		"long after":                   {interrupted: true, next: ofReplicaSet(pendingPod("next")), later: 2 * time.Minute},
+		"of somebody else":             {interrupted: true, next: pendingPod("next")},
+		"of an instance that may stay": {next: ofReplicaSet(pendingPod("next"))},
+		"there was room for it":        {interrupted: true, before: func(m *Mirror, old *corev1.Pod) { m.Nominate("staying", []cluster.PodRef{kube.Ref(old)}) }, next: ofReplicaSet(pendingPod("next"))},
 		"it came while the old was there": {interrupted: true, before: func(m *Mirror, old *corev1.Pod) {
 			m.BeginEviction(old)
 			m.SetPod(askedToLeave(old), false)

@@ -11,10 +11,10 @@ import (
 
 // interruptions finds the pods that need capacity urgently because the cloud interrupts a node.
 type interruptions struct {
-	pods         *podStore
-	nodes        *nodeStore
-	nominations  *nominations
-	replacements *replacements
+	pods            *podStore
+	nodes           *nodeStore
+	nominations     *nominations
+	podReplacements *podReplacements
 	// owners has the owners that lost a pod together with its node before capacity for a
 	// replacement was found, and when. Pods with little or no grace period are deleted before
 	// any plan is made. Owners do not say which pod a new one replaces, so all pods that an
@@ -46,7 +46,7 @@ func (s *interruptions) forgetOld(now time.Time) {
 // hasCapacity reports whether there is capacity for the pod or its replacement: it is
 // nominated to a node, or the replacement is bound.
 func (s *interruptions) hasCapacity(uid string) bool {
-	effective := s.replacements.effectivePod(uid)
+	effective := s.podReplacements.effectivePod(uid)
 	if _, nominated := s.nominations.of(effective); nominated {
 		return true
 	}
@@ -57,7 +57,7 @@ func (s *interruptions) hasCapacity(uid string) bool {
 // urgent reports whether the pod runs on an interrupted node, or replaces a pod that does or did.
 func (s *interruptions) urgent(p *knownPod) bool {
 	old := p
-	if evicted, ok := s.replacements.evictedBy(string(p.UID)); ok {
+	if evicted, ok := s.podReplacements.predecessorOf(string(p.UID)); ok {
 		old = s.pods.get(evicted)
 	}
 	if old != nil && s.nodes.interrupted(old.Spec.NodeName) {

@@ -93,12 +93,12 @@ func (f *feed) describe(o client.Object) string {
 }
 
 // setWith makes the change that an object's event asks for, unless the object is left out.
-func (f *feed) setWith(o client.Object, change func() callbacks) {
+func (f *feed) setWith(o client.Object, change func() wakeups) {
 	m := f.mirror
 	p := m.Panics.Try(handling, f.describe(o), func() {
-		m.change(func() callbacks {
+		m.change(func() wakeups {
 			if m.leftOut.has(f, o, time.Now()) {
-				return callbacks{}
+				return wakeups{}
 			}
 			n := change()
 			m.leftOut.forget(f, o)
@@ -113,14 +113,14 @@ func (f *feed) setWith(o client.Object, change func() callbacks) {
 // update records a new version of an object, or another object of the same name.
 func (f *feed) update(old, now client.Object) {
 	if old.GetUID() == now.GetUID() {
-		f.setWith(now, func() callbacks { return f.set(now, false) })
+		f.setWith(now, func() wakeups { return f.set(now, false) })
 		return
 	}
 	m := f.mirror
 	// If this panics, either object may be the cause. Restoring the Mirror, which lists the new
 	// object, shows which.
 	_ = m.Panics.Try(handling, f.describe(now), func() {
-		m.change(func() callbacks {
+		m.change(func() wakeups {
 			m.leftOut.forget(f, old)
 			return f.replace(old, now)
 		})
@@ -130,7 +130,7 @@ func (f *feed) update(old, now client.Object) {
 // replace records an object in place of another one of the same name. An object that was
 // deleted and recreated while the watch was interrupted arrives as an update but is another
 // object: no record about the old one, also by its name, holds for it.
-func (f *feed) replace(old, now client.Object) callbacks {
+func (f *feed) replace(old, now client.Object) wakeups {
 	gone := f.remove(old)
 	return gone.join(f.set(now, false))
 }
@@ -140,7 +140,7 @@ func (f *feed) replace(old, now client.Object) callbacks {
 func (f *feed) end(o client.Object) {
 	m := f.mirror
 	_ = m.Panics.Try(handling, f.describe(o), func() {
-		m.change(func() callbacks {
+		m.change(func() wakeups {
 			m.leftOut.forget(f, o)
 			return f.remove(o)
 		})
@@ -169,6 +169,6 @@ func (m *Mirror) retryLeftOut(now time.Time) {
 	changed := m.leftOut.changed(now)
 	m.mu.Unlock()
 	for _, o := range changed {
-		o.feed.setWith(o.Object, func() callbacks { return o.feed.set(o.Object, true) })
+		o.feed.setWith(o.Object, func() wakeups { return o.feed.set(o.Object, true) })
 	}
 }

@@ -36,8 +36,8 @@ func poisoned(m *Mirror) (said *[]string) {
 	m.LeftOut = func(o client.Object, _ *panics.Panic) { say("left out: " + o.GetName()) }
 	for _, f := range m.feeds {
 		set, remove := f.set, f.remove
-		f.set = func(o any, listed bool) callbacks { n := set(o, listed); explode(o); return n }
-		f.remove = func(o any) callbacks { n := remove(o); explode(o); return n }
+		f.set = func(o any, listed bool) wakeups { n := set(o, listed); explode(o); return n }
+		f.remove = func(o any) wakeups { n := remove(o); explode(o); return n }
 	}
 	return said
 }
@@ -107,7 +107,7 @@ func TestPoisonObjectIsTriedRarely(t *testing.T) {
 		for range 7200 {
 			c.put(spoiltBy(pendingPod("bad")))
 			time.Sleep(time.Second)
-			m.Expire()
+			m.DropLapsed()
 		}
 		if n := len(*said) / 2; n < 7 || n > 9 { // at once, again, and after 1, 2, 4, 8, 16, 32, 60 minutes
 			t.Errorf("a pod that changed every second for two hours was tried %d times, want about 8", n)
@@ -118,7 +118,7 @@ func TestPoisonObjectIsTriedRarely(t *testing.T) {
 			t.Fatal("it is not looked at for now")
 		}
 		time.Sleep(longestLeftOut)
-		m.Expire()
+		m.DropLapsed()
 		if m.CountWaiting() != 1 {
 			t.Error("it is never looked at again")
 		}
@@ -132,15 +132,15 @@ func TestPoisonObjectIsTriedRarely(t *testing.T) {
 func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
-		sell(m)
+		setCatalog(m)
 		claim, node := joined(claimNamed("web-1"))
 		old, oldNode := joined(claimNamed("old-1"))
 		a, b, moves := pendingPod("a"), pendingPod("b"), boundTo(pendingPod("moves"), oldNode.Name)
 		c := watchCluster(t, m, claim, node, old, oldNode, a, b, moves)
 		said := poisoned(m)
 		m.Nominate("web-1", []cluster.PodRef{kube.Ref(a)})
-		m.Launched(claimNamed("new-1"), nil, []cluster.PodRef{kube.Ref(b)})
-		m.BeginMove(BeginMoveRequest{Nodes: []string{"old-1"}, Launched: []LaunchedClaim{{Claim: claimNamed("new-2"), Pods: []cluster.PodRef{kube.Ref(moves)}}}})
+		m.RecordCreatedClaim(claimNamed("new-1"), nil, []cluster.PodRef{kube.Ref(b)})
+		m.BeginMove(BeginMoveRequest{Nodes: []string{"old-1"}, NewClaims: []NewClaim{{Claim: claimNamed("new-2"), Pods: []cluster.PodRef{kube.Ref(moves)}}}})
 		m.SetVirtualPods(nil, []cluster.Pod{{PodRef: cluster.PodRef{UID: "virtual"}}})
 		c.put(boundTo(pendingPod("c"), node.Name))
 		synctest.Wait()
@@ -190,7 +190,7 @@ func TestMirrorEqualsRebuildAfterPanics(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := NewMirror(nil)
-				sell(m)
+				setCatalog(m)
 				x := &monkey{Rand: rand.New(rand.NewPCG(seed, 8)), watched: watchCluster(t, m), mirror: m}
 				said := poisoned(m)
 				for range 30 {
@@ -210,7 +210,7 @@ func TestMirrorEqualsRebuildAfterPanics(t *testing.T) {
 				}
 				for range 30 { // longer than any object is left out
 					x.settle()
-					m.Expire()
+					m.DropLapsed()
 				}
 				x.compare(t)
 			})

@@ -18,10 +18,10 @@ import (
 // Those pods count as bound until the scheduler binds them or the nomination lapses, so
 // that no two batches launch a node for the same pod.
 type Mirror struct {
-	// Class is the kind of node class that this installation serves. Pools with another kind of
-	// node class belong to another provisioner in the same cluster and are ignored. Set Class
+	// NodeClassKind is the kind of node class that this installation serves. Pools with another
+	// kind of node class belong to another provisioner in the same cluster and are ignored. Set it
 	// before the first event; the zero kind takes every pool.
-	Class schema.GroupKind
+	NodeClassKind schema.GroupKind
 	// OnUrgent is called, before wake, with each pod whose node is interrupted by the cloud; nil
 	// is allowed. Like wake it must not call back into the Mirror. Set it before the first event.
 	OnUrgent func(pod string)
@@ -39,7 +39,7 @@ type Mirror struct {
 	feeds    []*feed
 
 	mu sync.Mutex // guards everything below
-	// spoilt is set while the parts are being changed. If it is already set when the lock is
+	// halfChanged is set while the parts are being changed. If it is already set when the lock is
 	// taken, the last change ended with a panic and the parts cannot be relied on.
 	halfChanged bool
 	leftOut     leftOutObjects
@@ -58,13 +58,14 @@ func NewMirror(wake func(pod string)) *Mirror {
 	return m
 }
 
-// View calls f with the current Snapshot, which is valid until f returns.
+// View applies the changes that were put off until now, calls f with the Snapshot, which is valid
+// until f returns, and then wakes for pods that now need capacity.
 func (m *Mirror) View(f func(*cluster.Snapshot)) {
-	m.change(func() callbacks {
+	m.change(func() wakeups {
 		m.parts.nodeEvents.applyLimits()
 		waiting := m.parts.writeDue(time.Now())
 		f(m.parts.builder.inner.Snapshot())
-		return callbacks{waiting: waiting}
+		return wakeups{pods: waiting}
 	})
 }
 
@@ -73,48 +74,48 @@ func (m *Mirror) View(f func(*cluster.Snapshot)) {
 // reports every few seconds do not change it. It does not reflect changes that time alone causes.
 func (m *Mirror) Revision() uint64 { return m.revision.n.Load() }
 
-// Expire ends records that have lapsed. Nodes that do not initialize stop counting as capacity.
+// DropLapsed ends records that have lapsed. Nodes that do not initialize stop counting as capacity.
 // Nominations to them end, and nominations to ready nodes where the scheduler did not bind the pod.
 // Claims that no watch has shown are forgotten. Objects that were left out and have changed are
 // tried again.
-func (m *Mirror) Expire() {
+func (m *Mirror) DropLapsed() {
 	now := time.Now()
 	m.retryLeftOut(now)
-	m.change(func() callbacks {
+	m.change(func() wakeups {
 		waiting := m.parts.writeDue(now)
 		waiting = append(waiting, m.parts.nodeWriter.writeStuck(now)...)
 		waiting = append(waiting, m.parts.nominator.endLapsed(now)...)
 		waiting = append(waiting, m.parts.nodeEvents.removeOverdue(now)...)
 		m.parts.tidy()
-		return callbacks{waiting: waiting}
+		return wakeups{pods: waiting}
 	})
 }
 
-// Tidy frees memory that is not needed any more. Expire does so too: Tidy is for a process that
+// Tidy frees memory that is not needed any more. DropLapsed does so too: Tidy is for a process that
 // follows the cluster and makes no decisions.
 func (m *Mirror) Tidy() {
-	m.change(func() callbacks {
+	m.change(func() wakeups {
 		waiting := m.parts.writeDue(time.Now())
 		m.parts.tidy()
-		return callbacks{waiting: waiting}
+		return wakeups{pods: waiting}
 	})
 }
 
 // change runs f under the lock and calls the callbacks after the lock is released: code that
 // they trigger may use the Mirror.
-func (m *Mirror) change(f func() callbacks) {
+func (m *Mirror) change(f func() wakeups) {
 	n := m.locked(f)
 	if m.OnUrgent != nil {
 		for _, uid := range n.urgent {
 			m.OnUrgent(uid)
 		}
 	}
-	for _, uid := range n.waiting {
+	for _, uid := range n.pods {
 		m.wake(uid)
 	}
 }
 
-func (m *Mirror) locked(f func() callbacks) callbacks {
+func (m *Mirror) locked(f func() wakeups) wakeups {
 	m.lock()
 	defer m.mu.Unlock()
 	m.halfChanged = true

@@ -99,7 +99,7 @@ func TestDaemonOfRealPod(t *testing.T) {
 		AnyOf:       []cluster.Term{{in(cluster.LabelZone, "z1")}, {in(cluster.LabelZone, "z2")}},
 		Tolerations: []cluster.Toleration{{Operator: "Exists"}},
 	}
-	if diff := cmp.Diff(want, kube.DaemonLike(d, p)); diff != "" {
+	if diff := cmp.Diff(want, kube.DaemonFromPod(d, p)); diff != "" {
 		t.Error(diff)
 	}
 	if got := kube.Pod(p, time.Time{}).DaemonSet; got != "owner" {

@@ -32,7 +32,7 @@ func leavingNode(m *Mirror, pods ...*corev1.Pod) *corev1.Node {
 func movables(m *Mirror) (uids []string) {
 	m.View(func(*cluster.Snapshot) {})
 	for uid, p := range m.parts.builder.pods {
-		if p.Reschedulable {
+		if p.ReschedulableNow {
 			uids = append(uids, uid)
 		}
 	}
@@ -54,10 +54,10 @@ func TestPodsThatAreHeldForGoodAreNoDemand(t *testing.T) {
 	}
 	want("at first", "uid-db", "uid-web")
 
-	closed := podBudgetOf("b", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 0 })
+	closed := pdbOf("b", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 0 })
 	m.SetPDB(&closed)
 	want("none may go now", "uid-db", "uid-web")
-	never := podBudgetOf("b", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.DesiredHealthy = 0, 3 })
+	never := pdbOf("b", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.DesiredHealthy = 0, 3 })
 	m.SetPDB(&never)
 	want("none may ever go", "uid-db")
 	m.SetPod(boundTo(runningPod("web", terminating), node.Name), false)
@@ -66,18 +66,18 @@ func TestPodsThatAreHeldForGoodAreNoDemand(t *testing.T) {
 	want("another pod of the kind", "uid-db")
 
 	woken = nil
-	open := podBudgetOf("b")
+	open := pdbOf("b")
 	m.SetPDB(&open)
 	if !slices.Equal(woken, []string{""}) {
 		t.Errorf("a budget gave way, but woke %q", woken)
 	}
-	m.Expire()
+	m.DropLapsed()
 	if !slices.Contains(woken, "uid-web") {
 		t.Errorf("a pod needs room, but woken were %q", woken)
 	}
 	want("one may go", "uid-db", "uid-web")
 
-	second := podBudgetOf("c")
+	second := pdbOf("c")
 	m.SetPDB(&second)
 	want("two budgets", "uid-db")
 	m.RemovePDB(&second)
@@ -102,7 +102,7 @@ func TestProtectionLapses(t *testing.T) {
 		}
 		before := m.Revision()
 		time.Sleep(time.Second)
-		m.Expire()
+		m.DropLapsed()
 		if got := movables(m); !slices.Equal(got, []string{"uid-p"}) || !slices.Contains(woken, "uid-p") || m.Revision() == before {
 			t.Errorf("%v need room, %q were woken, the revision went from %d to %d", got, woken, before, m.Revision())
 		}
@@ -119,10 +119,10 @@ func TestProtectionLapsesOnce(t *testing.T) {
 		p := runningPod("p", annotate("10m"), func(p *corev1.Pod) { p.Status.StartTime = &now })
 		leavingNode(m, p)
 		time.Sleep(10 * time.Minute)
-		m.Expire()
+		m.DropLapsed()
 		before := m.Revision()
 		m.SetPod(p.DeepCopy(), false)
-		m.Expire()
+		m.DropLapsed()
 		m.View(func(*cluster.Snapshot) {})
 		if got := m.Revision(); got != before || len(m.parts.protections.annotationEnds) != 0 {
 			t.Errorf("the revision went from %d to %d, though nothing changed since the annotation lapsed", before, got)
@@ -131,7 +131,7 @@ func TestProtectionLapsesOnce(t *testing.T) {
 }
 
 // Rule BLOCK-4: pods whose annotation cannot be read are listed while they run.
-func TestMisread(t *testing.T) {
+func TestInvalidDoNotDisruptIsListed(t *testing.T) {
 	m := NewMirror(nil)
 	want := func(names ...string) {
 		t.Helper()
@@ -161,7 +161,7 @@ func TestRevision(t *testing.T) {
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	pod := boundTo(runningPod("p"), node.Name)
-	budget := podBudgetOf("b")
+	budget := pdbOf("b")
 	expect := func(name string, moves bool, change func()) {
 		t.Helper()
 		before := m.Revision()
@@ -222,7 +222,7 @@ func TestRevision(t *testing.T) {
 	expect("the same on sale", false, func() { m.SetCatalog("default", nil, map[string]int64{"cores": 4}) })
 	expect("less quota", true, func() { m.SetCatalog("default", nil, map[string]int64{"cores": 2}) })
 	expect("a nomination", true, func() { m.Nominate(claim.Name, nil) })
-	expect("nothing", false, func() { m.Expire() })
+	expect("nothing", false, func() { m.DropLapsed() })
 	expect("no budget", true, func() { m.RemovePDB(&budget) })
 	expect("no pod", true, func() { m.RemovePod(pod) })
 	expect("no claim", true, func() { m.RemoveClaim(claim) })

@@ -117,7 +117,7 @@ func change(random *rand.Rand, kept map[string]any, m *Mirror) {
 
 // randomBudget selects one pod, or all; some budgets never allow an eviction.
 func randomBudget(i int) *policyv1.PodDisruptionBudget {
-	b := podBudgetOf(fmt.Sprint("b", i), func(b *policyv1.PodDisruptionBudget) {
+	b := pdbOf(fmt.Sprint("b", i), func(b *policyv1.PodDisruptionBudget) {
 		b.Spec.Selector = &metav1.LabelSelector{}
 		if i < 6 {
 			b.Spec.Selector.MatchLabels = map[string]string{"pod": fmt.Sprint(i / 2)}
@@ -182,12 +182,12 @@ func TestNominationHoldsUntilClaimGoes(t *testing.T) {
 		if m.CountWaiting() != 1 || len(woken) != 1 {
 			t.Fatalf("waiting %d, woken %v", m.CountWaiting(), woken)
 		}
-		m.Launched(claim, nil, []cluster.PodRef{kube.Ref(pod)})
+		m.RecordCreatedClaim(claim, nil, []cluster.PodRef{kube.Ref(pod)})
 		time.Sleep(5 * time.Minute) // booting takes a while
 		m.SetClaim(claim)           // the watch shows it at last
-		m.Expire()
+		m.DropLapsed()
 		if m.CountWaiting() != 0 {
-			t.Error("the pod waits for room although a machine is on its way for it")
+			t.Error("the pod waits for room although an instance is on its way for it")
 		}
 		m.RemoveClaim(claim)
 		if m.CountWaiting() != 1 || len(woken) != 2 {
@@ -203,7 +203,7 @@ func TestNominationLapsesOnReadyNode(t *testing.T) {
 		pod := pendingPod("a")
 		m.SetPod(pod, false)
 		early := claimNamed("web-1")
-		m.Launched(early, nil, []cluster.PodRef{kube.Ref(pod)})
+		m.RecordCreatedClaim(early, nil, []cluster.PodRef{kube.Ref(pod)})
 		claim, node := joined(early)
 		m.SetClaim(claim)
 		m.SetNode(node)
@@ -211,12 +211,12 @@ func TestNominationLapsesOnReadyNode(t *testing.T) {
 			t.Errorf("the nomination did not follow the node's name: %q", w.Node)
 		}
 		time.Sleep(NominatedFor)
-		m.Expire()
+		m.DropLapsed()
 		if m.CountWaiting() != 0 {
 			t.Error("the nomination lapsed too soon")
 		}
 		time.Sleep(time.Second)
-		m.Expire()
+		m.DropLapsed()
 		if m.CountWaiting() != 1 {
 			t.Error("the scheduler did not bind the pod, yet it is thought to be placed")
 		}
@@ -248,7 +248,7 @@ func TestNominationYieldsToOtherPods(t *testing.T) {
 // No node is launched for a pool of another provisioner in the same cluster.
 func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
 	m := NewMirror(nil)
-	m.Class = schema.GroupKind{Group: "karpenter.azure.com", Kind: "AKSNodeClass"}
+	m.NodeClassKind = schema.GroupKind{Group: "karpenter.azure.com", Kind: "AKSNodeClass"}
 	for _, ref := range []karpv1.NodeClassReference{
 		{Group: "karpenter.azure.com", Kind: "AKSNodeClass", Name: "default"},
 		{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"},
@@ -271,11 +271,11 @@ func TestUnseenClaimIsForgotten(t *testing.T) {
 		m := NewMirror(nil)
 		pod := pendingPod("a")
 		m.SetPod(pod, false)
-		m.Launched(claimNamed("web-1"), nil, []cluster.PodRef{kube.Ref(pod)})
+		m.RecordCreatedClaim(claimNamed("web-1"), nil, []cluster.PodRef{kube.Ref(pod)})
 		time.Sleep(unseenFor + time.Second)
-		m.Expire()
+		m.DropLapsed()
 		if m.CountWaiting() != 1 || len(m.ManagedNodes()) != 0 {
-			t.Errorf("waiting %d, machines %d", m.CountWaiting(), len(m.ManagedNodes()))
+			t.Errorf("waiting %d, instances %d", m.CountWaiting(), len(m.ManagedNodes()))
 		}
 	})
 }

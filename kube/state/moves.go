@@ -15,14 +15,14 @@ import (
 // BeginMoveRequest lists nodes that will be deleted once their replacements are ready.
 type BeginMoveRequest struct {
 	Nodes []string // keys
-	// Existing are existing nodes where pods fit; Launched are the NodeClaims that are launched
-	// for the other pods.
-	Existing []schedule.Nomination
-	Launched []LaunchedClaim
+	// Nominations are to existing nodes where pods fit; NewClaims are the NodeClaims that are
+	// created for the other pods.
+	Nominations []schedule.Nomination
+	NewClaims   []NewClaim
 }
 
-// LaunchedClaim is a claim that is about to be created, or was created just now.
-type LaunchedClaim struct {
+// NewClaim is a claim that is about to be created, or was created just now.
+type NewClaim struct {
 	Claim     *karpv1.NodeClaim
 	Offerings []offering.Ref
 	Pods      []cluster.PodRef
@@ -40,10 +40,10 @@ type moves struct {
 	nominator   *nominator
 }
 
-// begin counts nodes as leaving and nominates their pods to others; see Mirror.BeginMove. Like
+// begin marks nodes for deletion and nominates their pods to others; see Mirror.BeginMove. Like
 // cancel it returns the pods that start to need capacity.
 func (m *moves) begin(r BeginMoveRequest) (waiting []string) {
-	for _, l := range r.Launched {
+	for _, l := range r.NewClaims {
 		m.nodeEvents.expectClaim(l.Claim, l.Offerings, time.Now())
 	}
 	for _, key := range r.Nodes {
@@ -51,10 +51,10 @@ func (m *moves) begin(r BeginMoveRequest) (waiting []string) {
 			waiting = append(waiting, m.nodeWriter.writeClaim(key)...)
 		}
 	}
-	for _, n := range r.Existing {
+	for _, n := range r.Nominations {
 		m.nominator.nominate(n.Node, n.Pods)
 	}
-	for _, l := range r.Launched {
+	for _, l := range r.NewClaims {
 		m.nominator.nominate(l.Claim.Name, l.Pods)
 	}
 	return m.nominations.notNominated(waiting)
@@ -75,7 +75,7 @@ func (m *moves) cancel(nodes, claims []string) (waiting []string) {
 	return waiting
 }
 
-// keep makes the pods of a node that is not removed after all count as bound there. It returns
+// keepNode makes the pods of a node that is not removed after all count as bound there. It returns
 // the pods that need capacity all the same because the node was deleted meanwhile.
 func (m *moves) keepNode(key string) (waiting []string) {
 	waiting = m.nodeWriter.writeClaim(key)

@@ -169,12 +169,12 @@ func TestDaemonPorts(t *testing.T) {
 	d := agent("1")
 	d.Spec.Template.Spec.HostNetwork = true
 	d.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9100}, {ContainerPort: 53, HostPort: 54, Protocol: corev1.ProtocolUDP}}
-	if diff := cmp.Diff([]cluster.Port{{Protocol: "TCP", Port: 9100}, {Protocol: "UDP", Port: 54}}, kube.DaemonLike(d, nil).Ports); diff != "" {
+	if diff := cmp.Diff([]cluster.Port{{Protocol: "TCP", Port: 9100}, {Protocol: "UDP", Port: 54}}, kube.DaemonFromPod(d, nil).Ports); diff != "" {
 		t.Error(diff)
 	}
 	p := agentPod("a", "1", 1, "300m")
 	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9100, HostPort: 9200}}
-	if diff := cmp.Diff([]cluster.Port{{Protocol: "TCP", Port: 9200}}, kube.DaemonLike(d, p).Ports); diff != "" {
+	if diff := cmp.Diff([]cluster.Port{{Protocol: "TCP", Port: 9200}}, kube.DaemonFromPod(d, p).Ports); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -32,7 +32,7 @@ func (e *nodeEvents) setNode(n *corev1.Node) (waiting []string) {
 	e.revision.incrementIf(nodeChanged(old, n))
 	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
 		e.nodes.forgetID(old.Name, old.Spec.ProviderID)
-		claim, _ := e.nodes.claimWith(old.Spec.ProviderID)
+		claim, _ := e.nodes.claimNameWithID(old.Spec.ProviderID)
 		waiting = e.writer.writeClaim(claim)
 	}
 	e.nodes.setNode(n)
@@ -48,7 +48,7 @@ func (e *nodeEvents) removeNode(n *corev1.Node) (waiting []string) {
 	delete(e.activity, n.Name)
 	e.catalogs.setInstanceType(n.Name, nil)
 	e.builder.removeNode(n.Name)
-	claim, _ := e.nodes.claimWith(id)
+	claim, _ := e.nodes.claimNameWithID(id)
 	return e.writer.writeClaim(claim)
 }
 
@@ -60,7 +60,7 @@ func (e *nodeEvents) setClaim(c *karpv1.NodeClaim) (waiting []string) {
 	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
 		e.unlink(old) // another claim of the same name
 	}
-	if n := e.nodes.nodeWith(c.Status.ProviderID); n != nil {
+	if n := e.nodes.nodeWithID(c.Status.ProviderID); n != nil {
 		e.builder.removeNode(n.Name) // it counted as one without a claim
 	}
 	return e.writer.writeClaim(c.Name)

@@ -50,11 +50,11 @@ func (s *nodeStore) node(name string) *corev1.Node { return s.byName[name] }
 // claim is the NodeClaim of that name, or nil.
 func (s *nodeStore) claim(name string) *karpv1.NodeClaim { return s.claims[name] }
 
-// nodeWith is the Node with that provider ID, or nil.
-func (s *nodeStore) nodeWith(id string) *corev1.Node { return s.byName[s.nodeOf[id]] }
+// nodeWithID is the Node with that provider ID, or nil.
+func (s *nodeStore) nodeWithID(id string) *corev1.Node { return s.byName[s.nodeOf[id]] }
 
-// claimWith is the name of the NodeClaim with that provider ID; false when there is none.
-func (s *nodeStore) claimWith(id string) (name string, ok bool) {
+// claimNameWithID is the name of the NodeClaim with that provider ID; false when there is none.
+func (s *nodeStore) claimNameWithID(id string) (name string, ok bool) {
 	name, ok = s.claimOf[id]
 	return name, ok && id != ""
 }
@@ -62,7 +62,7 @@ func (s *nodeStore) claimWith(id string) (name string, ok bool) {
 // key is the key of the node of that name.
 func (s *nodeStore) key(node string) string {
 	if n := s.byName[node]; n != nil {
-		if claim, ok := s.claimWith(n.Spec.ProviderID); ok {
+		if claim, ok := s.claimNameWithID(n.Spec.ProviderID); ok {
 			return claim
 		}
 	}
@@ -74,8 +74,8 @@ func (s *nodeStore) interrupted(node string) bool {
 	return node != "" && kube.Interrupted(s.claims[s.key(node)])
 }
 
-// byClaim lists all NodeClaims by name.
-func (s *nodeStore) byClaim() []*karpv1.NodeClaim {
+// sortedClaims lists all NodeClaims in the order of their names.
+func (s *nodeStore) sortedClaims() []*karpv1.NodeClaim {
 	return slices.SortedFunc(maps.Values(s.claims), func(a, b *karpv1.NodeClaim) int { return strings.Compare(a.Name, b.Name) })
 }
 
@@ -154,7 +154,7 @@ func (s *nodeStore) unlink(c *karpv1.NodeClaim) *corev1.Node {
 		return nil
 	}
 	delete(s.claimOf, c.Status.ProviderID)
-	return s.nodeWith(c.Status.ProviderID)
+	return s.nodeWithID(c.Status.ProviderID)
 }
 
 // expect reports whether the claim, which karve creates, is to be recorded, and records since
@@ -213,7 +213,7 @@ func (s *nodeStore) anyMoving() bool { return len(s.moving) > 0 }
 // copyMoving takes the marks of beginMove from an old store.
 func (s *nodeStore) copyMoving(old *nodeStore) { maps.Copy(s.moving, old.moving) }
 
-// keepMoving drops the marks of claims that do not exist.
-func (s *nodeStore) keepMoving() {
+// dropDeletedMoving drops the marks of claims that do not exist.
+func (s *nodeStore) dropDeletedMoving() {
 	maps.DeleteFunc(s.moving, func(claim string, _ bool) bool { return s.claims[claim] == nil })
 }

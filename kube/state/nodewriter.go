@@ -28,7 +28,7 @@ type nodeWriter struct {
 // writeNode updates a Node in the snapshot, with its NodeClaim if it has one. Like all writers
 // it returns the pods that start to need capacity.
 func (w *nodeWriter) writeNode(n *corev1.Node) (waiting []string) {
-	if claim, ok := w.nodes.claimWith(n.Spec.ProviderID); ok {
+	if claim, ok := w.nodes.claimNameWithID(n.Spec.ProviderID); ok {
 		w.builder.removeNode(n.Name) // it counted as unmanaged while it had no provider ID
 		return w.writeClaim(claim)
 	}
@@ -44,7 +44,7 @@ func (w *nodeWriter) writeClaim(name string) (waiting []string) {
 	if c == nil {
 		return nil
 	}
-	return w.write(w.catalogs.node(w.nodes.nodeWith(c.Status.ProviderID), c))
+	return w.write(w.catalogs.convertNode(w.nodes.nodeWithID(c.Status.ProviderID), c))
 }
 
 // write updates one node in the snapshot, and the pods nominated to it when the name that they
@@ -72,7 +72,7 @@ func (w *nodeWriter) write(n cluster.Node) (waiting []string) {
 	if kube.Interrupted(w.nodes.claim(n.Key)) {
 		w.pods.writeBoundTo(n.Name)
 	}
-	return append(w.pods.removeNominations(n.Key), w.pods.movablePods(n.Name)...)
+	return append(w.pods.removeNominations(n.Key), w.pods.reschedulablePods(n.Name)...)
 }
 
 // writeStuck updates the nodes in the snapshot that have become stuck.

@@ -88,7 +88,7 @@ func (s *nominations) forgetNode(key string) { delete(s.ends, key) }
 // copyEnds copies from an old store until when nominations last.
 func (s *nominations) copyEnds(old *nominations) { maps.Copy(s.ends, old.ends) }
 
-// keepEnds forgets until when nominations to nodes that do not exist last.
-func (s *nominations) keepEnds(exists func(key string) bool) {
+// dropEndsOfDeleted forgets until when nominations to nodes that do not exist last.
+func (s *nominations) dropEndsOfDeleted(exists func(key string) bool) {
 	maps.DeleteFunc(s.ends, func(key string, _ time.Time) bool { return !exists(key) })
 }

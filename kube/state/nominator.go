@@ -14,20 +14,20 @@ const NominatedFor = 20 * time.Second
 
 // nominator nominates pods to nodes, and ends nominations that cannot be relied on any more.
 type nominator struct {
-	pods         *podStore
-	nodes        *nodeStore
-	nominations  *nominations
-	replacements *replacements
-	evictions    *evictions
-	builder      *builder
-	podWriter    *podWriter
+	pods            *podStore
+	nodes           *nodeStore
+	nominations     *nominations
+	podReplacements *podReplacements
+	evictions       *evictions
+	builder         *builder
+	podWriter       *podWriter
 }
 
-// nominate nominates pods to a node, by its key. It ignores a node that is unknown or leaving, and
-// pods that need no capacity.
+// nominate nominates pods to a node, by its key. It ignores a node that is unknown or marked for
+// deletion, and pods that need no capacity.
 func (s *nominator) nominate(key string, pods []cluster.PodRef) {
 	until := time.Now().Add(NominatedFor)
-	if !s.builder.nominate(key, until) {
+	if !s.builder.setNominatedUntil(key, until) {
 		return
 	}
 	s.nominations.extend(key, until)
@@ -38,12 +38,12 @@ func (s *nominator) nominate(key string, pods []cluster.PodRef) {
 
 // nominatePod nominates a pod, or the pod that replaces it.
 func (s *nominator) nominatePod(uid, key string) {
-	uid = s.replacements.effectivePod(uid)
+	uid = s.podReplacements.effectivePod(uid)
 	pod := s.pods.get(uid)
 	if pod == nil || !s.needsCapacity(pod) {
 		return
 	}
-	if replacement := s.replacements.of(uid); s.pods.get(replacement) != nil {
+	if replacement := s.podReplacements.replacementOf(uid); s.pods.get(replacement) != nil {
 		s.evictions.supersede(uid)
 		uid = replacement
 	}
@@ -51,11 +51,11 @@ func (s *nominator) nominatePod(uid, key string) {
 	s.podWriter.write(uid)
 }
 
-// needsCapacity reports whether a pod may be nominated: it is unbound, or its node is leaving, and
-// no replacement counts in its place.
+// needsCapacity reports whether a pod may be nominated: it is unbound, or its node is marked for
+// deletion, and no replacement counts in its place.
 func (s *nominator) needsCapacity(p *knownPod) bool {
-	return !s.replacements.isSuperseded(string(p.UID)) &&
-		(p.Spec.NodeName == "" || s.builder.leaving(s.nodes.key(p.Spec.NodeName)))
+	return !s.podReplacements.isSuperseded(string(p.UID)) &&
+		(p.Spec.NodeName == "" || s.builder.markedForDeletion(s.nodes.key(p.Spec.NodeName)))
 }
 
 // endOvercommitted ends the nominations to an initialized node, by its name, once other pods use

@@ -21,7 +21,7 @@ func made(name string, by types.UID) *corev1.Pod {
 	return p
 }
 
-func TestStrength(t *testing.T) {
+func TestCountPods(t *testing.T) {
 	m := NewMirror(nil)
 	ends, done, replaced := made("ends", "web"), made("done", "web"), made("replaced", "web")
 	now := metav1.Now()

@@ -257,17 +257,17 @@ func appendMatches(out, from []*pdb, set labels.Set) []*pdb {
 }
 
 // Refused answers as the eviction API does, unless no eviction is needed.
-func (b *PDBs) Refused(p *corev1.Pod) kube.EvictionRefusal {
+func (b *PDBs) Ask(p *corev1.Pod) kube.EvictionAnswer {
 	r := b.evaluate(p)
-	if len(r.Budgets) > 0 && b.isSurging(p) {
-		return kube.EvictionRefusal{}
+	if len(r.RefusedBy) > 0 && b.isSurging(p) {
+		return kube.EvictionAnswer{}
 	}
 	return r
 }
 
-func (b *PDBs) evaluate(p *corev1.Pod) kube.EvictionRefusal {
+func (b *PDBs) evaluate(p *corev1.Pod) kube.EvictionAnswer {
 	if b == nil || exemptFromPDBs(p) {
-		return kube.EvictionRefusal{}
+		return kube.EvictionAnswer{}
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -275,17 +275,17 @@ func (b *PDBs) evaluate(p *corev1.Pod) kube.EvictionRefusal {
 	found := b.of(p, space[:0])
 	switch {
 	case len(found) > 1:
-		r := kube.EvictionRefusal{ForGood: true}
+		r := kube.EvictionAnswer{ForGood: true}
 		for _, x := range found {
-			r.Budgets = append(r.Budgets, x.name)
+			r.RefusedBy = append(r.RefusedBy, x.name)
 		}
 		return r
 	case len(found) == 0:
-		return kube.EvictionRefusal{}
+		return kube.EvictionAnswer{}
 	case found[0].allows(p):
-		return kube.EvictionRefusal{Guard: found[0].name, Allowed: int(found[0].status.DisruptionsAllowed)}
+		return kube.EvictionAnswer{AllowedBy: found[0].name, Allowed: int(found[0].status.DisruptionsAllowed)}
 	}
-	return kube.EvictionRefusal{Budgets: []types.NamespacedName{found[0].name}, ForGood: found[0].forGood, Status: found[0].status}
+	return kube.EvictionAnswer{RefusedBy: []types.NamespacedName{found[0].name}, ForGood: found[0].forGood, Status: found[0].status}
 }
 
 // exemptFromPDBs reports whether the pod can be evicted whatever any budget says: the API does not
@@ -315,7 +315,7 @@ func (b *PDBs) MaySurge(p *corev1.Pod) bool {
 		return false
 	}
 	r := b.evaluate(p)
-	return len(r.Budgets) > 1 || len(r.Budgets) == 1 && r.Status.ExpectedPods == 1
+	return len(r.RefusedBy) > 1 || len(r.RefusedBy) == 1 && r.Status.ExpectedPods == 1
 }
 
 // isSurging reports whether the pod leaves by a rolling restart.

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// podBudgetOf selects app=web and allows one disruption.
-func podBudgetOf(name string, changes ...func(*policyv1.PodDisruptionBudget)) policyv1.PodDisruptionBudget {
+// pdbOf selects app=web and allows one disruption.
+func pdbOf(name string, changes ...func(*policyv1.PodDisruptionBudget)) policyv1.PodDisruptionBudget {
 	b := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	b.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, CurrentHealthy: 3, DesiredHealthy: 2, ExpectedPods: 3}
@@ -60,37 +60,37 @@ func TestRefusals(t *testing.T) {
 		forGood bool
 	}{
 		{"no budget", runningPod("p"), nil, nil, false},
-		{"one may go", runningPod("p"), []pdb{podBudgetOf("b")}, nil, false},
-		{"none may go", runningPod("p"), []pdb{podBudgetOf("b", zero)}, []string{"default/b"}, false},
-		{"another namespace", runningPod("p"), []pdb{podBudgetOf("b", zero, func(b *pdb) { b.Namespace = "other" })}, nil, false},
-		{"another app", runningPod("p", func(p *corev1.Pod) { p.Labels["app"] = "db" }), []pdb{podBudgetOf("b", zero)}, nil, false},
-		{"no labels", runningPod("p", func(p *corev1.Pod) { p.Labels = nil }), []pdb{podBudgetOf("b", zero)}, nil, false},
-		{"two budgets", runningPod("p"), []pdb{podBudgetOf("z"), podBudgetOf("a")}, []string{"default/a", "default/z"}, true},
-		{"two budgets, not started", runningPod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), []pdb{podBudgetOf("z"), podBudgetOf("a")}, nil, false},
-		{"finished", runningPod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), []pdb{podBudgetOf("b", zero)}, nil, false},
-		{"everything", runningPod("p"), []pdb{podBudgetOf("b", zero, selecting(&metav1.LabelSelector{}))}, []string{"default/b"}, false},
-		{"everything, no labels", runningPod("p", func(p *corev1.Pod) { p.Labels = nil }), []pdb{podBudgetOf("b", zero, selecting(&metav1.LabelSelector{}))}, []string{"default/b"}, false},
-		{"nothing", runningPod("p"), []pdb{podBudgetOf("b", zero, selecting(nil))}, nil, false},
-		{"in", runningPod("p"), []pdb{podBudgetOf("b", zero, selecting(is("In", "web", "db")))}, []string{"default/b"}, false},
-		{"not in", runningPod("p"), []pdb{podBudgetOf("b", zero, selecting(is("NotIn", "web")))}, nil, false},
-		{"not in, no label", runningPod("p", func(p *corev1.Pod) { p.Labels = nil }), []pdb{podBudgetOf("b", zero, selecting(is("NotIn", "web")))}, []string{"default/b"}, false},
-		{"exists", runningPod("p"), []pdb{podBudgetOf("b", zero, selecting(is("Exists")))}, []string{"default/b"}, false},
-		{"does not exist", runningPod("p"), []pdb{podBudgetOf("b", zero, selecting(is("DoesNotExist")))}, nil, false},
-		{"unreadable", runningPod("p"), []pdb{podBudgetOf("b", zero, selecting(is("Like", "web")))}, nil, false},
-		{"old status", runningPod("p"), []pdb{podBudgetOf("b", func(b *pdb) { b.Generation, b.Status.ObservedGeneration = 2, 1 })}, []string{"default/b"}, false},
-		{"not ready, enough others", runningPod("p", unready), []pdb{podBudgetOf("b", zero)}, nil, false},
-		{"not ready, too few others", runningPod("p", unready), []pdb{podBudgetOf("b", zero, func(b *pdb) { b.Status.CurrentHealthy = 1 })}, []string{"default/b"}, false},
-		{"not ready, too few others, always", runningPod("p", unready), []pdb{podBudgetOf("b", zero, always, func(b *pdb) { b.Status.CurrentHealthy = 1 })}, nil, false},
-		{"ready, always", runningPod("p"), []pdb{podBudgetOf("b", zero, always)}, []string{"default/b"}, false},
-		{"none may ever go", runningPod("p"), []pdb{podBudgetOf("b", zero, most(intstr.FromInt32(0)))}, []string{"default/b"}, true},
-		{"none may ever go, in percent", runningPod("p"), []pdb{podBudgetOf("b", zero, most(intstr.FromString("0%")))}, []string{"default/b"}, true},
-		{"all must stay", runningPod("p"), []pdb{podBudgetOf("b", zero, least(intstr.FromString("100%")))}, []string{"default/b"}, true},
-		{"all must stay, as it happens", runningPod("p"), []pdb{podBudgetOf("b", zero, func(b *pdb) { b.Status.DesiredHealthy = 3 })}, []string{"default/b"}, true},
-		{"nobody counted yet", runningPod("p"), []pdb{podBudgetOf("b", zero, func(b *pdb) { b.Status.DesiredHealthy, b.Status.ExpectedPods = 0, 0 })}, []string{"default/b"}, false},
+		{"one may go", runningPod("p"), []pdb{pdbOf("b")}, nil, false},
+		{"none may go", runningPod("p"), []pdb{pdbOf("b", zero)}, []string{"default/b"}, false},
+		{"another namespace", runningPod("p"), []pdb{pdbOf("b", zero, func(b *pdb) { b.Namespace = "other" })}, nil, false},
+		{"another app", runningPod("p", func(p *corev1.Pod) { p.Labels["app"] = "db" }), []pdb{pdbOf("b", zero)}, nil, false},
+		{"no labels", runningPod("p", func(p *corev1.Pod) { p.Labels = nil }), []pdb{pdbOf("b", zero)}, nil, false},
+		{"two budgets", runningPod("p"), []pdb{pdbOf("z"), pdbOf("a")}, []string{"default/a", "default/z"}, true},
+		{"two budgets, not started", runningPod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), []pdb{pdbOf("z"), pdbOf("a")}, nil, false},
+		{"finished", runningPod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), []pdb{pdbOf("b", zero)}, nil, false},
+		{"everything", runningPod("p"), []pdb{pdbOf("b", zero, selecting(&metav1.LabelSelector{}))}, []string{"default/b"}, false},
+		{"everything, no labels", runningPod("p", func(p *corev1.Pod) { p.Labels = nil }), []pdb{pdbOf("b", zero, selecting(&metav1.LabelSelector{}))}, []string{"default/b"}, false},
+		{"nothing", runningPod("p"), []pdb{pdbOf("b", zero, selecting(nil))}, nil, false},
+		{"in", runningPod("p"), []pdb{pdbOf("b", zero, selecting(is("In", "web", "db")))}, []string{"default/b"}, false},
+		{"not in", runningPod("p"), []pdb{pdbOf("b", zero, selecting(is("NotIn", "web")))}, nil, false},
+		{"not in, no label", runningPod("p", func(p *corev1.Pod) { p.Labels = nil }), []pdb{pdbOf("b", zero, selecting(is("NotIn", "web")))}, []string{"default/b"}, false},
+		{"exists", runningPod("p"), []pdb{pdbOf("b", zero, selecting(is("Exists")))}, []string{"default/b"}, false},
+		{"does not exist", runningPod("p"), []pdb{pdbOf("b", zero, selecting(is("DoesNotExist")))}, nil, false},
+		{"unreadable", runningPod("p"), []pdb{pdbOf("b", zero, selecting(is("Like", "web")))}, nil, false},
+		{"old status", runningPod("p"), []pdb{pdbOf("b", func(b *pdb) { b.Generation, b.Status.ObservedGeneration = 2, 1 })}, []string{"default/b"}, false},
+		{"not ready, enough others", runningPod("p", unready), []pdb{pdbOf("b", zero)}, nil, false},
+		{"not ready, too few others", runningPod("p", unready), []pdb{pdbOf("b", zero, func(b *pdb) { b.Status.CurrentHealthy = 1 })}, []string{"default/b"}, false},
+		{"not ready, too few others, always", runningPod("p", unready), []pdb{pdbOf("b", zero, always, func(b *pdb) { b.Status.CurrentHealthy = 1 })}, nil, false},
+		{"ready, always", runningPod("p"), []pdb{pdbOf("b", zero, always)}, []string{"default/b"}, false},
+		{"none may ever go", runningPod("p"), []pdb{pdbOf("b", zero, most(intstr.FromInt32(0)))}, []string{"default/b"}, true},
+		{"none may ever go, in percent", runningPod("p"), []pdb{pdbOf("b", zero, most(intstr.FromString("0%")))}, []string{"default/b"}, true},
+		{"all must stay", runningPod("p"), []pdb{pdbOf("b", zero, least(intstr.FromString("100%")))}, []string{"default/b"}, true},
+		{"all must stay, as it happens", runningPod("p"), []pdb{pdbOf("b", zero, func(b *pdb) { b.Status.DesiredHealthy = 3 })}, []string{"default/b"}, true},
+		{"nobody counted yet", runningPod("p"), []pdb{pdbOf("b", zero, func(b *pdb) { b.Status.DesiredHealthy, b.Status.ExpectedPods = 0, 0 })}, []string{"default/b"}, false},
 	} {
-		got := NewPDBs(tc.budgets...).Refused(tc.pod)
+		got := NewPDBs(tc.budgets...).Ask(tc.pod)
 		var by []string
-		for _, n := range got.Budgets {
+		for _, n := range got.RefusedBy {
 			by = append(by, n.String())
 		}
 		if !slices.Equal(by, tc.by) || got.ForGood != tc.forGood {
@@ -101,7 +101,7 @@ func TestRefusals(t *testing.T) {
 
 // Budgets that are added, changed and removed are found by the pods they select, and by no
 // others.
-func TestPodBudgetsFindWhatSelects(t *testing.T) {
+func TestPDBsOfPod(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	b, kept := NewPDBs(), map[string]policyv1.PodDisruptionBudget{}
 	value := func() string { return fmt.Sprint(random.IntN(3)) }
@@ -124,7 +124,7 @@ func TestPodBudgetsFindWhatSelects(t *testing.T) {
 			if random.IntN(3) == 0 {
 				s.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpNotIn, Values: []string{value()}}}
 			}
-			one := podBudgetOf(name, func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = s })
+			one := pdbOf(name, func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = s })
 			b.Set(&one)
 			kept[name] = one
 		}
@@ -153,7 +153,7 @@ func TestPodBudgetsFindWhatSelects(t *testing.T) {
 }
 
 // Only changes of the answer for some pod are reported.
-func TestPodBudgetNews(t *testing.T) {
+func TestPDBChanges(t *testing.T) {
 	b := NewPDBs()
 	for _, tc := range []struct {
 		name             string
@@ -171,7 +171,7 @@ func TestPodBudgetNews(t *testing.T) {
 		}, true, true},
 		{"another selector", func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = nil }, true, true},
 	} {
-		one := podBudgetOf("b", tc.change)
+		one := pdbOf("b", tc.change)
 		if got := b.set(&one); got.any != tc.changed || len(got.about) > 0 != tc.lasting {
 			t.Errorf("%s: %+v", tc.name, got)
 		}
@@ -181,7 +181,7 @@ func TestPodBudgetNews(t *testing.T) {
 func BenchmarkRefused(bench *testing.B) {
 	b := NewPDBs()
 	for i := range 200 {
-		one := podBudgetOf(fmt.Sprint("b", i), func(b *policyv1.PodDisruptionBudget) {
+		one := pdbOf(fmt.Sprint("b", i), func(b *policyv1.PodDisruptionBudget) {
 			b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint("app-", i), "tier": "web"}}
 		})
 		b.Set(&one)
@@ -190,6 +190,6 @@ func BenchmarkRefused(bench *testing.B) {
 		p.Labels = map[string]string{"app": "app-7", "tier": "web", "pod-template-hash": "x", "env": "prod"}
 	})
 	for bench.Loop() {
-		b.Refused(p)
+		b.Ask(p)
 	}
 }

@@ -10,23 +10,23 @@ import (
 
 // podEvents passes a pod's event to every part that it concerns.
 type podEvents struct {
-	revision      *revision
-	pods          *podStore
-	nodes         *nodeStore
-	activity      activity
-	protections   *protections
-	volumes       *volumes
-	nominations   *nominations
-	replacements  *replacements
-	daemonSets    *daemonSets
-	interruptions *interruptions
-	evictions     *evictions
-	nominator     *nominator
-	podWriter     *podWriter
+	revision        *revision
+	pods            *podStore
+	nodes           *nodeStore
+	activity        activity
+	protections     *protections
+	volumes         *volumes
+	nominations     *nominations
+	podReplacements *podReplacements
+	daemonSets      *daemonSets
+	interruptions   *interruptions
+	evictions       *evictions
+	nominator       *nominator
+	podWriter       *podWriter
 }
 
 // set adds or replaces a pod; see Mirror.SetPod.
-func (e *podEvents) set(p *corev1.Pod, listed bool) callbacks {
+func (e *podEvents) set(p *corev1.Pod, listed bool) wakeups {
 	uid := string(p.UID)
 	old, now := e.pods.set(p)
 	if !listed {
@@ -45,16 +45,16 @@ func (e *podEvents) set(p *corev1.Pod, listed bool) callbacks {
 		e.evictions.match(now)
 	}
 	e.evictions.update(now)
-	n := callbacks{waiting: e.podWriter.write(uid)}
-	n.waiting = append(n.waiting, e.nominator.endOvercommitted(p.Spec.NodeName)...)
-	if slices.Contains(n.waiting, uid) && e.interruptions.urgent(now) {
+	n := wakeups{pods: e.podWriter.write(uid)}
+	n.pods = append(n.pods, e.nominator.endOvercommitted(p.Spec.NodeName)...)
+	if slices.Contains(n.pods, uid) && e.interruptions.urgent(now) {
 		n.urgent = []string{uid}
 	}
 	return n
 }
 
 // remove forgets a pod.
-func (e *podEvents) remove(p *corev1.Pod) callbacks {
+func (e *podEvents) remove(p *corev1.Pod) wakeups {
 	uid := string(p.UID)
 	old := e.pods.get(uid)
 	if old != nil {
@@ -66,12 +66,12 @@ func (e *podEvents) remove(p *corev1.Pod) callbacks {
 	if old != nil {
 		e.forgetActivity(old.Spec.NodeName)
 	}
-	e.replacements.forget(uid)
+	e.podReplacements.forget(uid)
 	e.protections.forget(uid)
 	e.nominations.remove(uid)
 	e.daemonSets.removePod(uid)
 	e.podWriter.write(uid)
-	return callbacks{}
+	return wakeups{}
 }
 
 // forgetActivity drops the record of a node that was deleted, once the last of its pods is

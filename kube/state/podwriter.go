@@ -13,14 +13,14 @@ import (
 // podWriter writes pods to the snapshot: each by its object, its nomination, its
 // replacement, its volumes and its node.
 type podWriter struct {
-	pods         *podStore
-	nodes        *nodeStore
-	nominations  *nominations
-	replacements *replacements
-	protections  *protections
-	volumes      *volumes
-	builder      *builder
-	convert      kube.Converter
+	pods            *podStore
+	nodes           *nodeStore
+	nominations     *nominations
+	podReplacements *podReplacements
+	protections     *protections
+	volumes         *volumes
+	builder         *builder
+	convert         kube.Converter
 }
 
 // write updates one pod in the snapshot and returns its UID when it starts to need capacity.
@@ -36,7 +36,7 @@ func (w *podWriter) write(uid string) []string {
 		return nil
 	}
 	w.builder.setPod(now)
-	if now.Reschedulable && had && !old.Reschedulable && w.builder.leaving(w.nodes.key(now.Node)) {
+	if now.ReschedulableNow && had && !old.ReschedulableNow && w.builder.markedForDeletion(w.nodes.key(now.Node)) {
 		return []string{uid} // no PodDisruptionBudget or annotation protects it any more
 	}
 	if now.Node == "" && (!had || old.Node != "" || old.Refused != "" && now.Refused == "") {
@@ -54,7 +54,7 @@ func (w *podWriter) writeAll(uids []string) (waiting []string) {
 }
 
 // writeBoundTo updates the pods bound to a node, by its name. It does not say which start to need
-// capacity: all of them, if any, are among movablePods.
+// capacity: all of them, if any, are among reschedulablePods.
 func (w *podWriter) writeBoundTo(node string) {
 	for uid := range w.pods.on(node) {
 		w.write(uid)
@@ -67,7 +67,7 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	if p == nil || p.facts.Terminal {
 		return cluster.Pod{}, false
 	}
-	role := w.replacements.roleOf(uid)
+	role := w.podReplacements.roleOf(uid)
 	key, nominated := w.nominations.of(uid)
 	if p.Spec.NodeName == "" && !p.facts.Provisionable && !(role == replacing && nominated && p.untried()) {
 		return cluster.Pod{}, false
@@ -76,13 +76,13 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	out := w.convert.Pod(p.Pod, now)
 	w.volumes.mount(&out, p.Pod)
 	blocked := w.protections.record(uid, p, now)
-	out.Reschedulable = role != superseded && (out.Reschedulable && !blocked || w.losesNode(p))
+	out.ReschedulableNow = role != superseded && (out.ReschedulableNow && !blocked || w.losesNode(p))
 	if role == evicted && p.facts.Terminating {
-		out.Reschedulable, out.Terminating = true, false
+		out.ReschedulableNow, out.Terminating = true, false
 	}
 	if nominated {
 		node, _ := w.builder.node(key)
-		out.Node, out.Reschedulable = node.Name, true
+		out.Node, out.ReschedulableNow = node.Name, true
 	}
 	return out, true
 }
@@ -90,7 +90,7 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 // losesNode reports whether a bound pod needs a new node because the cloud interrupts its node:
 // no annotation or PodDisruptionBudget prevents that.
 func (w *podWriter) losesNode(p *knownPod) bool {
-	return p.facts.NeedsNode && w.nodes.interrupted(p.Spec.NodeName) && w.builder.leaving(w.nodes.key(p.Spec.NodeName))
+	return p.facts.Reschedulable && w.nodes.interrupted(p.Spec.NodeName) && w.builder.markedForDeletion(w.nodes.key(p.Spec.NodeName))
 }
 
 // removeNominations ends every nomination to a node and returns the pods that need capacity again.
@@ -98,10 +98,11 @@ func (w *podWriter) removeNominations(key string) (waiting []string) {
 	return w.writeAll(w.nominations.removeAll(key))
 }
 
-// movablePods lists the pods on a node, by its name, that need another one when it is removed.
-func (w *podWriter) movablePods(node string) (uids []string) {
+// reschedulablePods lists the pods on a node, by its name, that need another one when it is
+// removed.
+func (w *podWriter) reschedulablePods(node string) (uids []string) {
 	for uid := range w.pods.on(node) {
-		if p, _ := w.builder.pod(uid); p.Reschedulable {
+		if p, _ := w.builder.pod(uid); p.ReschedulableNow {
 			uids = append(uids, uid)
 		}
 	}

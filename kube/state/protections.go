@@ -88,7 +88,7 @@ func hasAny(p *corev1.Pod, labels map[label]bool) bool {
 // blocks reports whether a PodDisruptionBudget forbids the eviction of a bound pod however long
 // karve waits. No capacity is sought for it elsewhere: that capacity would not be used.
 func (s *protections) blocks(p *knownPod) bool {
-	return p.Spec.NodeName != "" && p.facts.Evictable && s.pdbs.Refused(p.Pod).ForGood
+	return p.Spec.NodeName != "" && p.facts.EvictableUnlessProtected && s.pdbs.Ask(p.Pod).ForGood
 }
 
 // record records what protects a pod that is written to the snapshot, and returns whether a

@@ -62,7 +62,7 @@ func (m *Mirror) CountPods(owners map[types.UID]bool) map[types.UID]int {
 	defer m.mu.Unlock()
 	count := map[types.UID]int{}
 	for uid, p := range m.parts.pods.byUID {
-		if owner := p.facts.Owner; owners[owner] && !p.facts.Terminating && !p.facts.Terminal && !m.parts.replacements.isSuperseded(uid) {
+		if owner := p.facts.Owner; owners[owner] && !p.facts.Terminating && !p.facts.Terminal && !m.parts.podReplacements.isSuperseded(uid) {
 			count[owner]++
 		}
 	}
@@ -106,10 +106,10 @@ func (m *Mirror) DescribeNode(key string) string {
 func (m *Mirror) ManagedNodes() []kube.ManagedNode {
 	m.lock()
 	defer m.mu.Unlock()
-	claims := m.parts.nodes.byClaim()
+	claims := m.parts.nodes.sortedClaims()
 	out := make([]kube.ManagedNode, 0, len(claims))
 	for _, c := range claims {
-		out = append(out, m.parts.machine(c))
+		out = append(out, m.parts.managedNode(c))
 	}
 	return out
 }
@@ -122,14 +122,14 @@ func (m *Mirror) ManagedNode(claim string) (kube.ManagedNode, bool) {
 	if c == nil {
 		return kube.ManagedNode{}, false
 	}
-	return m.parts.machine(c), true
+	return m.parts.managedNode(c), true
 }
 
-func (p *parts) machine(c *karpv1.NodeClaim) kube.ManagedNode {
+func (p *parts) managedNode(c *karpv1.NodeClaim) kube.ManagedNode {
 	inSnapshot, _ := p.builder.node(c.Name)
 	x := kube.ManagedNode{Claim: c, InSnapshot: inSnapshot, Nominated: len(p.nominations.to(c.Name))}
 	x.KnownType = p.catalogs.of(c).Find(inSnapshot.Labels[cluster.LabelInstanceType]) != nil
-	if x.Node = p.nodes.nodeWith(c.Status.ProviderID); x.Node == nil {
+	if x.Node = p.nodes.nodeWithID(c.Status.ProviderID); x.Node == nil {
 		return x
 	}
 	x.Nodes = len(p.nodes.namesOf[c.Status.ProviderID])
@@ -171,7 +171,7 @@ func (m *Mirror) Classes() []string {
 // was set. The error names the requirement that cannot be read.
 func (m *Mirror) Offerings(c *karpv1.NodeClaim) ([]offering.Ref, error) {
 	m.lock()
-	known, catalog, ok := m.parts.catalogs.known(c)
+	known, catalog, ok := m.parts.catalogs.cachedOfferings(c)
 	m.mu.Unlock()
 	if ok {
 		return known, nil

@@ -30,7 +30,7 @@ func TestRenewalChangesNoPlan(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 350))
 		kept, m := map[string]any{}, NewMirror(nil)
-		furnish(m)
+		addObjects(m)
 		for range 300 {
 			change(random, kept, m)
 			if random.IntN(50) == 0 {
@@ -66,7 +66,7 @@ func TestRenewalForgetsNothingThatExists(t *testing.T) {
 		"buffers": func(m *Mirror) { clear(m.parts.builder.virtual) },
 	} {
 		m := NewMirror(nil)
-		furnish(m)
+		addObjects(m)
 		before := printedPlan(m)
 		m.parts.builder.renew()
 		if diff := cmp.Diff(before, printedPlan(m)); diff != "" {
@@ -85,8 +85,8 @@ func printedPlan(m *Mirror) (plan string) {
 	return plan
 }
 
-// furnish shows a cluster in which every object affects the plan.
-func furnish(m *Mirror) {
+// addObjects shows a cluster in which every object affects the plan.
+func addObjects(m *Mirror) {
 	m.SetSettings(cluster.Settings{Preferences: cluster.Ignore})
 	m.SetNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"team": "a"}}})
 	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
@@ -94,7 +94,7 @@ func furnish(m *Mirror) {
 	pool.StatusConditions().SetTrue(karpv1.ConditionTypeValidationSucceeded)
 	pool.StatusConditions().SetTrue(karpv1.ConditionTypeNodeClassReady)
 	m.SetPool(pool)
-	m.SetCatalog("default", furniture(), map[string]int64{"cores": 8})
+	m.SetCatalog("default", instanceTypes(), map[string]int64{"cores": 8})
 	m.SetDaemon(agent("1"))
 	claim, node := joined(claimNamed("there"))
 	m.SetClaim(claim)
@@ -119,8 +119,8 @@ func furnish(m *Mirror) {
 	m.SetVirtualPods(nil, []cluster.Pod{spare})
 }
 
-// furniture is two sizes in two zones, one of which costs more.
-func furniture() []offering.InstanceType {
+// instanceTypes is two sizes in two zones, one of which costs more.
+func instanceTypes() []offering.InstanceType {
 	var out []offering.InstanceType
 	for _, cores := range []int64{2, 4} {
 		x := offering.InstanceType{Name: fmt.Sprint("t", cores), Capacity: quantity.Amounts{quantity.NameCPU: 1000 * cores, quantity.NameMemory: cores << 32, quantity.NamePods: 20}}
@@ -139,7 +139,7 @@ func furniture() []offering.InstanceType {
 func TestRenewalIsRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, builder, beginnings := NewMirror(nil), (*cluster.Builder)(nil), 0
-		furnish(m)
+		addObjects(m)
 		const nodes = 20_000
 		for i := range nodes {
 			claim, node := joined(claimNamed(fmt.Sprint("n", i)))
@@ -148,7 +148,7 @@ func TestRenewalIsRare(t *testing.T) {
 			m.SetNode(node)
 			if i%10 == 0 {
 				m.View(func(*cluster.Snapshot) {})
-				m.Expire()
+				m.DropLapsed()
 			}
 			m.RemoveNode(node)
 			m.RemoveClaim(claim)
@@ -172,12 +172,12 @@ func TestRenewalIsRare(t *testing.T) {
 func TestStandbyForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
-		furnish(m)
+		addObjects(m)
 		for i := range 5000 {
 			p := pendingPod(fmt.Sprint("job", i))
 			p.Spec.NodeSelector = map[string]string{"job": p.Name}
 			m.SetPod(p, false)
-			budget := podBudgetOf(p.Name)
+			budget := pdbOf(p.Name)
 			budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"job": p.Name}}
 			m.SetPDB(&budget)
 			m.RemovePod(p)

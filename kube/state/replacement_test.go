@@ -55,7 +55,7 @@ func needy(m *Mirror) []string {
 	var out []string
 	m.View(func(*cluster.Snapshot) {
 		for uid, w := range m.parts.builder.pods {
-			if w.Node == "" || w.Reschedulable && m.parts.builder.nodes[m.parts.nodes.key(w.Node)].MarkedForDeletion {
+			if w.Node == "" || w.ReschedulableNow && m.parts.builder.nodes[m.parts.nodes.key(w.Node)].MarkedForDeletion {
 				out = append(out, uid)
 			}
 		}
@@ -89,7 +89,7 @@ func TestEvictedPodAndReplacementCountAsOne(t *testing.T) {
 	m.RemovePod(old)
 	want("the old pod is gone", "uid-next")
 	m.RemovePod(next)
-	if s := m.parts.replacements; len(s.unmatched)+len(s.owners)+len(s.by)+len(s.evicted)+len(s.superseded) != 0 {
+	if s := m.parts.podReplacements; len(s.unmatched)+len(s.owners)+len(s.byEvicted)+len(s.byReplacement)+len(s.superseded) != 0 {
 		t.Errorf("pods that are gone are remembered: %+v", s)
 	}
 }
@@ -118,12 +118,12 @@ func TestReplacementTakesTheNomination(t *testing.T) {
 			if got := m.parts.builder.pods["uid-next"].Node; got != home {
 				t.Errorf("the replacement counts on %q, want %q", got, home)
 			}
-			if w := m.parts.builder.pods["uid-old"]; w.Node == home || w.Reschedulable {
-				t.Errorf("the old pod counts on %q, movable %t: want where it was, and not movable", w.Node, w.Reschedulable)
+			if w := m.parts.builder.pods["uid-old"]; w.Node == home || w.ReschedulableNow {
+				t.Errorf("the old pod counts on %q, movable %t: want where it was, and not movable", w.Node, w.ReschedulableNow)
 			}
 			m.SetPod(boundTo(next, home), false)
-			if len(m.parts.nominations.nodeOf) != 0 || len(m.parts.replacements.evicted) != 0 {
-				t.Errorf("the replacement is bound, and still remembered: %v, %v", m.parts.nominations.nodeOf, m.parts.replacements.evicted)
+			if len(m.parts.nominations.nodeOf) != 0 || len(m.parts.podReplacements.byReplacement) != 0 {
+				t.Errorf("the replacement is bound, and still remembered: %v, %v", m.parts.nominations.nodeOf, m.parts.podReplacements.byReplacement)
 			}
 		})
 	}
@@ -160,8 +160,8 @@ func TestEvictedPodsWithoutReplacement(t *testing.T) {
 	m, old, _ = succeeding(t)
 	m.BeginEviction(old)
 	m.SetPod(untried("more"), false) // scaled up, while a budget keeps the old one
-	if len(m.parts.replacements.evicted) != 0 {
-		t.Errorf("a pod came for one that was not asked to leave: %v", m.parts.replacements.evicted)
+	if len(m.parts.podReplacements.byReplacement) != 0 {
+		t.Errorf("a pod came for one that was not asked to leave: %v", m.parts.podReplacements.byReplacement)
 	}
 	loner := boundTo(pendingPod("loner"), old.Spec.NodeName)
 	m.SetPod(loner, true)
@@ -176,7 +176,7 @@ func TestEvictedPodsWithoutReplacement(t *testing.T) {
 // pods replace pods that exist.
 //
 // Rule DRAIN-8.
-func TestDisplacedPodLosesItsOwner(t *testing.T) {
+func TestEvictedPodLosesItsOwner(t *testing.T) {
 	for name, seen := range map[string]bool{"seen before it goes": true, "seen as it goes": false} {
 		t.Run(name, func(t *testing.T) {
 			m, old, _ := succeeding(t)
@@ -188,7 +188,7 @@ func TestDisplacedPodLosesItsOwner(t *testing.T) {
 			}
 			m.RemovePod(orphan)
 			m.SetPod(untried("next"), false)
-			if s := m.parts.replacements; len(s.unmatched)+len(s.owners)+len(s.by)+len(s.evicted) != 0 {
+			if s := m.parts.podReplacements; len(s.unmatched)+len(s.owners)+len(s.byEvicted)+len(s.byReplacement) != 0 {
 				t.Errorf("a pod that is gone is remembered: %+v", s)
 			}
 		})

@@ -61,7 +61,7 @@ func (p *parts) copyBeforeObjects(old *parts) {
 		p.nodeEvents.setCatalog(class, c.original, c.quota)
 	}
 	p.nodes.copyMoving(old.nodes)
-	p.replacements.copySuperseded(old.replacements)
+	p.podReplacements.copySuperseded(old.podReplacements)
 	p.nominations.copyEnds(old.nominations)
 	p.activity.copyFrom(old.activity)
 	for name, since := range old.nodes.unseen {
@@ -95,10 +95,10 @@ func (m *Mirror) feedAll() bool {
 
 // copyAfterObjects copies from old parts the records about pods and nodes that exist.
 func (p *parts) copyAfterObjects(old *parts) {
-	p.replacements.keepSuperseded(func(uid string) bool { return p.pods.get(uid) != nil })
-	p.nodes.keepMoving()
-	p.nominations.keepEnds(func(key string) bool { _, there := p.builder.node(key); return there })
-	p.activity.keep(func(name string) bool { return p.nodes.node(name) != nil })
+	p.podReplacements.dropDeletedSuperseded(func(uid string) bool { return p.pods.get(uid) != nil })
+	p.nodes.dropDeletedMoving()
+	p.nominations.dropEndsOfDeleted(func(key string) bool { _, there := p.builder.node(key); return there })
+	p.activity.dropDeleted(func(name string) bool { return p.nodes.node(name) != nil })
 	for uid, key := range old.nominations.nodeOf {
 		n, there := p.builder.node(key)
 		if pod := p.pods.get(uid); pod != nil && there && !n.MarkedForDeletion && p.nominator.needsCapacity(pod) {

@@ -86,11 +86,11 @@ func stored(objects ...any) *kube.Storage {
 	for _, x := range objects {
 		switch x := x.(type) {
 		case *corev1.PersistentVolumeClaim:
-			s.SetClaim(x)
+			s.SetPVC(x)
 		case *corev1.PersistentVolume:
 			s.SetVolume(x)
 		case *storagev1.StorageClass:
-			s.SetClass(x)
+			s.SetStorageClass(x)
 		}
 	}
 	return s
@@ -244,7 +244,7 @@ func TestPodIsWokenWhenItsVolumeCanBeMounted(t *testing.T) {
 		woken = nil
 	}
 	m.RemovePod(mounting("a", "data"))
-	if len(m.parts.volumes.mounts) != 0 || len(m.parts.volumes.claimsOn) != 0 {
-		t.Errorf("something is remembered: %v, %v", m.parts.volumes.mounts, m.parts.volumes.claimsOn)
+	if len(m.parts.volumes.mounts) != 0 || len(m.parts.volumes.pvcsOn) != 0 {
+		t.Errorf("something is remembered: %v, %v", m.parts.volumes.mounts, m.parts.volumes.pvcsOn)
 	}
 }

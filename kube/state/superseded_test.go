@@ -31,19 +31,19 @@ func TestSupersededPodNeedsNoRoom(t *testing.T) {
 	}
 	m.Supersede(old)
 	m.Supersede(old)
-	if w := m.parts.builder.pods["uid-old"]; w.Node != node.Name || w.Reschedulable {
-		t.Errorf("bound to %q, movable %t: want where it runs, and not movable", w.Node, w.Reschedulable)
+	if w := m.parts.builder.pods["uid-old"]; w.Node != node.Name || w.ReschedulableNow {
+		t.Errorf("bound to %q, movable %t: want where it runs, and not movable", w.Node, w.ReschedulableNow)
 	}
 	m.Nominate(staying.Name, []cluster.PodRef{kube.Ref(old), kube.Ref(next)})
 	if _, nominated := m.parts.nominations.nodeOf["uid-old"]; nominated {
 		t.Error("the old pod was nominated again")
 	}
 	m.RemovePod(old)
-	if len(m.parts.replacements.superseded) != 0 {
+	if len(m.parts.podReplacements.superseded) != 0 {
 		t.Error("a pod that is gone is remembered")
 	}
 	m.Supersede(old) // deleted already: no effect
-	if len(m.parts.replacements.superseded) != 0 {
+	if len(m.parts.podReplacements.superseded) != 0 {
 		t.Error("a pod that is gone is remembered")
 	}
 }

@@ -21,11 +21,11 @@ type volumes struct {
 	storage *kube.Storage
 	mounts  map[types.NamespacedName]map[string]bool // claim → UIDs of the pods that mount it
 	// claimsOn has, for each PersistentVolume, the claims that name it.
-	claimsOn map[string]map[types.NamespacedName]bool
+	pvcsOn map[string]map[types.NamespacedName]bool
 }
 
 func newVolumes() *volumes {
-	return &volumes{storage: kube.NewStorage(), mounts: map[types.NamespacedName]map[string]bool{}, claimsOn: map[string]map[types.NamespacedName]bool{}}
+	return &volumes{storage: kube.NewStorage(), mounts: map[types.NamespacedName]map[string]bool{}, pvcsOn: map[string]map[types.NamespacedName]bool{}}
 }
 
 // mount fills in the volumes of p in w, which was converted from p.
@@ -44,27 +44,27 @@ func (s *volumes) removePod(p *corev1.Pod) {
 	}
 }
 
-func (s *volumes) setClaim(c *corev1.PersistentVolumeClaim) []string {
+func (s *volumes) setPVC(c *corev1.PersistentVolumeClaim) []string {
 	key := client.ObjectKeyFromObject(c)
 	s.forgetVolume(key)
-	s.storage.SetClaim(c)
+	s.storage.SetPVC(c)
 	if c.Spec.VolumeName != "" {
-		set(s.claimsOn, c.Spec.VolumeName, key)
+		set(s.pvcsOn, c.Spec.VolumeName, key)
 	}
 	return s.mounting(key)
 }
 
-func (s *volumes) removeClaim(c *corev1.PersistentVolumeClaim) []string {
+func (s *volumes) removePVC(c *corev1.PersistentVolumeClaim) []string {
 	key := client.ObjectKeyFromObject(c)
 	s.forgetVolume(key)
-	delete(s.storage.Claims, key)
+	delete(s.storage.PVCs, key)
 	return s.mounting(key)
 }
 
 // forgetVolume forgets which volume the claim names.
 func (s *volumes) forgetVolume(claim types.NamespacedName) {
-	if old := s.storage.Claims[claim]; old != nil {
-		unset(s.claimsOn, old.Spec.VolumeName, claim)
+	if old := s.storage.PVCs[claim]; old != nil {
+		unset(s.pvcsOn, old.Spec.VolumeName, claim)
 	}
 }
 
@@ -79,19 +79,19 @@ func (s *volumes) removeVolume(v *corev1.PersistentVolume) []string {
 }
 
 func (s *volumes) setClass(c *storagev1.StorageClass) []string {
-	if !s.storage.SetClass(c) {
+	if !s.storage.SetStorageClass(c) {
 		return nil
 	}
 	return s.mountingUnbound()
 }
 
 func (s *volumes) removeClass(c *storagev1.StorageClass) []string {
-	delete(s.storage.Classes, c.Name)
+	delete(s.storage.StorageClasses, c.Name)
 	return s.mountingUnbound()
 }
 
 func (s *volumes) mountingVolume(name string) (pods []string) {
-	for claim := range s.claimsOn[name] {
+	for claim := range s.pvcsOn[name] {
 		pods = append(pods, s.mounting(claim)...)
 	}
 	return pods
@@ -100,7 +100,7 @@ func (s *volumes) mountingVolume(name string) (pods []string) {
 // mountingUnbound lists the pods with volumes that are not yet provisioned.
 func (s *volumes) mountingUnbound() (pods []string) {
 	for claim := range s.mounts {
-		if c := s.storage.Claims[claim]; c == nil || c.Spec.VolumeName == "" {
+		if c := s.storage.PVCs[claim]; c == nil || c.Spec.VolumeName == "" {
 			pods = append(pods, s.mounting(claim)...)
 		}
 	}

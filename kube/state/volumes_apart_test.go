@@ -39,7 +39,7 @@ func TestReplicasApartWithVolumes(t *testing.T) {
 			t.Run(way+", "+mounts, func(t *testing.T) {
 				plan := solveMounting(3, claim, keep)
 				if len(plan.Launches) != 3 || len(plan.Unplaced) > 0 {
-					t.Errorf("%d machines for 3 replicas, left out: %+v", len(plan.Launches), plan.Unplaced)
+					t.Errorf("%d instances for 3 replicas, left out: %+v", len(plan.Launches), plan.Unplaced)
 				}
 			})
 		}

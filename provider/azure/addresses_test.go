@@ -32,13 +32,13 @@ func (r *region) launchAll(t *testing.T, p *azure.Provider, claims ...provider.C
 // of one.
 //
 // Rule NETWORK-1.
-func TestAddressesAreABudget(t *testing.T) {
+func TestAddressesAreCountedAsQuota(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three for nodes
 	p := r.provider(t)
-	budget := addressesOf(r.SubnetID())
+	quotaName := addressesOf(r.SubnetID())
 	want := func(what string, left int64) {
 		t.Helper()
-		if got, known := snapshot(t, p).QuotaLeft[budget]; got != left || !known {
+		if got, known := snapshot(t, p).QuotaLeft[quotaName]; got != left || !known {
 			t.Errorf("%s: %d addresses are left (known: %v), want %d", what, got, known, left)
 		}
 	}
@@ -49,7 +49,7 @@ func TestAddressesAreABudget(t *testing.T) {
 
 	_, err := p.Launch(t.Context(), claim("d", one, onDemand("Standard_E2s_v5", "eastus-1")))
 	var capacity *provider.CapacityError
-	if !errors.As(err, &capacity) || capacity.Attempts[0].Reason != "Network" || !strings.Contains(capacity.Attempts[0].Detail, "addresses of subnet") {
+	if !errors.As(err, &capacity) || capacity.Refused[0].Reason != "Network" || !strings.Contains(capacity.Refused[0].Detail, "addresses of subnet") {
 		t.Errorf("a fourth: %v", err)
 	}
 	if refused := r.Ledger().Refused; refused != 0 {

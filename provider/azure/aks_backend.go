@@ -26,17 +26,17 @@ import (
 // An aksBackend lets AKS create machines, in one agent pool of the cluster. AKS chooses the name
 // of the virtual machine and how it becomes a node. The handle is the name of the AKS machine.
 type aksBackend struct {
-	pool      *aksPool
-	vms       *vmList
-	compute   *computeBackend // reads virtual machines, and deletes those that AKS does not know
-	stockouts *stock.Stockouts
-	inFlight  *inFlights
-	subnets   nodeSubnets
-	zones     zones
-	owner     ownership
-	now       func() time.Time
+	pool        *aksPool
+	vms         *vmList
+	compute     *computeBackend // reads virtual machines, and deletes those that AKS does not know
+	unavailable *stock.UnavailableOfferings
+	inFlight    *inFlights
+	subnets     nodeSubnets
+	zones       zones
+	owner       ownership
+	now         func() time.Time
 
-	creations *aksmachine.Batcher[newAKSMachine]
+	creations *aksmachine.Batcher[aksMachineSpec]
 	deletions *aksmachine.Batcher[string] // by handle
 }
 
@@ -59,8 +59,8 @@ func (a *aksBackend) vmName(string) string { return "" }
 
 // createDelay and mayDeleteNow never hold a call back: one request covers many machines, so each
 // request waits for the rate limits in the HTTP pipeline, and fails there when the wait is long.
-func (a *aksBackend) createDelay(string, bool) time.Duration { return 0 }
-func (a *aksBackend) mayDeleteNow(string) bool               { return true }
+func (a *aksBackend) reserveCreate(string, bool) time.Duration { return 0 }
+func (a *aksBackend) reserveDelete(string) bool                { return true }
 
 func (a *aksBackend) create(ctx context.Context, spec *vmSpec) (map[string]string, error) {
 	body, err := a.body(spec)
@@ -71,7 +71,7 @@ func (a *aksBackend) create(ctx context.Context, spec *vmSpec) (map[string]strin
 	if err != nil {
 		return nil, beforeRequest(fmt.Errorf("writing AKS machine %s: %w", spec.handle, err))
 	}
-	one := newAKSMachine{name: spec.handle, tags: armtext.Pointers(a.tags(spec)), body: body}
+	one := aksMachineSpec{name: spec.handle, tags: armtext.Pointers(a.tags(spec)), body: body}
 	if zone := a.zones.number(spec.offering.Zone); zone != "" {
 		one.zones = []*string{to.Ptr(zone)}
 	}
@@ -82,7 +82,7 @@ func (a *aksBackend) create(ctx context.Context, spec *vmSpec) (map[string]strin
 	}
 	if r := armerr.Classify(err); r.Kind == armerr.NotFound {
 		r.Advice = a.pool.missing()
-		a.stockouts.PauseClass(spec.class.Name, ClassWithoutPool, r, poolMissingTTL)
+		a.unavailable.PauseClass(spec.class.Name, ClassWithoutPool, r, poolMissingTTL)
 		return nil, &provider.NotReadyError{Class: spec.class.Name, Reason: ClassWithoutPool, Detail: r.Advice}
 	}
 	if err != nil {
@@ -141,7 +141,7 @@ func (a *aksBackend) readVM(ctx context.Context, m *virtualMachine) (*virtualMac
 // readUnknownToAKS looks for the virtual machine of a machine that AKS does not know: the virtual
 // machine's name in Compute's list contains the handle.
 func (a *aksBackend) readUnknownToAKS(ctx context.Context, handle string) (*virtualMachine, error) {
-	v, err := a.vms.Since(ctx, a.now().Add(-a.pool.listAge()))
+	v, err := a.vms.NotOlderThan(ctx, a.now().Add(-a.pool.maxListAge()))
 	if err != nil {
 		return nil, err
 	}

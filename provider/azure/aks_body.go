@@ -24,11 +24,11 @@ import (
 // in the rest are created with one request. It holds nothing of the claim that other claims of its
 // kind do not have.
 func (a *aksBackend) body(s *vmSpec) (*aks.Machine, error) {
-	kubernetes, err := aksKubernetes(s)
+	kubernetes, err := aksKubernetesProfile(s)
 	if err != nil {
 		return nil, err
 	}
-	system, err := aksSystem(s)
+	system, err := aksOSProfile(s)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (t *instanceType) setAKSPriority(x *aks.MachineProperties, capacityType str
 	x.Billing = &aks.MachineBillingProfile{SpotMaxPrice: to.Ptr(float32(t.billingMaxPrice()))}
 }
 
-func aksKubernetes(s *vmSpec) (*aks.MachineKubernetesProfile, error) {
+func aksKubernetesProfile(s *vmSpec) (*aks.MachineKubernetesProfile, error) {
 	spec := &s.class.Spec
 	kubelet, err := aksmachine.KubeletConfig(spec.Kubelet)
 	if err != nil {
@@ -111,7 +111,7 @@ func initialTaints(c provider.Claim) []string {
 	return slices.Compact(words)
 }
 
-func aksSystem(s *vmSpec) (*aks.MachineOSProfile, error) {
+func aksOSProfile(s *vmSpec) (*aks.MachineOSProfile, error) {
 	spec := &s.class.Spec
 	sizeGB := s.instanceType.offered.Capacity["ephemeral-storage"] / sku.Gigabyte
 	kind := aks.OSDiskTypeManaged

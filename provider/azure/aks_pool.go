@@ -70,7 +70,7 @@ func (a *aksPool) handleOf(vm string) (handle string, inPool bool) {
 
 // expectedVMName returns a stand-in for the name of a virtual machine that does not exist yet;
 // AKS's own name has other digits.
-func (a *aksPool) expectedVMName(handle string) string {
+func (a *aksPool) placeholderVMName(handle string) string {
 	return "aks-" + strings.ToLower(a.name) + "-" + handle + "-00000000-vm"
 }
 
@@ -105,8 +105,8 @@ func (a *aksPool) rows(ctx context.Context) ([]json.RawMessage, error) {
 // pageEvery limits reading the list to a third of AKS's limit for all requests: 60 a minute.
 const pageEvery = 3 * time.Second
 
-// listAge returns the maximum age of the list of machines.
-func (a *aksPool) listAge() time.Duration {
+// maxListAge returns the maximum age of the list of machines.
+func (a *aksPool) maxListAge() time.Duration {
 	return max(longListAge, time.Duration(a.pages.Load())*pageEvery)
 }
 
@@ -126,9 +126,9 @@ func (a *aksPool) get(ctx context.Context, handle string) (*virtualMachine, erro
 	return m, nil
 }
 
-// A newAKSMachine is a machine for AKS to create. body is the template that it shares with the
+// An aksMachineSpec is a machine for AKS to create. body is the template that it shares with the
 // other machines of the request.
-type newAKSMachine struct {
+type aksMachineSpec struct {
 	name  string
 	zones []*string
 	tags  map[string]*string
@@ -136,7 +136,7 @@ type newAKSMachine struct {
 }
 
 // create requests machines of one template with one request.
-func (a *aksPool) create(ctx context.Context, machines []newAKSMachine) []error {
+func (a *aksPool) create(ctx context.Context, machines []aksMachineSpec) []error {
 	first := machines[0]
 	properties := *first.body.Properties
 	body := aks.Machine{Zones: first.zones, Properties: &properties}
@@ -158,7 +158,7 @@ func (a *aksPool) create(ctx context.Context, machines []newAKSMachine) []error 
 func allowSpotVMSystemNode() http.Header { return http.Header{"AllowSpotVMSystemNode": {"true"}} }
 
 // batchHeader lists what differs between the machines of a batch.
-func batchHeader(machines []newAKSMachine) string {
+func batchHeader(machines []aksMachineSpec) string {
 	type entry struct {
 		Name  string             `json:"machineName"`
 		Zones []*string          `json:"zones,omitempty"`

@@ -99,7 +99,7 @@ func TestPartOfABatchIsRefused(t *testing.T) {
 		for i, err := range errs {
 			var none *provider.CapacityError
 			switch refused := errors.As(err, &none); {
-			case i == 1 && (!refused || none.Attempts[0].Code != "SkuNotAvailable"):
+			case i == 1 && (!refused || none.Refused[0].Code != "SkuNotAvailable"):
 				t.Errorf("b, which was refused for stock: %v", err)
 			case i != 1 && (err == nil || refused):
 				t.Errorf("%d, of which nobody knows: %+v, %v", i, first[i], err)
@@ -118,7 +118,7 @@ func TestPartOfABatchIsRefused(t *testing.T) {
 // When AKS refuses to delete a machine, the others of its batch are deleted all the same.
 //
 // Rule AKS-2.
-func TestOneOfABatchCannotBeEnded(t *testing.T) {
+func TestOneOfABatchCannotBeDeleted(t *testing.T) {
 	const n = 12
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(azure.MostInBatch)
@@ -433,7 +433,7 @@ func TestPoolThatDoesNotExist(t *testing.T) {
 		if n, why := blocked(t, p, "default"); n == before || !strings.Contains(why, "later") {
 			t.Errorf("%d offers are not for sale, %d before: %s", n, before, why)
 		}
-		if reason, detail := p.ClassTrouble("default"); reason != azure.ClassWithoutPool || !strings.Contains(detail, "az aks nodepool add") {
+		if reason, detail := p.ClassPause("default"); reason != azure.ClassWithoutPool || !strings.Contains(detail, "az aks nodepool add") {
 			t.Errorf("the class says %s: %s", reason, detail)
 		}
 		r.addPool(t, "later")
@@ -480,7 +480,7 @@ func TestClusterThatIsBeingChanged(t *testing.T) {
 		if n, why := blocked(t, p, "default"); n != before {
 			t.Errorf("%d offers rest, such as %s", n-before, why)
 		}
-		if reason, detail := p.ClassTrouble("default"); reason != "" {
+		if reason, detail := p.ClassPause("default"); reason != "" {
 			t.Errorf("the class says %s: %s", reason, detail)
 		}
 		if _, err := r.up(t, p, claim("a", everySize()...)); err != nil || time.Since(start) > 5*time.Minute {

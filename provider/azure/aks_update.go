@@ -13,12 +13,12 @@ import (
 // updateAKSMachine changes the tags of an AKS machine, and of all resources that AKS created for
 // it. AKS accepts sixty requests a minute in total, so a thousand machines take a quarter of an
 // hour or more, behind all other requests to AKS.
-func (x *updater) updateAKSMachine(ctx context.Context, vm *virtualMachine, u updates) (provider.Update, error) {
-	tags := u.applyTo(vm.aksMachine.tags)
+func (x *updater) updateAKSMachine(ctx context.Context, vm *virtualMachine, u wantedMetadata) (provider.Update, error) {
+	tags := u.mergedTags(vm.aksMachine.tags)
 	if sameTags(vm.aksMachine.tags, tags) {
 		return provider.Update{}, nil
 	}
-	if wait := x.limiter.updateAKSDelay(vm.handle); wait > 0 {
+	if wait := x.limiter.reserveAKSUpdate(vm.handle); wait > 0 {
 		return provider.Update{RetryAfter: wait}, nil
 	}
 	err := x.pool.setTags(ctx, vm.handle, vm.aksMachine, tags)

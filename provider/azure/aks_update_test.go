@@ -134,7 +134,7 @@ func TestTagsMakeNoMachineAnew(t *testing.T) {
 // it in AKS before.
 //
 // Rule AKS-3.
-func TestMachineForgottenByAKSIsEnded(t *testing.T) {
+func TestMachineForgottenByAKSIsDeleted(t *testing.T) {
 	for name, another := range map[string]bool{"by the process that launched it": false, "by another process": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

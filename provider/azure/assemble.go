@@ -37,13 +37,13 @@ func assemble(o *Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	instances, orphans, probes, evictions := a.instances(), a.orphans(), stock.NewProbes(o.Now), stock.NewEvictions(o.Now)
+	instances, orphans, probes, reclaims := a.instances(), a.orphans(), stock.NewProbes(o.Now), stock.NewSpotReclaims(o.Now)
 	terminator := &terminator{
 		claims: a.claims, vms: a.lists.vms, backends: a.backends, ids: a.ids, owner: a.owner, inFlight: a.inFlight, limiter: a.limiter,
 		orphans: orphans, quota: a.sources.quota, instances: instances, refusals: a.refusals, now: o.Now,
 	}
 	creator := &vmCreator{
-		catalogs: a.catalogs, quota: a.sources.quota, probes: probes, evictions: evictions, refusals: a.refusals, images: a.sources.images,
+		catalogs: a.catalogs, quota: a.sources.quota, probes: probes, reclaims: reclaims, refusals: a.refusals, images: a.sources.images,
 		inFlight: a.inFlight, limiter: a.limiter, ids: a.ids, now: o.Now, log: o.Log,
 	}
 	progress := &launchProgress{
@@ -52,7 +52,7 @@ func assemble(o *Options) (*Provider, error) {
 	}
 	return &Provider{
 		limits: a.conn.limits, cni: o.cni(), ids: a.ids, sources: a.sources, network: a.sources.network, images: a.sources.images,
-		prices: a.sources.prices, memory: a.memory, refusals: a.refusals, evictions: evictions, catalogs: a.catalogs, cleanup: a.cleanup(),
+		prices: a.sources.prices, memory: a.memory, refusals: a.refusals, reclaims: reclaims, catalogs: a.catalogs, cleanup: a.cleanup(),
 		lists: a.lists, instances: instances, launcher: a.launcher(creator, progress), terminator: terminator, orphans: orphans,
 		updater: a.updater(), drift: a.drift(), encryption: a.encryption(),
 	}, nil
@@ -77,7 +77,7 @@ func newAssembly(o *Options) (*assembly, error) {
 	}
 	a.memory = newObservedMemory(o, a.sources.sizes)
 	a.refusals = &refusals{
-		stockouts: stock.NewStockouts(o.Now), policies: stock.NewPolicies(), images: a.sources.images, network: a.sources.network,
+		unavailable: stock.NewUnavailableOfferings(o.Now), policies: stock.NewPolicies(), images: a.sources.images, network: a.sources.network,
 		sizes: a.sources.sizes, zones: a.zones, now: o.Now, log: o.Log,
 	}
 	a.catalogs = a.newCatalogs()
@@ -96,7 +96,7 @@ func (a *assembly) newCatalogs() *catalogCache {
 	}
 	return &catalogCache{
 		now: a.opts.Now, nodeClasses: a.classes, types: types, memory: a.memory, zones: a.zones, sizes: a.sources.sizes,
-		prices: a.sources.prices, quota: a.sources.quota, stockouts: a.refusals.stockouts, byClass: map[string]*classCatalog{},
+		prices: a.sources.prices, quota: a.sources.quota, unavailable: a.refusals.unavailable, byClass: map[string]*classCatalog{},
 	}
 }
 
@@ -112,7 +112,7 @@ func (a *assembly) newBackends() *backends {
 		return &backends{compute: compute, all: []backend{compute}}
 	}
 	aks := &aksBackend{
-		pool: a.pool, vms: a.lists.vms, compute: compute, stockouts: a.refusals.stockouts, inFlight: a.inFlight,
+		pool: a.pool, vms: a.lists.vms, compute: compute, unavailable: a.refusals.unavailable, inFlight: a.inFlight,
 		subnets: a.subnets, zones: a.zones, owner: a.owner, now: a.opts.Now,
 	}
 	aks.batch(a.opts.AKSMachines.Batching, a.opts.Panics)
@@ -166,6 +166,6 @@ func (a *assembly) encryption() *diskEncryption {
 
 func (a *assembly) cleanup() *cleanup {
 	return &cleanup{now: a.opts.Now, remove: []func(time.Time){
-		a.catalogs.removeUnused, a.sources.quota.DropUnused, a.refusals.stockouts.DropExpired, a.refusals.policies.DropExpired, a.sources.network.DropExpired, a.inFlight.removeOld,
+		a.catalogs.removeUnused, a.sources.quota.DropUnused, a.refusals.unavailable.DropExpired, a.refusals.policies.DropExpired, a.sources.network.DropExpired, a.inFlight.removeOld,
 	}}
 }

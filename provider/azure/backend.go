@@ -22,10 +22,11 @@ type backend interface {
 	handle(claim provider.Claim) string
 	// vmName returns the future name of the virtual machine; empty when it is not known yet.
 	vmName(handle string) string
-	// createDelay returns how long Azure's rate limits make a creation wait; zero means none.
-	createDelay(handle string, urgent bool) time.Duration
-	// mayDeleteNow reports whether Azure's rate limits allow a deletion now.
-	mayDeleteNow(handle string) bool
+	// reserveCreate reserves a creation within Azure's rate limits, or returns how long it has to
+	// wait.
+	reserveCreate(handle string, urgent bool) time.Duration
+	// reserveDelete reserves a deletion within Azure's rate limits; false: not now, call again.
+	reserveDelete(handle string) bool
 	// create requests a virtual machine, and never changes one that exists. It returns the
 	// LaunchState that the claim keeps.
 	create(context.Context, *vmSpec) (launchState map[string]string, err error)

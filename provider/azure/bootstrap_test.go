@@ -24,7 +24,7 @@ func TestKubeletLabels(t *testing.T) {
 }
 
 func TestGPUKind(t *testing.T) {
-	for name, want := range map[string]bootstrap.GPUKind{"A10": bootstrap.Grid, "RTXPRO6000-BSE": bootstrap.GridV20, "A100": bootstrap.Compute, "H100": bootstrap.Compute} {
+	for name, want := range map[string]bootstrap.GPUKind{"A10": bootstrap.Grid, "RTXPRO6000-BSE": bootstrap.GridV20, "A100": bootstrap.CUDA, "H100": bootstrap.CUDA} {
 		if got := gpuKind(vmsize.GPU{Manufacturer: vmsize.NVIDIA, Name: name}); got != want {
 			t.Errorf("%s: got driver %q, want %q", name, got, want)
 		}

@@ -37,7 +37,7 @@ type catalogCache struct {
 	sizes       *sizeList
 	prices      *priceList
 	quota       *quota.Tracker
-	stockouts   *stock.Stockouts
+	unavailable *stock.UnavailableOfferings
 
 	mu      sync.Mutex
 	byClass map[string]*classCatalog
@@ -135,7 +135,7 @@ func (c *catalogCache) withTypes(name string, settings classSettings, region reg
 // refresh brings the catalog up to date. Types is the same slice as long as its content is the
 // same, so that a consumer can compare the slice instead of its content.
 func (c *catalogCache) refresh(x *classCatalog, name string, region regionData) {
-	blocks, stockVersion := c.stockouts.Blocks()
+	blocks, stockVersion := c.unavailable.Blocks()
 	subnet := x.built.settings.subnet
 	next := provider.Catalog{
 		Taken:   region.taken(),
@@ -143,7 +143,7 @@ func (c *catalogCache) refresh(x *classCatalog, name string, region regionData) 
 		Unread:  region.skus.Value.Unread,
 		Problem: region.problem(x.set, c.prices.builtIn(), c.quota.SubnetProblem(subnet)),
 	}
-	next.QuotaLeft, next.QuotaPressure = c.quota.Left(x.set.quotas, region.quota, subnet)
+	next.QuotaLeft, next.QuotaForecast = c.quota.Left(x.set.quotas, region.quota, subnet)
 	available := availableFrom{stock: stockVersion, limits: region.quota.Version}
 	old := x.catalog
 	if old != nil && x.available == available {
@@ -161,7 +161,7 @@ func (c *catalogCache) refresh(x *classCatalog, name string, region regionData) 
 }
 
 func same(a, b *provider.Catalog) bool {
-	return sameTypes(a.Types, b.Types) && maps.Equal(a.QuotaLeft, b.QuotaLeft) && maps.Equal(a.QuotaPressure, b.QuotaPressure) && a.Taken.Equal(b.Taken) && a.Listed.Equal(b.Listed) && slices.Equal(a.Unread, b.Unread) && a.Problem == b.Problem
+	return sameTypes(a.Types, b.Types) && maps.Equal(a.QuotaLeft, b.QuotaLeft) && maps.Equal(a.QuotaForecast, b.QuotaForecast) && a.Taken.Equal(b.Taken) && a.Listed.Equal(b.Listed) && slices.Equal(a.Unread, b.Unread) && a.Problem == b.Problem
 }
 
 func sameTypes(a, b []offering.InstanceType) bool {
@@ -220,7 +220,7 @@ func (c *catalogCache) availableTypes(set *typeSet, blocks stock.Blocks, quota q
 func (c *catalogCache) availableOfferings(m *instanceType, blocks stock.Blocks, quota quota.Usages, by stock.Requester) []offering.Offering {
 	all, copied := m.offered.Offerings, false
 	for i := range m.offered.Offerings {
-		why := c.unavailable(m.sku, &m.offered.Offerings[i], blocks, quota, by)
+		why := c.whyUnavailable(m.sku, &m.offered.Offerings[i], blocks, quota, by)
 		if why == "" {
 			continue
 		}
@@ -234,7 +234,7 @@ func (c *catalogCache) availableOfferings(m *instanceType, blocks stock.Blocks, 
 
 // unavailable describes why an offering cannot be launched: it is not available to this
 // subscription, the quota limit is below its use, or Azure refused it recently.
-func (c *catalogCache) unavailable(s *sku.SKU, o *offering.Offering, blocks stock.Blocks, quota quota.Usages, by stock.Requester) string {
+func (c *catalogCache) whyUnavailable(s *sku.SKU, o *offering.Offering, blocks stock.Blocks, quota quota.Usages, by stock.Requester) string {
 	if s.Restricted.Region != "" {
 		return s.Restricted.Region
 	}

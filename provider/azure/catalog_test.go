@@ -111,7 +111,7 @@ func TestTypesOfARealSize(t *testing.T) {
 // report about its network.
 //
 // Rule REQUIREMENT-6.
-func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
+func TestClusterLabelsAreInTheCatalog(t *testing.T) {
 	guest := bootRecorder{make(chan azureemulator.VM, 1)}
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1, Guest: guest}).small()
 	r.options.KubeletIdentityClientID = "7a1f6471-1bf0-4dda-aec3-cb9272f09590"
@@ -260,7 +260,7 @@ func TestRestrictionsAndQuotaOfNothingAreToldInWords(t *testing.T) {
 	}
 }
 
-func TestSnapshotKeepsItsTypesWhileOnlyBudgetsMove(t *testing.T) {
+func TestCatalogKeepsItsTypesWhileOnlyQuotaChanges(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	p := r.provider(t)
 	before := snapshot(t, p)
@@ -368,21 +368,21 @@ func TestCheckSubnet(t *testing.T) {
 }
 
 // Rule BOOTSTRAP-7.
-func TestUnhonoured(t *testing.T) {
+func TestFieldsWithoutEffect(t *testing.T) {
 	c := class("1.36.3")
-	if fields := azure.IgnoredFields(c); len(fields) > 0 {
+	if fields := azure.MalformedAnnotations(c); len(fields) > 0 {
 		t.Errorf("an empty class has %v", fields)
 	}
 	c.Spec.LocalDNS = &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}
 	c.Annotations = map[string]string{azure.AnnotationSpotMaxPrice: "cheap"}
 	c.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)}
 	c.Spec.LinuxOSConfig = &v1beta1.LinuxOSConfiguration{SwapFileSize: to.Ptr("1Gi"), Sysctls: &v1beta1.SysctlConfiguration{}}
-	if fields := azure.IgnoredFields(c); len(fields) != 1 {
+	if fields := azure.MalformedAnnotations(c); len(fields) != 1 {
 		t.Errorf("got %d: %v", len(fields), fields)
 	}
 	for _, mode := range []v1beta1.LocalDNSMode{v1beta1.LocalDNSModeDisabled, v1beta1.LocalDNSModeRequired} {
 		c.Spec.LocalDNS.Mode = mode
-		if fields := azure.IgnoredFields(c); len(fields) != 1 {
+		if fields := azure.MalformedAnnotations(c); len(fields) != 1 {
 			t.Errorf("a cache that is %s counts: %v", mode, fields)
 		}
 	}

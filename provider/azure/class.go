@@ -101,7 +101,7 @@ func (b *typeBuilder) settingsOf(class *v1beta1.AKSNodeClass) classSettings {
 		settings.maxPods = int64(*spec.MaxPods)
 	}
 	settings.bootable = image.BootableBy(class)
-	settings.spot, _ = pricing.SpotLimitOf(class) // the error is reported by IgnoredFields
+	settings.spot, _ = pricing.SpotLimitOf(class) // the error is reported by MalformedAnnotations
 	return settings
 }
 

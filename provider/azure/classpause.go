@@ -17,7 +17,7 @@ import (
 // ValidationSucceeded condition.
 const (
 	// ClassRefused: Azure refused several sizes with the same unknown code.
-	ClassRefused = "MachinesRefused"
+	ClassRefused = "VMsRefused"
 	// ClassDenied: karve lacks a permission that nodes of the class need.
 	ClassDenied = "PermissionMissing"
 	// ClassWithoutPool: the agent pool in which AKS is to create machines does not exist.
@@ -30,7 +30,7 @@ const poolMissingTTL = time.Minute
 // classPause says why no node of a node class is launched now, and what to do about it; the
 // reason is empty when launches are allowed.
 func (x *refusals) classPause(class string) (reason, detail string) {
-	b, _ := x.stockouts.ClassBlock(class)
+	b, _ := x.unavailable.ClassPause(class)
 	return b.Reason, b.Description
 }
 
@@ -47,17 +47,17 @@ func (x *refusals) checkClassPause(class string) error {
 // reports whether it did.
 func (x *refusals) pauseClass(class string, r armerr.Refusal) bool {
 	switch {
-	case r.MissingAction != "" && x.stockouts.LaunchedRecently(class):
+	case r.MissingAction != "" && x.unavailable.LaunchedRecently(class):
 		return false // mostly a role assignment that is still propagating
 	case r.MissingAction != "":
-		x.stockouts.PauseClass(class, ClassDenied, r, network.DeniedTTL)
+		x.unavailable.PauseClass(class, ClassDenied, r, network.DeniedTTL)
 	case r.Kind == armerr.OtherRefusal:
-		sizes, alike := x.stockouts.ShouldPauseClass(class, r.Code)
-		if !alike {
+		sizes, pause := x.unavailable.SuspectClass(class, r.Code)
+		if !pause {
 			return false
 		}
 		r.Advice = cmp.Or(r.Advice, fmt.Sprintf("VMs of %d sizes were refused for the same reason: correct what the AKSNodeClass asks for, or what the subscription allows", sizes))
-		x.stockouts.PauseClass(class, ClassRefused, r, stock.RefusedTTL)
+		x.unavailable.PauseClass(class, ClassRefused, r, stock.RefusedTTL)
 	default:
 		return false
 	}

@@ -87,7 +87,7 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 					if in, _ := p.Launch(t.Context(), bad); in.State == provider.Running {
 						t.Fatal("launched")
 					}
-					if now, why := p.ClassTrouble("bad"); now != "" {
+					if now, why := p.ClassPause("bad"); now != "" {
 						reason, detail = now, why
 					}
 					time.Sleep(5 * time.Second)
@@ -112,7 +112,7 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 				if _, err := r.up(t, p, bad); err != nil {
 					t.Errorf("after its rest: %v", err)
 				}
-				if reason, _ := p.ClassTrouble("bad"); reason != "" {
+				if reason, _ := p.ClassPause("bad"); reason != "" {
 					t.Errorf("it still says %s", reason)
 				}
 			})
@@ -146,7 +146,7 @@ func TestSizeThatCanBeHadIsFound(t *testing.T) {
 			if time.Since(start) > time.Hour {
 				t.Fatalf("not found within an hour, after %d requests: %v", len(sent.put), err)
 			}
-			reason, detail := p.ClassTrouble("default")
+			reason, detail := p.ClassPause("default")
 			if reason != "" && !resting {
 				rests++
 				if sizes := []int{0, 3, 9}[min(rests, 2)]; !strings.Contains(detail, fmt.Sprintf("VMs of %d sizes were refused for the same reason", sizes)) {
@@ -210,7 +210,7 @@ func toTheEnd(t *testing.T, p *azure.Provider, c provider.Claim) (provider.Insta
 // A missing permission pauses the node class for five minutes, with the role to assign.
 //
 // Rule REFUSAL-7. Rule AKS-5.
-func TestDeniedClassRests(t *testing.T) {
+func TestDeniedClassPauses(t *testing.T) {
 	eachMaker(t, func(t *testing.T, aks bool) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses().madeBy(aks)
 		r.fault(t, azureemulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]*bad", Status: 403, Code: "LinkedAuthorizationFailed", Times: -1,
@@ -226,10 +226,10 @@ func TestDeniedClassRests(t *testing.T) {
 		if n := r.requested(); n != 1 {
 			t.Errorf("%d requests for machines, want one", n)
 		}
-		if reason, detail := p.ClassTrouble("bad"); reason != azure.ClassDenied || !strings.Contains(detail, "o-1 on /the/identity") {
+		if reason, detail := p.ClassPause("bad"); reason != azure.ClassDenied || !strings.Contains(detail, "o-1 on /the/identity") {
 			t.Errorf("the class says %s: %s", reason, detail)
 		}
-		if reason, _ := p.ClassTrouble("good"); reason != "" {
+		if reason, _ := p.ClassPause("good"); reason != "" {
 			t.Errorf("the other class says %s", reason)
 		}
 		r.ClearFaults()
@@ -244,7 +244,7 @@ func TestDeniedClassRests(t *testing.T) {
 // no class.
 //
 // Rule REFUSAL-7. Rule AKS-5.
-func TestSpreadingRoleHasNobodyRest(t *testing.T) {
+func TestPropagatingRolePausesNothing(t *testing.T) {
 	eachMaker(t, func(t *testing.T, aks bool) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(aks)
 		p := r.provider(t)
@@ -259,7 +259,7 @@ func TestSpreadingRoleHasNobodyRest(t *testing.T) {
 				t.Fatal(err)
 			}
 			state = in.State
-			if reason, detail := p.ClassTrouble("default"); reason != "" {
+			if reason, detail := p.ClassPause("default"); reason != "" {
 				t.Fatalf("the class rests: %s: %s", reason, detail)
 			}
 			time.Sleep(in.RetryAfter)

@@ -33,7 +33,7 @@ type computeBackend struct {
 	network  *network.Reader
 	zones    zones
 	// sharedToken authorizes images of another tenant.
-	sharedToken *token.Shared
+	sharedToken *token.Gallery
 	inFlight    *inFlights
 	limiter     rateLimiter
 	now         func() time.Time
@@ -45,11 +45,11 @@ func (c *computeBackend) handle(claim provider.Claim) string {
 
 func (c *computeBackend) vmName(handle string) string { return handle }
 
-func (c *computeBackend) createDelay(handle string, urgent bool) time.Duration {
-	return c.limiter.createDelay(handle, urgent)
+func (c *computeBackend) reserveCreate(handle string, urgent bool) time.Duration {
+	return c.limiter.reserveCreate(handle, urgent)
 }
 
-func (c *computeBackend) mayDeleteNow(handle string) bool { return c.limiter.mayDelete(handle) }
+func (c *computeBackend) reserveDelete(handle string) bool { return c.limiter.reserveDelete(handle) }
 
 func (c *computeBackend) create(ctx context.Context, spec *vmSpec) (map[string]string, error) {
 	body, err := c.settings.body(ctx, spec)
@@ -100,7 +100,7 @@ func (c *computeBackend) failureReason(ctx context.Context, claim provider.Claim
 			}
 		}
 	}
-	if r, ok := c.conn.recordedFailure(ctx, claim, c.zones.offeringOf(vm)); ok {
+	if r, ok := c.conn.recordedFailure(ctx, claim, c.zones.refOf(vm)); ok {
 		return r
 	}
 	return vm.failureInStatus()

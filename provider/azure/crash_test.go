@@ -129,7 +129,7 @@ func (l *life) end() (bool, error) {
 	if l.id != "" {
 		err = l.p.Terminate(l.ctx, l.id)
 	} else {
-		err = l.p.TerminateUnclaimed(l.ctx, l.stored)
+		err = l.p.TerminateByClaim(l.ctx, l.stored)
 	}
 	if errors.Is(err, provider.ErrNotFound) {
 		return true, nil

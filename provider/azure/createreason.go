@@ -28,16 +28,16 @@ var createReasons = map[armerr.Kind]string{
 	armerr.SpotTerms:            "SKUNotAvailable",
 }
 
-// withReason sets the reason of a launch's error. When several offerings were refused, the reason of
-// the first counts, because it was preferred.
+// withReason sets the reason of a launch's error. When several offerings were refused, the reason
+// of the first counts, because it was preferred.
 func withReason(err error) error {
 	var capacity *provider.CapacityError
 	switch {
 	case err == nil, errors.As(err, new(*provider.NotReadyError)), errors.As(err, new(*provider.LaunchError)):
 		return err
 	case errors.As(err, &capacity):
-		if len(capacity.Attempts) > 0 {
-			capacity.Reason = reasonOfAttempt(capacity.Attempts[0])
+		if len(capacity.Refused) > 0 {
+			capacity.Reason = reasonOfRefused(capacity.Refused[0])
 		}
 		return err
 	}
@@ -51,8 +51,8 @@ func reasonOfKind(k armerr.Kind) string {
 	return createFailed
 }
 
-// reasonOfAttempt also handles offerings that karve skipped without a request.
-func reasonOfAttempt(a provider.Attempt) string {
+// reasonOfRefused also handles offerings that karve skipped without a request.
+func reasonOfRefused(a provider.RefusedOffering) string {
 	reason := reasonOfKind(armerr.MeaningOf(a.Code, a.Detail).Kind)
 	switch {
 	case reason != createFailed:

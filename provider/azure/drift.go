@@ -52,7 +52,7 @@ func (d *driftChecker) check(ctx context.Context, m provider.LaunchedNode) (prov
 	if err != nil {
 		return provider.Drift{}, err
 	}
-	var open error
+	var undetermined error
 	for _, check := range []func(*v1beta1.AKSNodeClass, provider.LaunchedNode) (provider.Drift, error){
 		classDrift, versionDrift, imageDrift, d.identityDrift, d.clusterDrift, d.sizeDrift,
 	} {
@@ -60,9 +60,9 @@ func (d *driftChecker) check(ctx context.Context, m provider.LaunchedNode) (prov
 		if drift.Reason != "" {
 			return drift, nil
 		}
-		open = cmp.Or(open, err)
+		undetermined = cmp.Or(undetermined, err)
 	}
-	return provider.Drift{}, open
+	return provider.Drift{}, undetermined
 }
 
 // classDrift compares the hash of the node class with the hash at launch. Hashes of different
@@ -106,8 +106,8 @@ func imageDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.
 		if name == "" || !strings.EqualFold(name, other) {
 			continue
 		}
-		withReason := class.Annotations[image.AnnotationVersion] == version
-		if older := image.CompareVersions(had, image.OldestAllowed(kept, name, version)); older < 0 || withReason && image.CompareVersions(had, version) != 0 {
+		pinned := class.Annotations[image.AnnotationVersion] == version
+		if older := image.CompareVersions(had, image.OldestAllowed(kept, name, version)); older < 0 || pinned && image.CompareVersions(had, version) != 0 {
 			return provider.Drift{Reason: ImageDrift, Detail: "made from version " + had + " of image " + name + ", new VMs start from " + version}, nil
 		}
 	}
@@ -140,7 +140,7 @@ func (d *driftChecker) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNod
 	if vm == nil || !d.owner.ours(vm) {
 		return provider.Drift{}, nil
 	}
-	if has := d.zones.offeringOf(vm).Type; has != "" && m.Type != "" && !strings.EqualFold(has, m.Type) {
+	if has := d.zones.refOf(vm).Type; has != "" && m.Type != "" && !strings.EqualFold(has, m.Type) {
 		return provider.Drift{Reason: SizeDrift, Detail: "launched as " + m.Type + ", and was resized to " + has}, nil
 	}
 	return provider.Drift{}, nil

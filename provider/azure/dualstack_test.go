@@ -85,9 +85,9 @@ func TestDualStack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for budget, left := range s.QuotaLeft {
-		if strings.Contains(budget, "aks-subnet") && left != 1 {
-			t.Errorf("%d addresses are left by %s, want one", left, budget)
+	for quotaName, left := range s.QuotaLeft {
+		if strings.Contains(quotaName, "aks-subnet") && left != 1 {
+			t.Errorf("%d addresses are left by %s, want one", left, quotaName)
 		}
 	}
 	r.launchAll(t, p, claim("c", onDemand("Standard_D2s_v5", "eastus-1")))

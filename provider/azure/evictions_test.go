@@ -17,7 +17,7 @@ import (
 // other, and keeps its place on demand and in other zones.
 //
 // Rule INTERRUPTION-9.
-func TestEvictedOffersComeLast(t *testing.T) {
+func TestReclaimedOfferingsComeLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 		p := r.provider(t)
@@ -34,16 +34,16 @@ func TestEvictedOffersComeLast(t *testing.T) {
 			}
 		}
 		buys("a", "before", cheap, cheap, dear)
-		p.EvictionAnnounced(cheap)
+		p.SpotReclaimed(cheap)
 		buys("b", "after an eviction", dear, cheap, dear)
 		buys("c", "where there is no other", cheap, cheap)
 		buys("d", "elsewhere", spot("Standard_D4s_v5", "eastus-2"), spot("Standard_D4s_v5", "eastus-2"), dear)
 		buys("e", "on demand", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D4s_v5", "eastus-1"), dear)
-		p.EvictionAnnounced(dear)
+		p.SpotReclaimed(dear)
 		buys("f", "when all lose machines", cheap, cheap, dear)
 		time.Sleep(10 * time.Minute)
 		buys("g", "ten minutes later", cheap, cheap, dear)
-		p.EvictionAnnounced(onDemand("Standard_D4s_v5", "eastus-1"))
+		p.SpotReclaimed(onDemand("Standard_D4s_v5", "eastus-1"))
 		buys("h", "what is not spot is not evicted", cheap, cheap, dear)
 	})
 }

@@ -26,8 +26,8 @@ func gpuKind(gpu vmsize.GPU) bootstrap.GPUKind {
 	case gpu.Name == "A10":
 		return bootstrap.Grid
 	}
-	return bootstrap.Compute
+	return bootstrap.CUDA
 }
 
 // gridDriver reports whether the GPU is a virtual one that needs the GRID driver.
-func gridDriver(gpu vmsize.GPU) bool { return gpuKind(gpu) != bootstrap.Compute }
+func gridDriver(gpu vmsize.GPU) bool { return gpuKind(gpu) != bootstrap.CUDA }

@@ -28,8 +28,8 @@ func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
 	p := r.provider(t)
 	only := claim("train", onDemand(newer, "westus2-1"))
 	var capacity *provider.CapacityError
-	if _, err := p.Launch(t.Context(), only); !errors.As(err, &capacity) || len(capacity.Attempts) != 1 || capacity.Attempts[0].Code != "NoGPUDriver" ||
-		!strings.Contains(capacity.Attempts[0].Detail, "use a newer image") {
+	if _, err := p.Launch(t.Context(), only); !errors.As(err, &capacity) || len(capacity.Refused) != 1 || capacity.Refused[0].Code != "NoGPUDriver" ||
+		!strings.Contains(capacity.Refused[0].Detail, "use a newer image") {
 		t.Errorf("a claim that accepts nothing else: %v, %+v", err, capacity)
 	}
 	both := claim("any", onDemand(newer, "westus2-1"), onDemand(older, "westus2-1"))

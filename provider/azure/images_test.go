@@ -388,7 +388,7 @@ func TestDiskEncryptionSetIsChecked(t *testing.T) {
 // A spot price above the class's limit makes the offering unavailable, with that reason.
 //
 // Rule PRICE-5.
-func TestSpotAboveTheLimitIsNotSold(t *testing.T) {
+func TestSpotAboveTheLimitIsUnavailable(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	c := class("1.36.3")
 	c.Annotations = map[string]string{azure.AnnotationSpotMaxPrice: "0.04"}

@@ -39,8 +39,8 @@ type inFlight struct {
 
 // inFlights holds the in-flight state by handle, and how long virtual machines took to come up.
 type inFlights struct {
-	now   func() time.Time
-	boots bootTimes
+	now       func() time.Time
+	creations creationTimes
 
 	mu       sync.Mutex
 	byHandle map[string]inFlight
@@ -72,7 +72,7 @@ func (f *inFlights) remove(handle string) {
 // requested it.
 func (f *inFlights) recordRunning(handle string) {
 	if flight := f.get(handle); !flight.requestedAt.IsZero() && !flight.deleting {
-		f.boots.record(f.now().Sub(flight.requestedAt))
+		f.creations.record(f.now().Sub(flight.requestedAt))
 	}
 	f.remove(handle)
 }
@@ -83,7 +83,7 @@ func (f *inFlights) isLate(vm *virtualMachine) bool {
 	if created := vm.Properties.TimeCreated; begun.IsZero() && created != nil {
 		begun = *created
 	}
-	return !begun.IsZero() && f.now().Sub(begun) > f.boots.lateAfter()
+	return !begun.IsZero() && f.now().Sub(begun) > f.creations.lateAfter()
 }
 
 // maxInFlightAge is how long in-flight state is kept after the last request: far longer than a

@@ -26,7 +26,7 @@ func (o ownership) inherited(vm *virtualMachine) bool {
 // inheritedTags reports whether a resource carries the tags of Karpenter's provider for this
 // cluster, and not karve's.
 func (o ownership) inheritedTags(tags map[string]*string) bool {
-	return strings.EqualFold(tag(tags, tagAKSOwner), o.cluster) && tag(tags, tagNodePool) != "" &&
+	return strings.EqualFold(tag(tags, tagKarpenterCluster), o.cluster) && tag(tags, tagNodePool) != "" &&
 		tag(tags, tagCluster) == "" && tag(tags, tagClaimUID) == ""
 }
 
@@ -44,13 +44,13 @@ func claimOf(vm *virtualMachine) string {
 	return strings.TrimPrefix(strings.ToLower(armtext.Of(vm.Name)), namePrefix)
 }
 
-// legacyName returns Karpenter's name for a claim's virtual machine.
-func legacyName(claim string) string { return namePrefix + strings.ToLower(claim) }
+// inheritedName returns Karpenter's name for a claim's virtual machine.
+func inheritedName(claim string) string { return namePrefix + strings.ToLower(claim) }
 
-// legacy finds the virtual machine that Karpenter's provider created for a claim. A list of any
-// age will do: no new ones are created.
-func (o ownership) legacy(v armlist.View[*virtualMachine], claim provider.Claim) *virtualMachine {
-	for _, name := range []string{legacyName(claim.Name), strings.ToLower(claim.Name)} {
+// inheritedVM finds the virtual machine that Karpenter's provider created for a claim. A list of
+// any age will do: no new ones are created.
+func (o ownership) inheritedVM(v armlist.View[*virtualMachine], claim provider.Claim) *virtualMachine {
+	for _, name := range []string{inheritedName(claim.Name), strings.ToLower(claim.Name)} {
 		if vm := v.ByName[name]; vm != nil && o.inherited(vm) && tag(vm.Tags, tagNodePool) == claim.Pool && claimOf(vm) == claim.Name {
 			return vm
 		}
@@ -58,5 +58,5 @@ func (o ownership) legacy(v armlist.View[*virtualMachine], claim provider.Claim)
 	return nil
 }
 
-// ourName matches the suffix of vmNameFor.
-var ourName = regexp.MustCompile(`-[a-z2-7]{10}$`)
+// karveNameSuffix matches the suffix of vmNameFor.
+var karveNameSuffix = regexp.MustCompile(`-[a-z2-7]{10}$`)

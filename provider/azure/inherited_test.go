@@ -155,14 +155,14 @@ func TestLaunchTakesOverKarpentersMachine(t *testing.T) {
 	r.wantMachines(t, 2)
 }
 
-func TestAbandonedClaimOfKarpenter(t *testing.T) {
+func TestTerminateByClaimOfKarpenter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := inheritedRegion(t)
 		r.inherit(t, "web-x7k2p", unchanged)
 		p := r.provider(t)
 		c := claim("web-x7k2p", onDemand("Standard_D8s_v5", "eastus-2"))
 		for range 2000 {
-			if err := p.TerminateUnclaimed(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
+			if err := p.TerminateByClaim(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
 				break
 			} else if err != nil {
 				t.Fatal(err)
@@ -179,7 +179,7 @@ func TestAbandonedClaimOfKarpenter(t *testing.T) {
 // another owner is not deleted.
 //
 // Rule TAKEOVER-3.
-func TestForeignMachinesAreNeitherGoneNorEnded(t *testing.T) {
+func TestForeignMachinesAreNeitherGoneNorDeleted(t *testing.T) {
 	for name, change := range map[string]*strings.Replacer{
 		"another cluster":   strings.NewReplacer(`"karpenter.azure.com_cluster": "karve"`, `"karpenter.azure.com_cluster": "other"`),
 		"tags were removed": strings.NewReplacer(`"karpenter.azure.com_cluster": "karve", "karpenter.sh_nodepool": "web", `, ""),
@@ -205,7 +205,7 @@ func TestForeignMachinesAreNeitherGoneNorEnded(t *testing.T) {
 // Machines of AKS's own machine API are listed, and are neither changed nor deleted.
 //
 // Rule TAKEOVER-3.
-func TestMachinesOfTheMachineAPIAreSeenAndNotEnded(t *testing.T) {
+func TestMachinesOfTheMachineAPIAreSeenAndNotDeleted(t *testing.T) {
 	r := inheritedRegion(t)
 	id := r.inherit(t, "web-x7k2p", strings.NewReplacer(`"team": "a"`, `"karpenter.azure.com_aksmachine_nodeclaim": "web-abcde"`))
 	p := r.provider(t)

@@ -54,7 +54,7 @@ func (r *instanceReader) get(ctx context.Context, id string) (provider.Instance,
 // list returns every virtual machine of this cluster. The list has no power state, so a
 // deallocated one looks running here; get reads the power state.
 func (r *instanceReader) list(ctx context.Context) ([]provider.Instance, error) {
-	v, err := r.vms.Since(ctx, r.now())
+	v, err := r.vms.NotOlderThan(ctx, r.now())
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +70,8 @@ func (r *instanceReader) list(ctx context.Context) ([]provider.Instance, error) 
 // instance converts a virtual machine to a provider.Instance. Fields that depend on the node
 // class (capacity, labels) are empty when the class or the size does not exist any more.
 func (r *instanceReader) instance(ctx context.Context, vm *virtualMachine) provider.Instance {
-	name := strings.ToLower(cmp.Or(armtext.Of(vm.Name), r.expectedName(vm)))
-	choice := r.zones.offeringOf(vm)
+	name := strings.ToLower(cmp.Or(armtext.Of(vm.Name), r.placeholderName(vm)))
+	ref := r.zones.refOf(vm)
 	in := provider.Instance{
 		ProviderID:   r.ids.ofVM(name),
 		Name:         name,
@@ -80,9 +80,9 @@ func (r *instanceReader) instance(ctx context.Context, vm *virtualMachine) provi
 		ClaimUID:     tag(vm.Tags, tagClaimUID),
 		Pool:         tag(vm.Tags, tagNodePool),
 		State:        state(vm),
-		Type:         choice.Type,
-		Zone:         choice.Zone,
-		CapacityType: choice.CapacityType,
+		Type:         ref.Type,
+		Zone:         ref.Zone,
+		CapacityType: ref.CapacityType,
 		ImageID:      imageOf(vm),
 		Annotations:  annotations(vm),
 	}
@@ -93,10 +93,10 @@ func (r *instanceReader) instance(ctx context.Context, vm *virtualMachine) provi
 	return in
 }
 
-// expectedName returns a stand-in for the name of a virtual machine that does not exist yet.
-func (r *instanceReader) expectedName(vm *virtualMachine) string {
+// placeholderName returns a stand-in for the name of a virtual machine that does not exist yet.
+func (r *instanceReader) placeholderName(vm *virtualMachine) string {
 	if vm.inPool {
-		return r.pool.expectedVMName(vm.handle)
+		return r.pool.placeholderVMName(vm.handle)
 	}
 	return vm.handle
 }
@@ -117,12 +117,12 @@ func (r *instanceReader) describe(ctx context.Context, in *provider.Instance, cl
 // quotaUses returns the quota use of a virtual machine, as far as its size is known. Its use of
 // subnet addresses depends on its node class.
 func (r *instanceReader) quotaUses(ctx context.Context, vm *virtualMachine) []offering.QuotaUse {
-	choice := r.zones.offeringOf(vm)
-	s := r.sizes.byName()[choice.Type]
+	ref := r.zones.refOf(vm)
+	s := r.sizes.byName()[ref.Type]
 	if s == nil {
 		return nil
 	}
-	uses := quota.Uses(s, choice.CapacityType)
+	uses := quota.Uses(s, ref.CapacityType)
 	if class, err := r.classes.read(ctx, tag(vm.Tags, tagClass)); err == nil {
 		if use, ok := r.catalogs.addressUse(class); ok {
 			uses = append(uses, use)

@@ -40,7 +40,7 @@ type launch struct {
 	backend backend // that created the virtual machine, or will
 	handle  string  // the backend's name for the virtual machine
 
-	attempts     []provider.Attempt
+	refused      []provider.RefusedOffering
 	requests     int               // creations requested from Azure
 	unclassified int               // consecutive refusals with an unclassified error code
 	imageID      string            // of the last creation requested
@@ -73,14 +73,14 @@ func (x *launcher) launch(ctx context.Context, claim provider.Claim) (provider.I
 	case err != nil:
 		x.refusals.recordListError(l.class.Name, err)
 		return provider.Instance{}, err
-	case !found.known:
+	case !found.decided:
 		in := l.pending()
 		in.RetryAfter = cmp.Or(found.retryAfter, in.RetryAfter)
 		return in, nil
 	case found.vm == nil:
 		return x.creator.create(ctx, l)
 	}
-	return x.progress.report(ctx, l, found.vm)
+	return x.progress.advance(ctx, l, found.vm)
 }
 
 func checkClaim(c provider.Claim) error {
@@ -111,12 +111,12 @@ func (x *launcher) newLaunch(ctx context.Context, claim provider.Claim) (*launch
 func (l *launch) pending() provider.Instance {
 	return provider.Instance{
 		Name: l.handle, NodeName: l.backend.vmName(l.handle), ClaimName: l.claim.Name, ClaimUID: l.claim.UID, Pool: l.claim.Pool,
-		State: provider.Creating, RetryAfter: l.vms.launchAge(), Attempts: l.attempts,
+		State: provider.Creating, RetryAfter: l.vms.maxAgeForLaunch(), Refused: l.refused,
 	}
 }
 
-func (l *launch) addAttempt(choice offering.Ref, code, reason, detail string) {
-	l.attempts = append(l.attempts, provider.Attempt{Offering: choice, Code: code, Reason: reason, Detail: detail})
+func (l *launch) addRefused(ref offering.Ref, code, reason, detail string) {
+	l.refused = append(l.refused, provider.RefusedOffering{Offering: ref, Code: code, Reason: reason, Detail: detail})
 }
 
 func (l *launch) requester() stock.Requester {
@@ -124,4 +124,4 @@ func (l *launch) requester() stock.Requester {
 }
 
 // holder returns the virtual machine as it takes quota.
-func (l *launch) holder() quota.Reservation { return quota.Reservation{VM: l.handle, Subnet: l.subnet} }
+func (l *launch) holder() quota.Holder { return quota.Holder{VM: l.handle, Subnet: l.subnet} }

@@ -21,17 +21,17 @@ import (
 
 // A vmCreator creates a virtual machine for a claim, from the first offering that Azure accepts.
 type vmCreator struct {
-	catalogs  *catalogCache
-	quota     *quota.Tracker
-	probes    *stock.Probes
-	evictions *stock.Evictions
-	refusals  *refusals
-	images    *image.Images
-	inFlight  *inFlights
-	limiter   rateLimiter
-	ids       providerIDs
-	now       func() time.Time
-	log       *slog.Logger
+	catalogs *catalogCache
+	quota    *quota.Tracker
+	probes   *stock.Probes
+	reclaims *stock.SpotReclaims
+	refusals *refusals
+	images   *image.Images
+	inFlight *inFlights
+	limiter  rateLimiter
+	ids      providerIDs
+	now      func() time.Time
+	log      *slog.Logger
 }
 
 // A candidate is an offering that a claim accepts, as its node class has it.
@@ -48,9 +48,9 @@ type outcome struct {
 	lacksQuota bool
 }
 
-// maxAttempts is how many creations one Launch call requests before it yields to other claims.
-// Refusals are remembered, so the next call continues where this one stopped.
-const maxAttempts = 25
+// maxRequestsPerLaunch is how many creations one Launch call requests before it yields to other
+// claims. Refusals are remembered, so the next call continues where this one stopped.
+const maxRequestsPerLaunch = 25
 
 // create tries the offerings in order until Azure accepts one.
 func (c *vmCreator) create(ctx context.Context, l *launch) (provider.Instance, error) {
@@ -68,7 +68,7 @@ func (c *vmCreator) create(ctx context.Context, l *launch) (provider.Instance, e
 	// some.
 	fresh, newer, failed := c.quota.Reread(ctx, l.subnet, l.region.quota)
 	if l.region.quota = fresh; failed == nil && newer {
-		l.attempts = nil
+		l.refused = nil
 		in, _, err = c.tryOfferings(ctx, l)
 	}
 	return in, err
@@ -78,51 +78,51 @@ func (c *vmCreator) create(ctx context.Context, l *launch) (provider.Instance, e
 // the ledger has too little quota. While the stock probe of an offering has no room for another
 // launch, the next offering may be tried if it costs hardly more; see costsMuchMore.
 func (c *vmCreator) tryOfferings(ctx context.Context, l *launch) (in provider.Instance, lacksQuota bool, err error) {
-	var probed *candidate // the first whose stock probe is full
-	for _, ref := range c.evictions.EvictedLast(l.claim.Offerings) {
-		if probed != nil && costsMuchMore(ref, probed.ref) {
+	var waiting *candidate // the first whose stock probe is full
+	for _, ref := range c.reclaims.PutReclaimedLast(l.claim.Offerings) {
+		if waiting != nil && costsMuchMore(ref, waiting.ref) {
 			break
 		}
-		choice := l.types.candidate(ref)
-		if !c.mayTry(l, choice) {
+		candidate := l.types.candidate(ref)
+		if c.skip(l, candidate) {
 			continue
 		}
 		if !c.takeProbe(l, ref) {
-			probed = cmp.Or(probed, &choice)
+			waiting = cmp.Or(waiting, &candidate)
 			continue
 		}
-		o, err := c.try(ctx, l, choice)
+		o, err := c.try(ctx, l, candidate)
 		if lacksQuota = lacksQuota || o.lacksQuota; o.done || err != nil {
 			return o.instance, false, err
 		}
 	}
-	if probed != nil {
-		return c.awaitProbe(ctx, l, *probed)
+	if waiting != nil {
+		return c.pendingUnlessUrgent(ctx, l, *waiting)
 	}
 	c.limiter.cancelCreate(l.handle)
-	return provider.Instance{}, lacksQuota, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
+	return provider.Instance{}, lacksQuota, &provider.CapacityError{Claim: l.claim.Name, Refused: l.refused}
 }
 
-// awaitProbe waits for the result of the stock probe of an offering. An urgent claim, whose pods
-// are about to lose their node, does not wait.
-func (c *vmCreator) awaitProbe(ctx context.Context, l *launch, choice candidate) (in provider.Instance, lacksQuota bool, err error) {
+// pendingUnlessUrgent reports a claim as pending while the stock probe of its next offering is
+// full. An urgent claim, whose pods are about to lose their node, is launched without a place.
+func (c *vmCreator) pendingUnlessUrgent(ctx context.Context, l *launch, candidate candidate) (in provider.Instance, lacksQuota bool, err error) {
 	if !l.claim.Urgent {
 		c.limiter.cancelCreate(l.handle)
 		return l.probePending(), false, nil
 	}
-	o, err := c.try(ctx, l, choice)
+	o, err := c.try(ctx, l, candidate)
 	if o.done || err != nil {
 		return o.instance, false, err
 	}
-	return o.instance, o.lacksQuota, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
+	return o.instance, o.lacksQuota, &provider.CapacityError{Claim: l.claim.Name, Refused: l.refused}
 }
 
-// probePending describes a node that is not requested yet. Attempts that are only remembered are
-// not reported again with every poll.
+// probePending describes a node that is not requested yet. Refusals that are only remembered
+// are not reported again with every poll.
 func (l *launch) probePending() provider.Instance {
 	in := l.pending()
 	if l.requests == 0 {
-		in.Attempts = nil
+		in.Refused = nil
 	}
 	return in
 }
@@ -133,58 +133,58 @@ func costsMuchMore(c, than offering.Ref) bool { return 10*c.Price > 11*than.Pric
 
 // takeProbe takes a place in the stock probe of the offering. A claim with a single offering
 // needs none: waiting would find it nothing better.
-func (c *vmCreator) takeProbe(l *launch, choice offering.Ref) bool {
-	return len(l.claim.Offerings) == 1 || c.probes.Reserve(l.handle, stock.KeyOf(choice))
+func (c *vmCreator) takeProbe(l *launch, ref offering.Ref) bool {
+	return len(l.claim.Offerings) == 1 || c.probes.Reserve(l.handle, stock.KeyOf(ref))
 }
 
-// mayTry reports whether no remembered fact rules out the offering.
-func (c *vmCreator) mayTry(l *launch, choice candidate) bool {
-	if choice.offering == nil {
-		l.addAttempt(choice.ref, "NotOffered", armerr.ReasonRestricted, "the node class cannot be launched in this mode")
-		return false
+// skip reports whether a remembered fact rules out the offering, and records which.
+func (c *vmCreator) skip(l *launch, candidate candidate) bool {
+	if candidate.offering == nil {
+		l.addRefused(candidate.ref, "NotOffered", armerr.ReasonRestricted, "the node class cannot be launched in this mode")
+		return true
 	}
-	attempt, refused := c.knownRefusal(l, choice)
+	attempt, refused := c.knownRefusal(l, candidate)
 	if refused {
-		l.attempts = append(l.attempts, attempt)
+		l.refused = append(l.refused, attempt)
 	}
-	return !refused
+	return refused
 }
 
 // knownRefusal reports whether a remembered fact rules out an offering, and which.
-func (c *vmCreator) knownRefusal(l *launch, choice candidate) (provider.Attempt, bool) {
-	s, o := choice.instanceType.sku, choice.offering
-	if attempt, ok := c.refusals.blocked(l.requester(), s, choice.ref); ok {
+func (c *vmCreator) knownRefusal(l *launch, candidate candidate) (provider.RefusedOffering, bool) {
+	s, o := candidate.instanceType.sku, candidate.offering
+	if attempt, ok := c.refusals.blocked(l.requester(), s, candidate.ref); ok {
 		return attempt, true
 	}
-	if why := c.catalogs.unavailable(s, o, nil, l.region.quota.Value, stock.Requester{}); why != "" {
+	if why := c.catalogs.whyUnavailable(s, o, nil, l.region.quota.Value, stock.Requester{}); why != "" {
 		reason := armerr.ReasonQuota
 		if s.Restricted.Region != "" || len(s.Restricted.Zones) > 0 {
 			reason = armerr.ReasonRestricted
 		}
-		return provider.Attempt{Offering: choice.ref, Code: "NotAvailable", Reason: reason, Detail: why}, true
+		return provider.RefusedOffering{Offering: candidate.ref, Code: "NotAvailable", Reason: reason, Detail: why}, true
 	}
-	return provider.Attempt{}, false
+	return provider.RefusedOffering{}, false
 }
 
 // try requests the offering if the rate limits allow it and there is quota.
-func (c *vmCreator) try(ctx context.Context, l *launch, choice candidate) (outcome, error) {
-	if wait := l.backend.createDelay(l.handle, l.claim.Urgent); wait > 0 {
+func (c *vmCreator) try(ctx context.Context, l *launch, candidate candidate) (outcome, error) {
+	if wait := l.backend.reserveCreate(l.handle, l.claim.Urgent); wait > 0 {
 		c.probes.Withdraw(l.handle)
 		in := l.pending()
 		in.RetryAfter = wait
 		return outcome{instance: in, done: true}, nil
 	}
-	if short, ok := c.quota.Reserve(l.holder(), choice.offering.QuotaUses, l.region.quota); !ok {
+	if short, ok := c.quota.Reserve(l.holder(), candidate.offering.QuotaUses, l.region.quota); !ok {
 		c.probes.Withdraw(l.handle)
-		l.addAttempt(choice.ref, "QuotaReserved", quota.AttemptReason(short), "not enough left of "+quota.Describe(short))
+		l.addRefused(candidate.ref, "QuotaReserved", quota.RefusalReason(short), "not enough left of "+quota.Describe(short))
 		return outcome{lacksQuota: true}, nil
 	}
-	if l.requests++; l.requests > maxAttempts {
+	if l.requests++; l.requests > maxRequestsPerLaunch {
 		c.quota.Cancel(l.holder())
 		c.probes.Withdraw(l.handle)
 		return outcome{instance: l.pending(), done: true}, nil
 	}
-	o, err := c.request(ctx, l, choice)
+	o, err := c.request(ctx, l, candidate)
 	if !l.accepted {
 		c.probes.Withdraw(l.handle)
 	}
@@ -193,17 +193,17 @@ func (c *vmCreator) try(ctx context.Context, l *launch, choice candidate) (outco
 
 // request requests one offering. The outcome is not done when Azure refused it and the next may
 // be tried.
-func (c *vmCreator) request(ctx context.Context, l *launch, choice candidate) (outcome, error) {
-	err := c.send(ctx, l, choice)
+func (c *vmCreator) request(ctx context.Context, l *launch, candidate candidate) (outcome, error) {
+	err := c.send(ctx, l, candidate)
 	if err == nil {
 		if l.backend.acceptanceIsFinal() {
 			c.refusals.recordAccepted(l.class.Name, l.imageID)
 		}
-		return outcome{instance: c.launched(l, choice.ref), done: true}, nil
+		return outcome{instance: c.launched(l, candidate.ref), done: true}, nil
 	}
 	var driver *bootstrap.DriverError
 	if errors.As(err, &driver) {
-		return c.handleRefusal(l, choice, armerr.Refusal{Kind: armerr.NoDriver, Code: "NoGPUDriver", Detail: driver.Error(), Err: err})
+		return c.handleRefusal(l, candidate, armerr.Refusal{Kind: armerr.NoDriver, Code: "NoGPUDriver", Detail: driver.Error(), Err: err})
 	}
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) || errors.Is(err, errBeforeRequest) {
@@ -213,18 +213,18 @@ func (c *vmCreator) request(ctx context.Context, l *launch, choice candidate) (o
 		}
 		return outcome{}, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
-	return c.handleRefusal(l, choice, armerr.Classify(err))
+	return c.handleRefusal(l, candidate, armerr.Classify(err))
 }
 
 // send sends the request to the launch's backend.
-func (c *vmCreator) send(ctx context.Context, l *launch, choice candidate) error {
-	imageID, err := c.imageFor(ctx, l.class, choice.instanceType.sku)
+func (c *vmCreator) send(ctx context.Context, l *launch, candidate candidate) error {
+	imageID, err := c.imageFor(ctx, l.class, candidate.instanceType.sku)
 	if err != nil {
 		return beforeRequest(err)
 	}
 	l.imageID = imageID
 	state, err := l.backend.create(ctx, &vmSpec{
-		handle: l.handle, claim: l.claim, class: l.class, instanceType: choice.instanceType, offering: choice.ref, image: imageID,
+		handle: l.handle, claim: l.claim, class: l.class, instanceType: candidate.instanceType, offering: candidate.ref, image: imageID,
 	})
 	if err != nil {
 		return err
@@ -235,14 +235,14 @@ func (c *vmCreator) send(ctx context.Context, l *launch, choice candidate) error
 }
 
 // handleRefusal acts on a refused or failed creation.
-func (c *vmCreator) handleRefusal(l *launch, choice candidate, r armerr.Refusal) (outcome, error) {
-	l.addAttempt(choice.ref, r.Code, r.Reason(), r.Detail)
+func (c *vmCreator) handleRefusal(l *launch, candidate candidate, r armerr.Refusal) (outcome, error) {
+	l.addRefused(candidate.ref, r.Code, r.Reason(), r.Detail)
 	if r.Kind == armerr.Transient {
 		// The virtual machine may exist. Only a list that starts from now on shows whether it
 		// does.
 		c.quota.RecordCreated(l.holder(), c.now())
 		c.inFlight.put(l.handle, inFlight{requestedAt: c.now()})
-		return outcome{}, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, choice.ref.Type)
+		return outcome{}, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, candidate.ref.Type)
 	}
 	c.quota.Cancel(l.holder())
 	switch r.Kind {
@@ -255,20 +255,20 @@ func (c *vmCreator) handleRefusal(l *launch, choice candidate, r armerr.Refusal)
 		in.RetryAfter = max(in.RetryAfter, r.RetryAfter)
 		return outcome{instance: in, done: true}, nil
 	}
-	c.refusals.record(l.requester(), r, l.imageID, choice.ref)
+	c.refusals.record(l.requester(), r, l.imageID, candidate.ref)
 	if !r.AboutOffering() {
-		return outcome{}, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, choice.ref.Type)
+		return outcome{}, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, candidate.ref.Type)
 	}
 	c.probes.Refused(l.handle)
-	c.refusals.blockOffering(l.requester(), r, choice.instanceType.sku, choice.ref)
-	c.log.Info("VM refused", slog.String("claim", l.claim.Name), slog.String("size", choice.ref.Type),
-		slog.String("zone", choice.ref.Zone), slog.String("capacityType", choice.ref.CapacityType), slog.String("code", r.Code))
-	return outcome{}, c.checkUnclassified(l, r)
+	c.refusals.blockOffering(l.requester(), r, candidate.instanceType.sku, candidate.ref)
+	c.log.Info("VM refused", slog.String("claim", l.claim.Name), slog.String("size", candidate.ref.Type),
+		slog.String("zone", candidate.ref.Zone), slog.String("capacityType", candidate.ref.CapacityType), slog.String("code", r.Code))
+	return outcome{}, c.recordUnclassified(l, r)
 }
 
-// checkUnclassified returns an error when three consecutive offerings got a refusal of unknown
-// kind: the offering is not the cause then.
-func (c *vmCreator) checkUnclassified(l *launch, r armerr.Refusal) error {
+// recordUnclassified counts refusals of unknown kind, and returns an error when three consecutive
+// offerings got one: the offering is not the cause then.
+func (c *vmCreator) recordUnclassified(l *launch, r armerr.Refusal) error {
 	if r.Kind != armerr.OtherRefusal {
 		l.unclassified = 0
 		return nil
@@ -280,16 +280,16 @@ func (c *vmCreator) checkUnclassified(l *launch, r armerr.Refusal) error {
 }
 
 // launched describes a virtual machine whose creation Azure has just accepted.
-func (c *vmCreator) launched(l *launch, choice offering.Ref) provider.Instance {
+func (c *vmCreator) launched(l *launch, ref offering.Ref) provider.Instance {
 	in := l.pending()
 	if name := l.backend.vmName(l.handle); name != "" {
 		in.ProviderID = c.ids.ofVM(name)
 	}
-	in.Type, in.Zone, in.CapacityType = choice.Type, choice.Zone, choice.CapacityType
+	in.Type, in.Zone, in.CapacityType = ref.Type, ref.Zone, ref.CapacityType
 	in.Created, in.LaunchState = c.now(), l.state
 	in.ImageID = l.imageID
 	l.types.describe(&in)
-	c.log.Info("VM launched", slog.String("claim", l.claim.Name), slog.String("machine", l.handle), slog.String("size", choice.Type),
-		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.Int("refused", len(l.attempts)))
+	c.log.Info("VM launched", slog.String("claim", l.claim.Name), slog.String("machine", l.handle), slog.String("size", ref.Type),
+		slog.String("zone", ref.Zone), slog.String("capacityType", ref.CapacityType), slog.Int("refused", len(l.refused)))
 	return in
 }

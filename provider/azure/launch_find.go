@@ -28,15 +28,16 @@ type foundVM struct {
 	backend backend // that created it; if there is none, the one for new virtual machines
 	handle  string
 	vm      *virtualMachine // nil when there is none
-	// known is false while no list is new enough: after this process has just requested the
+	// decided is false while no list is new enough: after this process has just requested the
 	// virtual machine, and while another caller reads the list.
-	known bool
+	decided bool
 	// retryAfter is the time until the list that another caller reads is ready; zero when no
 	// caller reads one.
 	retryAfter time.Duration
 }
 
-// find finds the virtual machine of a claim. Backend and handle are valid after an error, too.
+// find finds the virtual machine of a claim. One whose deletion ended is credited to the quota and
+// forgotten. Backend and handle are valid after an error, too.
 func (f *vmFinder) find(ctx context.Context, claim provider.Claim) (foundVM, error) {
 	first, now := f.backends.all[0], f.now()
 	found := foundVM{backend: first, handle: first.handle(claim)}
@@ -64,7 +65,7 @@ func (f *vmFinder) find(ctx context.Context, claim provider.Claim) (foundVM, err
 	if vm := found.vm; vm != nil && tag(vm.Tags, tagClaimUID) != claim.UID && !f.owner.inherited(vm) {
 		return found, fmt.Errorf("launching %s: a VM named %s exists and belongs to claim UID %q, not %q: delete it or the claim", claim.Name, found.handle, tag(vm.Tags, tagClaimUID), claim.UID)
 	}
-	found.known = true
+	found.decided = true
 	return found, nil
 }
 
@@ -78,13 +79,13 @@ func (f *vmFinder) view(ctx context.Context, claim provider.Claim, now time.Time
 	if v := f.vms.Last(); v.ByName != nil && (claim.Urgent || now.Sub(v.Started) < unrequestedListAge) && f.neverRequested(claim, v) {
 		return v, 0, nil
 	}
-	return f.vms.TrySince(ctx, now.Add(-f.vms.launchAge()))
+	return f.vms.TryNotOlderThan(ctx, now.Add(-f.vms.maxAgeForLaunch()))
 }
 
 // neverRequested reports whether neither this process, nor the claim, nor the list knows a
 // virtual machine of the claim.
 func (f *vmFinder) neverRequested(claim provider.Claim, v armlist.View[*virtualMachine]) bool {
-	if claim.LaunchState[AnnotationOperation] != "" || f.owner.legacy(v, claim) != nil {
+	if claim.LaunchState[AnnotationOperation] != "" || f.owner.inheritedVM(v, claim) != nil {
 		return false
 	}
 	for _, b := range f.backends.all {
@@ -98,7 +99,7 @@ func (f *vmFinder) neverRequested(claim provider.Claim, v armlist.View[*virtualM
 // selectBackend selects the backend that created the claim's virtual machine. If there is none,
 // the backend for new virtual machines stays selected.
 func (f *vmFinder) selectBackend(found *foundVM, v armlist.View[*virtualMachine], claim provider.Claim) {
-	if vm := f.owner.legacy(v, claim); vm != nil {
+	if vm := f.owner.inheritedVM(v, claim); vm != nil {
 		found.backend, found.handle = f.backends.of(vm), vm.handle
 		return
 	}
@@ -116,9 +117,9 @@ func (f *vmFinder) readMissing(ctx context.Context, found foundVM) (foundVM, err
 	vm, err := found.backend.read(ctx, found.handle)
 	if errors.Is(err, provider.ErrNotFound) {
 		f.inFlight.remove(found.handle)
-		found.known = true
+		found.decided = true
 		return found, nil
 	}
-	found.vm, found.known = vm, err == nil
+	found.vm, found.decided = vm, err == nil
 	return found, err
 }

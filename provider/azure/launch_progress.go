@@ -29,11 +29,12 @@ type launchProgress struct {
 	log        *slog.Logger
 }
 
-// report reports the state of an existing virtual machine.
-func (p *launchProgress) report(ctx context.Context, l *launch, vm *virtualMachine) (provider.Instance, error) {
+// advance advances a launch whose virtual machine exists: it reports the state, and deletes the
+// virtual machine if it failed.
+func (p *launchProgress) advance(ctx context.Context, l *launch, vm *virtualMachine) (provider.Instance, error) {
 	switch vm.provisioningState() {
 	case stateFailed:
-		return p.checkFailure(ctx, l)
+		return p.handleFailure(ctx, l)
 	case stateDeleting:
 		return l.pending(), nil
 	}
@@ -59,7 +60,7 @@ func (p *launchProgress) describe(ctx context.Context, l *launch, vm *virtualMac
 		p.recordRunning(l, vm)
 		return in
 	}
-	in.RetryAfter = l.vms.launchAge()
+	in.RetryAfter = l.vms.maxAgeForLaunch()
 	return in
 }
 
@@ -73,11 +74,11 @@ func (p *launchProgress) recordRunning(l *launch, vm *virtualMachine) {
 	}
 }
 
-// checkFailure finds out why a virtual machine never came up, records it, and deletes the virtual
+// handleFailure finds out why a virtual machine never came up, records it, and deletes the virtual
 // machine so that the next call can try the next offering. A virtual machine that runs has not
 // failed, whatever the result of an operation on it.
-func (p *launchProgress) checkFailure(ctx context.Context, l *launch) (provider.Instance, error) {
-	if !l.backend.mayDeleteNow(l.handle) {
+func (p *launchProgress) handleFailure(ctx context.Context, l *launch) (provider.Instance, error) {
+	if !l.backend.reserveDelete(l.handle) {
 		return l.pending(), nil // reported once the rate limits allow the deletion
 	}
 	vm, err := l.backend.read(ctx, l.handle)
@@ -95,12 +96,12 @@ func (p *launchProgress) checkFailure(ctx context.Context, l *launch) (provider.
 
 // deleteFailed records why a virtual machine failed and deletes it.
 func (p *launchProgress) deleteFailed(ctx context.Context, l *launch, vm *virtualMachine, r armerr.Refusal) (provider.Instance, error) {
-	choice := p.zones.offeringOf(vm)
+	ref := p.zones.refOf(vm)
 	p.recordFailure(l, vm, r)
 	p.probes.Refused(l.handle)
-	l.addAttempt(choice, r.Code, r.Reason(), r.Detail)
+	l.addRefused(ref, r.Code, r.Reason(), r.Detail)
 	p.log.Info("VM failed", slog.String("claim", l.claim.Name), slog.String("machine", l.handle),
-		slog.String("size", choice.Type), slog.String("zone", choice.Zone), slog.String("code", r.Code))
+		slog.String("size", ref.Type), slog.String("zone", ref.Zone), slog.String("code", r.Code))
 	if err := p.terminator.requestDeletion(ctx, vm); err != nil {
 		return provider.Instance{}, err
 	}
@@ -112,22 +113,22 @@ func (p *launchProgress) deleteFailed(ctx context.Context, l *launch, vm *virtua
 // recordFailure records the reason of a failed virtual machine like a refusal: Compute may refuse
 // later what AKS has accepted.
 func (p *launchProgress) recordFailure(l *launch, vm *virtualMachine, r armerr.Refusal) {
-	choice := p.zones.offeringOf(vm)
-	if p.refusals.record(l.requester(), r, imageOf(vm), choice) {
+	ref := p.zones.refOf(vm)
+	if p.refusals.record(l.requester(), r, imageOf(vm), ref) {
 		return
 	}
-	ofOffering := avoidOffering(r)
-	if s := l.region.skus.Value.ByName[choice.Type]; s != nil {
-		p.refusals.blockOffering(l.requester(), ofOffering, s, choice)
+	ofOffering := asOfferingRefusal(r)
+	if s := l.region.skus.Value.ByName[ref.Type]; s != nil {
+		p.refusals.blockOffering(l.requester(), ofOffering, s, ref)
 	}
 	if r.Kind == armerr.OtherRefusal || r.Kind == armerr.Denied {
 		p.refusals.pauseClass(l.class.Name, ofOffering)
 	}
 }
 
-// avoidOffering makes sure that the offering of a failed virtual machine is avoided for a while,
+// asOfferingRefusal returns the reason of a failed virtual machine as a refusal of its offering,
 // whatever the error code: requesting the same again at once would not help.
-func avoidOffering(r armerr.Refusal) armerr.Refusal {
+func asOfferingRefusal(r armerr.Refusal) armerr.Refusal {
 	if !r.AboutOffering() {
 		r.Kind = armerr.OtherRefusal
 	}
@@ -141,7 +142,7 @@ const lateReadEvery = 30 * time.Second
 // does not show. While the outcome is unknown, readLate keeps the virtual machine.
 func (p *launchProgress) readLate(ctx context.Context, l *launch, in provider.Instance) (provider.Instance, error) {
 	f, now := p.inFlight.get(l.handle), p.now()
-	if now.Sub(f.lastRead) < lateReadEvery || !p.limiter.mayReadLate(l.handle) {
+	if now.Sub(f.lastRead) < lateReadEvery || !p.limiter.reserveLateRead(l.handle) {
 		return in, nil
 	}
 	f.lastRead = now
@@ -158,9 +159,9 @@ func (p *launchProgress) readLate(ctx context.Context, l *launch, in provider.In
 		p.recordRunning(l, vm)
 		return in, nil
 	case vm.provisioningState() != stateCreating:
-		return p.report(ctx, l, vm)
+		return p.advance(ctx, l, vm)
 	}
-	if r, failed := p.conn.recordedFailure(ctx, l.claim, p.zones.offeringOf(vm)); failed && l.backend.mayDeleteNow(l.handle) {
+	if r, failed := p.conn.recordedFailure(ctx, l.claim, p.zones.refOf(vm)); failed && l.backend.reserveDelete(l.handle) {
 		return p.deleteFailed(ctx, l, vm, r)
 	}
 	return in, nil

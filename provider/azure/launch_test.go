@@ -115,14 +115,14 @@ func TestMachinesAreToldTheHostOfTheAPIServer(t *testing.T) {
 
 // run launches until the virtual machine runs. Errors that the fault may cause are retried, as a
 // controller would.
-func run(t *testing.T, p *azure.Provider, c provider.Claim) (provider.Instance, []provider.Attempt) {
+func run(t *testing.T, p *azure.Provider, c provider.Claim) (provider.Instance, []provider.RefusedOffering) {
 	t.Helper()
-	var attempts []provider.Attempt
+	var attempts []provider.RefusedOffering
 	var last error
 	for range 2000 {
 		in, err := p.Launch(t.Context(), c)
 		last = err
-		attempts = append(attempts, in.Attempts...)
+		attempts = append(attempts, in.Refused...)
 		if errors.As(err, new(*provider.CapacityError)) {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func (r *region) wantMachines(t *testing.T, n int) {
 	}
 }
 
-func TestLostAnswerBuysOnce(t *testing.T) {
+func TestLostAnswerLaunchesOnce(t *testing.T) {
 	for _, times := range []int{1, 10} { // within the SDK's retries, and beyond
 		t.Run(fmt.Sprint(times), func(t *testing.T) {
 			r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
@@ -200,7 +200,7 @@ func TestThrottlingIsNotARefusal(t *testing.T) {
 // same.
 //
 // Rule VM-1.
-func TestFirstPurchaseWaitsForNoList(t *testing.T) {
+func TestFirstLaunchWaitsForNoList(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p, other := r.provider(t), r.provider(t)
 	first, second, third := claim("a", onDemand("Standard_D4s_v5", "eastus-1")), claim("b", onDemand("Standard_D4s_v5", "eastus-1")), claim("c", onDemand("Standard_D4s_v5", "eastus-1"))
@@ -227,7 +227,7 @@ func TestFirstPurchaseWaitsForNoList(t *testing.T) {
 // nothing twice.
 //
 // Rule VM-1.
-func TestUrgentPurchaseMakesDoWithAnOldList(t *testing.T) {
+func TestUrgentLaunchAcceptsAnOldList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := 0
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small().watched(func(req *http.Request) {
@@ -290,8 +290,8 @@ func TestKnownQuotaIsNotOverrun(t *testing.T) {
 		var capacity *provider.CapacityError
 		if errors.As(err, &capacity) {
 			failed++
-			if capacity.Attempts[0].Reason != "Quota" {
-				t.Errorf("refused for %s", capacity.Attempts[0].Reason)
+			if capacity.Refused[0].Reason != "Quota" {
+				t.Errorf("refused for %s", capacity.Refused[0].Reason)
 			}
 		} else if err != nil {
 			t.Fatal(err)
@@ -328,7 +328,7 @@ func TestAForeignMachineIsLeftAlone(t *testing.T) {
 	if err := p.Terminate(t.Context(), in.ProviderID); err == nil {
 		t.Error("it was terminated")
 	}
-	if err := p.TerminateUnclaimed(t.Context(), c); err == nil {
+	if err := p.TerminateByClaim(t.Context(), c); err == nil {
 		t.Error("it was abandoned")
 	}
 	if list, err := p.List(t.Context()); err != nil || len(list) > 0 {
@@ -361,7 +361,7 @@ func TestSubnetFull(t *testing.T) {
 	}
 	_, err := p.Launch(t.Context(), claim("late", onDemand("Standard_D2s_v5", "eastus-1"), onDemand("Standard_E2s_v5", "eastus-2")))
 	var capacity *provider.CapacityError
-	if !errors.As(err, &capacity) || len(capacity.Attempts) != 2 || capacity.Attempts[0].Reason != "Network" || capacity.Attempts[1].Reason != "Network" {
+	if !errors.As(err, &capacity) || len(capacity.Refused) != 2 || capacity.Refused[0].Reason != "Network" || capacity.Refused[1].Reason != "Network" {
 		t.Errorf("with no address left: %v", err)
 	}
 	r.wantMachines(t, 3)

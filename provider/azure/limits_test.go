@@ -50,8 +50,8 @@ func TestThousandMachinesAreNotThrottled(t *testing.T) {
 		if writes := ledger.ByOperation["VirtualMachines.CreateOrUpdate"]; writes != n || ledger.Throttled != 0 {
 			t.Errorf("%d writes, %d requests throttled; want %d and none", writes, ledger.Throttled, n)
 		}
-		if m := p.Requests(); m.Machines != n {
-			t.Errorf("%d machines are counted, want %d", m.Machines, n)
+		if m := p.RequestStats(); m.VMsCreated != n {
+			t.Errorf("%d machines are counted, want %d", m.VMsCreated, n)
 		}
 		_, all := r.eachComesAndGoes(t, p, n)
 		cost(t, all, n)
@@ -94,7 +94,7 @@ func cost(t *testing.T, ledger azureemulator.Ledger, n int) {
 // A replacement for an interrupted node is launched before nodes for pending pods.
 //
 // Rule REQUEST-5.
-func TestUrgentClaimsBuyFirst(t *testing.T) {
+func TestUrgentClaimsLaunchFirst(t *testing.T) {
 	const n = 300
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{

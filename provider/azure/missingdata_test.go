@@ -148,7 +148,7 @@ func TestSubnetThatHangsHoldsNothingUp(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if reason, detail := p.ClassTrouble("default"); reason != "" {
+		if reason, detail := p.ClassPause("default"); reason != "" {
 			t.Errorf("the class rests: %s: %s", reason, detail)
 		}
 		r.ClearFaults()

@@ -47,13 +47,13 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 				before := r.Ledger().ByOperation["Operations.Get"]
 				p := r.provider(t)
 				for range 2000 {
-					if in, err = p.Launch(t.Context(), c); err != nil || len(in.Attempts) > 0 {
+					if in, err = p.Launch(t.Context(), c); err != nil || len(in.Refused) > 0 {
 						break
 					}
 					time.Sleep(in.RetryAfter)
 				}
-				if err != nil || len(in.Attempts) != 1 || in.Attempts[0].Code != "ZonalAllocationFailed" {
-					t.Errorf("attempts %+v, %v", in.Attempts, err)
+				if err != nil || len(in.Refused) != 1 || in.Refused[0].Code != "ZonalAllocationFailed" {
+					t.Errorf("attempts %+v, %v", in.Refused, err)
 				}
 				if value, reported := in.LaunchState[azure.AnnotationOperation]; !reported || value != "" {
 					t.Errorf("a failed machine's operation is still remembered: %v", in.LaunchState)
@@ -62,7 +62,7 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 					t.Errorf("the operation was read %d times, want %d", got, tc.reads)
 				}
 				for range 2000 {
-					if err := p.TerminateUnclaimed(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
+					if err := p.TerminateByClaim(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
 						return
 					}
 					time.Sleep(time.Second)

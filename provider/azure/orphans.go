@@ -87,7 +87,7 @@ func (s *orphanCollector) list(ctx context.Context) ([]Orphan, error) {
 	if err != nil {
 		return nil, err
 	}
-	vms, err := s.vms.Since(ctx, s.now())
+	vms, err := s.vms.NotOlderThan(ctx, s.now())
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +112,11 @@ type nodeResource struct {
 // unattached returns the interfaces and disks that are attached to nothing, from lists started
 // at since or later.
 func (s *orphanCollector) unattached(ctx context.Context, since time.Time) ([]nodeResource, error) {
-	nics, err := s.nics.Since(ctx, since)
+	nics, err := s.nics.NotOlderThan(ctx, since)
 	if err != nil {
 		return nil, err
 	}
-	disks, err := s.disks.Since(ctx, since)
+	disks, err := s.disks.NotOlderThan(ctx, since)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (s *orphanCollector) leftovers(ctx context.Context, vm string, since time.T
 // orphan for its virtual machine, or the rate limits do not allow the deletion; a later call tries
 // again. It reports whether the orphan does not exist any more or its deletion was requested.
 func (s *orphanCollector) delete(ctx context.Context, o Orphan) (requested bool, err error) {
-	if s.refusedLately(o, s.now()) || !s.limiter.mayDeleteResource(o.Name) {
+	if s.refusedLately(o, s.now()) || !s.limiter.reserveDeleteResource(o.Name) {
 		return false, nil
 	}
 	if o.Kind == OrphanNIC {

@@ -15,22 +15,22 @@ const (
 	gibibyte = int64(1) << 30
 )
 
-// A reservation is the part of a node that pods cannot use.
-type reservation struct {
+// A nodeOverhead is the part of a node that pods cannot use.
+type nodeOverhead struct {
 	milliCPU         int64
 	memory, eviction int64 // bytes
 	storage          int64 // bytes: the kubelet evicts below a tenth of the disk
 }
 
-// bootstrap returns the reservation in the units of the kubelet's settings.
-func (r reservation) bootstrap() bootstrap.Reserved {
-	return bootstrap.Reserved{MilliCPU: r.milliCPU, MemoryMiB: r.memory / mebibyte, EvictionMiB: r.eviction / mebibyte}
+// bootstrap returns the overhead in the units of the kubelet's settings.
+func (r nodeOverhead) bootstrap() bootstrap.Overhead {
+	return bootstrap.Overhead{MilliCPU: r.milliCPU, MemoryMiB: r.memory / mebibyte, EvictionMiB: r.eviction / mebibyte}
 }
 
-// reserve follows AKS. Since Kubernetes 1.29 AKS reserves memory by the number of pods, and
+// nodeOverheadFor follows AKS. Since Kubernetes 1.29 AKS reserves memory by the number of pods, and
 // before that by a table; CPU has always been reserved by a table.
-func reserve(vcpus, memoryMiB, maxPods, diskGB int64, minor int) reservation {
-	r := reservation{milliCPU: reservedCPU(vcpus), storage: diskGB * sku.Gigabyte / 10}
+func nodeOverheadFor(vcpus, memoryMiB, maxPods, diskGB int64, minor int) nodeOverhead {
+	r := nodeOverhead{milliCPU: reservedCPU(vcpus), storage: diskGB * sku.Gigabyte / 10}
 	if minor == 0 || minor >= 29 {
 		r.memory = min(20*maxPods+50, memoryMiB/4) * mebibyte
 		r.eviction = 100 * mebibyte
@@ -69,8 +69,8 @@ func sumBrackets(amount int64, brackets []bracket) int64 {
 	return int64(sum + 1e-6) // 0.06 and similar values are not exact in binary
 }
 
-// overhead returns the reservation as amounts.
-func (r reservation) overhead() quantity.Amounts {
+// amounts returns the overhead as amounts.
+func (r nodeOverhead) amounts() quantity.Amounts {
 	return quantity.Amounts{
 		quantity.NameCPU:     r.milliCPU,
 		quantity.NameMemory:  r.memory + r.eviction,

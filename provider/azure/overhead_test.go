@@ -19,7 +19,7 @@ func TestReserve(t *testing.T) {
 		{4, 8 << 10, 110, 28, 140, 1843, 750},
 		{8, 64 << 10, 110, 28, 180, 5611, 750},
 	} {
-		r := reserve(test.vcpus, test.memoryMiB, test.maxPods, 128, test.minor)
+		r := nodeOverheadFor(test.vcpus, test.memoryMiB, test.maxPods, 128, test.minor)
 		if r.milliCPU != test.cpu || r.memory != test.memory*mebibyte || r.eviction != test.eviction*mebibyte {
 			t.Errorf("%+v: got %dm, %dMi, eviction %dMi", test, r.milliCPU, r.memory/mebibyte, r.eviction/mebibyte)
 		}

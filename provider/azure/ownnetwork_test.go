@@ -176,7 +176,7 @@ func TestSecurityGroupIsReplaced(t *testing.T) {
 		r.Network.AddSecurityGroup("aks-agentpool-87654321-nsg")
 		b := claim("b", onDemand("Standard_D2s_v5", "eastus-1"))
 		in, err := p.Launch(t.Context(), b)
-		if err != nil || in.ProviderID != "" || len(in.Attempts) != 1 || in.Attempts[0].Code != "InvalidResourceReference" || in.RetryAfter < 10*time.Second {
+		if err != nil || in.ProviderID != "" || len(in.Refused) != 1 || in.Refused[0].Code != "InvalidResourceReference" || in.RetryAfter < 10*time.Second {
 			t.Errorf("the first purchase after that: %+v, %v", in, err)
 		}
 		before := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]

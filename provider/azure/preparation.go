@@ -29,8 +29,8 @@ func (x *refusals) recordPreparationError(class string, err error) {
 		return
 	}
 	r := preparationRefusal(err)
-	if x.stockouts.RecordPreparationError(class, r.Describe()) {
-		x.stockouts.PauseClass(class, ClassUnprepared, r, unpreparedTTL)
+	if x.unavailable.RecordPreparationError(class, r.Describe()) {
+		x.unavailable.PauseClass(class, ClassUnprepared, r, unpreparedTTL)
 	}
 }
 
@@ -41,8 +41,8 @@ func (x *refusals) recordListError(class string, err error) {
 	if r.Kind != armerr.NotFound && r.Kind != armerr.Denied || x.checkClassPause(class) != nil {
 		return
 	}
-	if x.stockouts.RecordPreparationError(class, r.Describe()) && !x.pauseClass(class, r) {
-		x.stockouts.PauseClass(class, ClassUnprepared, preparationRefusal(err), unpreparedTTL)
+	if x.unavailable.RecordPreparationError(class, r.Describe()) && !x.pauseClass(class, r) {
+		x.unavailable.PauseClass(class, ClassUnprepared, preparationRefusal(err), unpreparedTTL)
 	}
 }
 

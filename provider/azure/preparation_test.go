@@ -78,12 +78,12 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 					if _, err := p.Launch(t.Context(), claim(fmt.Sprint("a", i%5), onDemand("Standard_D4s_v5", "eastus-1"))); err == nil {
 						t.Fatal("launched")
 					}
-					if reason, detail := p.ClassTrouble("default"); i < 2 && reason != "" {
+					if reason, detail := p.ClassPause("default"); i < 2 && reason != "" {
 						t.Fatalf("after %d launches the class says %s: %s", i+1, reason, detail)
 					}
 					time.Sleep(2 * time.Second)
 				}
-				reason, detail := p.ClassTrouble("default")
+				reason, detail := p.ClassPause("default")
 				if reason != test.reason {
 					t.Errorf("the class says %s: %s", reason, detail)
 				}
@@ -100,7 +100,7 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 				if _, err := r.up(t, p, claim("b", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
 					t.Errorf("once it is mended: %v", err)
 				}
-				if reason, detail := p.ClassTrouble("default"); reason != "" {
+				if reason, detail := p.ClassPause("default"); reason != "" {
 					t.Errorf("it still says %s: %s", reason, detail)
 				}
 			})
@@ -112,7 +112,7 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 // pauses no class.
 //
 // Rule REFUSAL-8.
-func TestPassingHitchesHaveNobodyRest(t *testing.T) {
+func TestTemporaryErrorsPauseNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
 		taints []provider.Taint
@@ -134,7 +134,7 @@ func TestPassingHitchesHaveNobodyRest(t *testing.T) {
 					if in, err := p.Launch(t.Context(), c); err == nil || errors.As(err, new(*provider.NotReadyError)) {
 						t.Fatalf("launching: %+v, %v", in, err)
 					}
-					if reason, detail := p.ClassTrouble("default"); reason != "" {
+					if reason, detail := p.ClassPause("default"); reason != "" {
 						t.Fatalf("the class says %s: %s", reason, detail)
 					}
 					time.Sleep(2 * time.Second)

@@ -16,24 +16,24 @@ import (
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
-// A priceList is the region's price list as it was read last, and the judge of its prices.
+// A priceList is the region's price list as it was read last, and the validator of its prices.
 type priceList struct {
-	source *cached.Source[pricing.Table]
-	judge  *pricing.Validator
-	sizes  *sizeList
+	source    *cached.Source[pricing.Table]
+	validator *pricing.Validator
+	sizes     *sizeList
 }
 
 func newPriceList(o *Options, transport policy.Transporter, sizes *sizeList) (*priceList, error) {
-	judge, err := pricing.NewValidator(o.Location)
+	validator, err := pricing.NewValidator(o.Location)
 	if err != nil {
 		return nil, err
 	}
-	reader := &pricing.Reader{Transport: transport, URL: o.PricesURL, Location: o.Location, Now: o.Now, Validator: judge}
+	reader := &pricing.Reader{Transport: transport, URL: o.PricesURL, Location: o.Location, Now: o.Now, Validator: validator}
 	source := &cached.Source[pricing.Table]{
 		Name: "prices", Load: reader.Read, Same: func(a, b pricing.Table) bool { return maps.Equal(a, b) }, Env: o.env(),
 		MaybeEmpty: func(t pricing.Table) bool { return len(t) == 0 },
 	}
-	return &priceList{source: source, judge: judge, sizes: sizes}, nil
+	return &priceList{source: source, validator: validator, sizes: sizes}, nil
 }
 
 // pricesEvery is how often the price list is read again.
@@ -52,26 +52,26 @@ func (l *priceList) keepFresh(ctx context.Context) { l.source.KeepFresh(ctx, pri
 func (l *priceList) stop() { l.source.Stop() }
 
 // builtIn returns the list that built-in prices are of.
-func (l *priceList) builtIn() pricelist.List { return l.judge.Source }
+func (l *priceList) builtIn() pricelist.List { return l.validator.Source }
 
 // builtInPrices returns the prices that apply to sizes that the list lacks.
-func (l *priceList) builtInPrices() pricing.Table { return l.judge.BuiltIn }
+func (l *priceList) builtInPrices() pricing.Table { return l.validator.BuiltIn }
 
-// doubted returns the prices of the last list that were not used, for sizes of the region that
+// rejected returns the prices of the last list that were not used, for sizes of the region that
 // nodes can have, sorted by name.
-func (l *priceList) doubted() []pricing.RejectedPrice {
+func (l *priceList) rejected() []pricing.RejectedPrice {
 	sizes := l.sizes.byName()
-	return slices.DeleteFunc(l.judge.Rejected(), func(d pricing.RejectedPrice) bool { return sizes[d.Size] == nil })
+	return slices.DeleteFunc(l.validator.Rejected(), func(d pricing.RejectedPrice) bool { return sizes[d.Size] == nil })
 }
 
 // unlisted says that the price list was read and lacks the region; empty when the list has the
 // region.
-func (l *priceList) unlisted() string { return l.judge.Unlisted(cached.EmptyFor) }
+func (l *priceList) unlisted() string { return l.validator.Unlisted(cached.EmptyFor) }
 
 // stats counts the prices in use and the rejected ones.
 func (l *priceList) stats() provider.PriceStats {
 	list := l.state()
-	return provider.PriceStats{Accepted: len(list.Value), Rejected: len(l.doubted()), Read: list.ReadAt}
+	return provider.PriceStats{Accepted: len(list.Value), Rejected: len(l.rejected()), Read: list.ReadAt}
 }
 
 // A RejectedPrice is an implausible price of the list, which is not used.

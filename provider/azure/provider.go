@@ -27,10 +27,10 @@ type Provider struct {
 	prices  *priceList
 	memory  *observedMemory
 
-	refusals  *refusals
-	evictions *stock.Evictions
-	catalogs  *catalogCache
-	cleanup   *cleanup
+	refusals *refusals
+	reclaims *stock.SpotReclaims
+	catalogs *catalogCache
+	cleanup  *cleanup
 
 	lists      resourceLists
 	instances  *instanceReader
@@ -47,13 +47,13 @@ var (
 	_ provider.CapacityObserver = (*Provider)(nil)
 	_ provider.DriftNotifier    = (*Provider)(nil)
 	_ provider.Drifter          = (*Provider)(nil)
-	_ provider.EvictionObserver = (*Provider)(nil)
+	_ provider.SpotObserver     = (*Provider)(nil)
 	_ provider.FailureObserver  = (*Provider)(nil)
 	_ provider.OrphanCollector  = (*Provider)(nil)
 	_ provider.PriceReporter    = (*Provider)(nil)
 	_ provider.Recognizer       = (*Provider)(nil)
 	_ provider.Repairer         = (*Provider)(nil)
-	_ provider.RequestStats     = (*Provider)(nil)
+	_ provider.RequestReporter  = (*Provider)(nil)
 	_ provider.UnreadableLister = (*Provider)(nil)
 	_ provider.Updater          = (*Provider)(nil)
 )
@@ -119,9 +119,9 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 	return p.terminator.terminate(ctx, id)
 }
 
-// TerminateUnclaimed deletes all resources of a claim.
-func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
-	return p.terminator.terminateUnclaimed(ctx, claim)
+// TerminateByClaim deletes all resources of a claim.
+func (p *Provider) TerminateByClaim(ctx context.Context, claim provider.Claim) error {
+	return p.terminator.terminateByClaim(ctx, claim)
 }
 
 // Orphans lists the interfaces and disks of this cluster whose virtual machine does not exist.
@@ -162,10 +162,10 @@ func (p *Provider) ObserveCapacity(ctx context.Context, node provider.ObservedCa
 	return p.memory.observe(ctx, node)
 }
 
-// EvictionAnnounced puts the offering last for ten minutes.
-func (p *Provider) EvictionAnnounced(c offering.Ref) {
+// SpotReclaimed puts the offering last for ten minutes.
+func (p *Provider) SpotReclaimed(c offering.Ref) {
 	if c.CapacityType == offering.Spot {
-		p.evictions.RecordEviction(c)
+		p.reclaims.Record(c)
 	}
 }
 
@@ -174,9 +174,9 @@ func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
 	p.refusals.nodeUnusable(class, c, lacks)
 }
 
-// ClassTrouble says why no node of a node class is launched now, and what to do about it; the
+// ClassPause says why no node of a node class is launched now, and what to do about it; the
 // reason is empty when launches are allowed.
-func (p *Provider) ClassTrouble(class string) (reason, detail string) {
+func (p *Provider) ClassPause(class string) (reason, detail string) {
 	return p.refusals.classPause(class)
 }
 
@@ -210,7 +210,7 @@ func (p *Provider) WithoutLocalDNS(class *v1beta1.AKSNodeClass) string {
 
 // RejectedPrices returns the prices of the last list that were not used, for sizes of the region
 // that nodes can have, sorted by name.
-func (p *Provider) RejectedPrices() []RejectedPrice { return p.prices.doubted() }
+func (p *Provider) RejectedPrices() []RejectedPrice { return p.prices.rejected() }
 
 // PricesProblem describes why the price list could not be read; empty when it could.
 func (p *Provider) PricesProblem() string { return p.prices.state().Problem }
@@ -223,4 +223,4 @@ func (p *Provider) PricesUnlisted() string { return p.prices.unlisted() }
 func (p *Provider) PriceStats() provider.PriceStats { return p.prices.stats() }
 
 // Requests counts the requests to Azure since New.
-func (p *Provider) Requests() provider.Requests { return p.limits.Requests() }
+func (p *Provider) RequestStats() provider.RequestStats { return p.limits.RequestStats() }

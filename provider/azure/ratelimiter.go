@@ -37,9 +37,9 @@ func limited(in *arm.ClientOptions, buckets *ratelimit.Buckets, renewal *token.R
 // have to wait for Azure's rate limits. A later call repeats a request that may not be sent now.
 type rateLimiter struct{ limits *ratelimit.Buckets }
 
-// createDelay returns how long the write that creates a virtual machine has to wait; zero means
-// none.
-func (r rateLimiter) createDelay(vm string, urgent bool) (wait time.Duration) {
+// reserveCreate reserves the write that creates a virtual machine, or returns how long it has to
+// wait.
+func (r rateLimiter) reserveCreate(vm string, urgent bool) (wait time.Duration) {
 	priority := ratelimit.Create
 	if urgent {
 		priority = ratelimit.Replace
@@ -50,29 +50,32 @@ func (r rateLimiter) createDelay(vm string, urgent bool) (wait time.Duration) {
 // cancelCreate gives back the reservation for a creation that is not needed any more.
 func (r rateLimiter) cancelCreate(vm string) { r.limits.Drop(vm, ratelimit.PutVM) }
 
-// mayDelete reports whether a virtual machine may be deleted now.
-func (r rateLimiter) mayDelete(vm string) bool {
-	return r.limits.Ticket(vm, ratelimit.StopLeak, ratelimit.ARMDeletes, ratelimit.DeleteVM) == 0
+// reserveDelete reserves the deletion of a virtual machine; false: not now, call again.
+func (r rateLimiter) reserveDelete(vm string) bool {
+	return r.limits.Ticket(vm, ratelimit.Delete, ratelimit.ARMDeletes, ratelimit.DeleteVM) == 0
 }
 
-// mayDeleteResource reports whether an interface or a disk may be deleted now.
-func (r rateLimiter) mayDeleteResource(name string) bool {
-	return r.limits.Ticket(name, ratelimit.StopLeak, ratelimit.ARMDeletes) == 0
+// reserveDeleteResource reserves the deletion of an interface or a disk; false: not now, call
+// again.
+func (r rateLimiter) reserveDeleteResource(name string) bool {
+	return r.limits.Ticket(name, ratelimit.Delete, ratelimit.ARMDeletes) == 0
 }
 
-// mayRead reports whether a virtual machine may be read now, before its deletion.
-func (r rateLimiter) mayRead(vm string) bool {
-	return r.limits.Ticket(vm, ratelimit.StopLeak, ratelimit.ARMReads, ratelimit.GetVM) == 0
+// reserveRead reserves the read of a virtual machine before its deletion; false: not now, call
+// again.
+func (r rateLimiter) reserveRead(vm string) bool {
+	return r.limits.Ticket(vm, ratelimit.Delete, ratelimit.ARMReads, ratelimit.GetVM) == 0
 }
 
-// mayReadLate reports whether a late virtual machine may be read now, at priority Read.
-func (r rateLimiter) mayReadLate(vm string) bool {
+// reserveLateRead reserves the read of a late virtual machine, at priority Read; false: not now,
+// call again.
+func (r rateLimiter) reserveLateRead(vm string) bool {
 	return r.limits.Ticket(vm, ratelimit.Read, ratelimit.ARMReads, ratelimit.GetVM) == 0
 }
 
-// updateDelay returns how long reading and changing a virtual machine, and changing its interface,
-// has to wait; zero means none. It is not urgent, so it has the lowest priority.
-func (r rateLimiter) updateDelay(vm, nic string) time.Duration {
+// reserveUpdate reserves reading and changing a virtual machine, and changing its interface, or
+// returns how long that has to wait. It is not urgent, so it has the lowest priority.
+func (r rateLimiter) reserveUpdate(vm, nic string) time.Duration {
 	wait := max(r.limits.Ticket(vm, ratelimit.Upkeep, ratelimit.ARMWrites, ratelimit.UpdateVM),
 		r.limits.Ticket(vm, ratelimit.Upkeep, ratelimit.ARMReads, ratelimit.GetVM))
 	if nic == "" {
@@ -81,7 +84,7 @@ func (r rateLimiter) updateDelay(vm, nic string) time.Duration {
 	return max(wait, r.limits.Ticket(nic, ratelimit.Upkeep, ratelimit.ARMWrites))
 }
 
-// updateAKSDelay returns how long changing an AKS machine has to wait; zero means none.
-func (r rateLimiter) updateAKSDelay(handle string) time.Duration {
+// reserveAKSUpdate reserves changing an AKS machine, or returns how long that has to wait.
+func (r rateLimiter) reserveAKSUpdate(handle string) time.Duration {
 	return r.limits.Ticket(handle, ratelimit.Upkeep, ratelimit.ARMWrites, ratelimit.AKS)
 }

@@ -18,24 +18,24 @@ import (
 // refusals keeps what Azure's refusals and failures say about offerings, node classes, images,
 // subnets and the subscription's policies, so that the same is not requested again at once.
 type refusals struct {
-	stockouts *stock.Stockouts
-	policies  *stock.Policies
-	images    *image.Images
-	network   *network.Reader
-	sizes     *sizeList
-	zones     zones
-	now       func() time.Time
-	log       *slog.Logger
+	unavailable *stock.UnavailableOfferings
+	policies    *stock.Policies
+	images      *image.Images
+	network     *network.Reader
+	sizes       *sizeList
+	zones       zones
+	now         func() time.Time
+	log         *slog.Logger
 }
 
 // record records what a refusal says about the node class, its image, its subnet and the
 // subscription's policies. It reports whether launches of the class pause for it.
-func (x *refusals) record(by stock.Requester, r armerr.Refusal, image string, choice offering.Ref) (pauses bool) {
+func (x *refusals) record(by stock.Requester, r armerr.Refusal, image string, ref offering.Ref) (pauses bool) {
 	switch {
 	case r.Kind == armerr.ImageMissing:
 		x.images.ReportMissing(image)
 	case r.Kind == armerr.Disallowed:
-		x.policies.RecordDenial(by.Class, choice, r, x.now())
+		x.policies.RecordDenial(by.Class, ref, r, x.now())
 	case !r.AboutOffering():
 		if subnet, err := network.ParseSubnetID(by.Subnet); err == nil {
 			x.network.RecordDenied(subnet, r)
@@ -48,19 +48,19 @@ func (x *refusals) record(by stock.Requester, r armerr.Refusal, image string, ch
 // recordAccepted records that Compute accepted a virtual machine of the class, from this image.
 func (x *refusals) recordAccepted(class, image string) {
 	x.policies.Clear(class)
-	x.stockouts.RecordLaunch(class)
+	x.unavailable.RecordLaunch(class)
 	x.images.ReportLaunched(image)
 }
 
 // blockOffering blocks the offerings that a refusal of one of them is about.
-func (x *refusals) blockOffering(by stock.Requester, r armerr.Refusal, s *sku.SKU, choice offering.Ref) {
-	x.stockouts.RecordRefusal(r, s, choice.Zone, choice.CapacityType, by)
+func (x *refusals) blockOffering(by stock.Requester, r armerr.Refusal, s *sku.SKU, ref offering.Ref) {
+	x.unavailable.RecordRefusal(r, s, ref.Zone, ref.CapacityType, by)
 }
 
 // blocked reports whether an offering is blocked, and why.
-func (x *refusals) blocked(by stock.Requester, s *sku.SKU, choice offering.Ref) (provider.Attempt, bool) {
-	b, ok := x.stockouts.Blocked(s, choice.Zone, choice.CapacityType, by)
-	return provider.Attempt{Offering: choice, Code: b.Code, Reason: b.Reason, Detail: b.Description}, ok
+func (x *refusals) blocked(by stock.Requester, s *sku.SKU, ref offering.Ref) (provider.RefusedOffering, bool) {
+	b, ok := x.unavailable.Blocked(s, ref.Zone, ref.CapacityType, by)
+	return provider.RefusedOffering{Offering: ref, Code: b.Code, Reason: b.Reason, Detail: b.Description}, ok
 }
 
 // recordStillCreating blocks the offering of a virtual machine for a while that was late and is
@@ -72,13 +72,13 @@ func (x *refusals) recordStillCreating(vm *virtualMachine) {
 // recordFailed blocks the offering of a virtual machine for a while that is deleted because it
 // failed after its creation.
 func (x *refusals) recordFailed(vm *virtualMachine) {
-	x.blockOfferingOf(vm, stock.Requester{Class: tag(vm.Tags, tagClass)}, avoidOffering(vm.failureInStatus()))
+	x.blockOfferingOf(vm, stock.Requester{Class: tag(vm.Tags, tagClass)}, asOfferingRefusal(vm.failureInStatus()))
 }
 
 func (x *refusals) blockOfferingOf(vm *virtualMachine, by stock.Requester, r armerr.Refusal) {
-	choice := x.zones.offeringOf(vm)
-	if s := x.sizes.byName()[choice.Type]; s != nil {
-		x.blockOffering(by, r, s, choice)
+	ref := x.zones.refOf(vm)
+	if s := x.sizes.byName()[ref.Type]; s != nil {
+		x.blockOffering(by, r, s, ref)
 	}
 }
 
@@ -96,7 +96,7 @@ func (x *refusals) nodeUnusable(class string, c offering.Ref, lacks string) {
 	r := armerr.Refusal{Kind: armerr.MissingResource, Code: stock.NotRegistered, Detail: armerr.Shorten(lacks)}
 	x.blockOffering(by, r, s, c)
 	x.log.Warn("VM joined without its GPUs", slog.String("size", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
-	if s.GPUs == 0 || !x.stockouts.GPUsMissing(class, sizes) {
+	if s.GPUs == 0 || !x.unavailable.GPUsMissing(class, sizes) {
 		return
 	}
 	r.Advice = "VMs of several GPU models joined without GPUs: check that the cluster has a device plugin for them, and that it runs on the class's nodes"

@@ -16,7 +16,7 @@ import (
 // are not, and neither are other classes.
 //
 // Rule REFUSAL-11.
-func TestUselessSizesRest(t *testing.T) {
+func TestSizeWithoutItsGPUIsBlocked(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().twoClasses()
 	p := r.provider(t)
 	snapshot(t, p)
@@ -43,7 +43,7 @@ func TestUselessSizesRest(t *testing.T) {
 // cause: all sizes with GPUs are blocked for the class, for an hour, and those without are not.
 //
 // Rule REFUSAL-12.
-func TestMissingDevicePluginHasGPUsRest(t *testing.T) {
+func TestMissingDevicePluginBlocksGPUs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).twoClasses()
 		p := r.provider(t)

@@ -32,7 +32,7 @@ func (r *vmRequest) customData(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n := r.bootNode(labels, net)
+	n := r.nodeConfig(labels, net)
 	n.Token, n.ImageVersion = token, image.Version(r.image)
 	data, err := r.encoder.CustomData(n, o.BootstrapContract.For(n.ImageVersion))
 	if err != nil {
@@ -41,14 +41,14 @@ func (r *vmRequest) customData(ctx context.Context) (string, error) {
 	return data, nil
 }
 
-// bootNode returns the data for the node's bootstrap, without its token and image.
-func (r *vmRequest) bootNode(labels map[string]string, net bootstrap.Network) bootstrap.Node {
+// nodeConfig returns the data for the node's bootstrap, without its token and image.
+func (r *vmRequest) nodeConfig(labels map[string]string, net bootstrap.Network) bootstrap.NodeConfig {
 	o, spec := r.opts, &r.class.Spec
 	taints := append([]provider.Taint{unregistered()}, r.claim.Taints...)
-	n := bootstrap.Node{
+	n := bootstrap.NodeConfig{
 		Server: o.serverName(), CA: o.CABundle, Version: kubeversion.Of(r.class),
 		Labels: kubeletLabels(labels), Taints: append(taints, r.claim.StartupTaints...), MaxPods: r.instanceType.maxPods,
-		Reserved: r.instanceType.reserved.bootstrap(), Kubelet: spec.Kubelet, OS: spec.LinuxOSConfig, DNS: o.DNSServiceIP,
+		Overhead: r.instanceType.overhead.bootstrap(), Kubelet: spec.Kubelet, OS: spec.LinuxOSConfig, DNS: o.DNSServiceIP,
 		Size: r.instanceType.sku.Name, Arch: r.instanceType.sku.Arch, GPU: gpuFor(r.instanceType.sku, spec.InstallsGPUDriver()), StreamArtifacts: spec.StreamsArtifacts(),
 		Subscription: o.SubscriptionID, Tenant: o.TenantID, ResourceGroup: o.NodeResourceGroup, Location: o.Location,
 		Cloud: o.CustomCloud, Network: net, Identity: o.KubeletIdentityClientID, Admin: o.AdminUsername,

@@ -21,7 +21,7 @@ type sources struct {
 	network *network.Reader
 	images  *image.Images
 	// sharedToken holds the tokens for images that another tenant shares.
-	sharedToken *token.Shared
+	sharedToken *token.Gallery
 	panics      *panics.Reporter
 }
 
@@ -34,7 +34,7 @@ func newSources(o *Options, c *connection, cluster network.SubnetID) (*sources, 
 		images: image.New(image.Config{
 			ARM: c.arm, Decoder: c.decoder, Subscription: o.SubscriptionID, Location: o.Location, Shared: o.SharedGallery, Every: o.ImagesEvery, Now: o.Now, Panics: o.Panics,
 		}),
-		sharedToken: token.NewShared(o.SharedGallery.TokenURL, o.ClientOptions, o.env()),
+		sharedToken: token.NewGallery(o.SharedGallery.TokenURL, o.ClientOptions, o.env()),
 		panics:      o.Panics,
 	}
 	var err error

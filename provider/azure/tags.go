@@ -23,10 +23,10 @@ const (
 	// For Drift: the hash of the node class at launch and the requested Kubernetes version.
 	tagClassHash = "karve.dev_class-hash"
 	// tagHashVersion says how that hash is computed. Virtual machines without it have v3.
-	tagHashVersion = "karve.dev_class-hash-version"
-	tagKubernetes  = "karve.dev_kubernetes-version"
-	tagAKSOwner    = "karpenter.azure.com_cluster"
-	tagNodePool    = "karpenter.sh_nodepool"
+	tagHashVersion      = "karve.dev_class-hash-version"
+	tagKubernetes       = "karve.dev_kubernetes-version"
+	tagKarpenterCluster = "karpenter.azure.com_cluster"
+	tagNodePool         = "karpenter.sh_nodepool"
 	// tagAKSMachine is on machines that Karpenter's provider creates through AKS's machine API.
 	tagAKSMachine = "karpenter.azure.com_aksmachine_nodeclaim"
 	tagBilling    = "compute.aks.billing"
@@ -46,12 +46,12 @@ type ownership struct {
 func (o ownership) tags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[string]string {
 	out := o.configuredTags(class)
 	for key, value := range map[string]string{
-		tagCluster:  o.cluster,
-		tagClaim:    claim.Name,
-		tagClaimUID: claim.UID,
-		tagClass:    claim.Class,
-		tagAKSOwner: o.cluster,
-		tagBilling:  billingLinux,
+		tagCluster:          o.cluster,
+		tagClaim:            claim.Name,
+		tagClaimUID:         claim.UID,
+		tagClass:            claim.Class,
+		tagKarpenterCluster: o.cluster,
+		tagBilling:          billingLinux,
 	} {
 		setTag(out, key, value)
 	}
@@ -77,7 +77,7 @@ func (o ownership) configuredTags(class *v1beta1.AKSNodeClass) map[string]string
 // reserved reports whether a tag identifies the virtual machine, which users cannot change.
 func reserved(key string) bool {
 	return slices.ContainsFunc([]string{
-		tagCluster, tagClaim, tagClaimUID, tagClass, tagClassHash, tagHashVersion, tagKubernetes, tagAKSOwner, tagNodePool, tagAKSMachine, tagBilling,
+		tagCluster, tagClaim, tagClaimUID, tagClass, tagClassHash, tagHashVersion, tagKubernetes, tagKarpenterCluster, tagNodePool, tagAKSMachine, tagBilling,
 	}, func(reserved string) bool { return strings.EqualFold(reserved, key) })
 }
 

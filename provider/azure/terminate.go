@@ -41,7 +41,7 @@ func (t *terminator) terminate(ctx context.Context, id string) error {
 		return err
 	}
 	b, handle := t.backends.byVMName(name)
-	v, err := t.vms.Since(ctx, t.now().Add(-t.vms.deletionAge()))
+	v, err := t.vms.NotOlderThan(ctx, t.now().Add(-t.vms.maxAgeForDeletion()))
 	if err != nil {
 		return fmt.Errorf("terminating %s: %w", handle, err)
 	}
@@ -50,7 +50,7 @@ func (t *terminator) terminate(ctx context.Context, id string) error {
 		if flight.deleting {
 			return nil
 		}
-		if v, err = t.vms.Since(ctx, flight.requestedAt.Add(1)); err != nil {
+		if v, err = t.vms.NotOlderThan(ctx, flight.requestedAt.Add(1)); err != nil {
 			return fmt.Errorf("terminating %s: %w", handle, err)
 		}
 	}
@@ -60,9 +60,9 @@ func (t *terminator) terminate(ctx context.Context, id string) error {
 	return t.deleteUnlisted(ctx, b, handle)
 }
 
-// terminateUnclaimed deletes all resources of a claim. It reads the virtual machine itself and
+// terminateByClaim deletes all resources of a claim. It reads the virtual machine itself and
 // not the shared list: the creation may have been a moment ago.
-func (t *terminator) terminateUnclaimed(ctx context.Context, claim provider.Claim) error {
+func (t *terminator) terminateByClaim(ctx context.Context, claim provider.Claim) error {
 	release, err := t.claims.Lock(ctx, claim.UID)
 	if err != nil {
 		return err
@@ -73,16 +73,16 @@ func (t *terminator) terminateUnclaimed(ctx context.Context, claim provider.Clai
 			return err
 		}
 	}
-	return t.terminateLegacy(ctx, claim)
+	return t.terminateInherited(ctx, claim)
 }
 
-// terminateLegacy deletes the virtual machine that Karpenter's provider created for a claim.
-func (t *terminator) terminateLegacy(ctx context.Context, claim provider.Claim) error {
-	v, err := t.vms.Since(ctx, t.now().Add(-t.vms.launchAge()))
+// terminateInherited deletes the virtual machine that Karpenter's provider created for a claim.
+func (t *terminator) terminateInherited(ctx context.Context, claim provider.Claim) error {
+	v, err := t.vms.NotOlderThan(ctx, t.now().Add(-t.vms.maxAgeForLaunch()))
 	if err != nil {
 		return fmt.Errorf("abandoning %s: %w", claim.Name, err)
 	}
-	if vm := t.owner.legacy(v, claim); vm != nil {
+	if vm := t.owner.inheritedVM(v, claim); vm != nil {
 		return t.deleteListed(ctx, vm)
 	}
 	return provider.ErrNotFound
@@ -91,11 +91,11 @@ func (t *terminator) terminateLegacy(ctx context.Context, claim provider.Claim) 
 // deleteListed deletes a virtual machine that the shared list shows. The list may be out of date
 // and has no power state, so the virtual machine itself is read first.
 func (t *terminator) deleteListed(ctx context.Context, vm *virtualMachine) error {
-	if err := t.checkDeletable(vm); err != nil || t.isBeingDeleted(vm) {
+	if err := t.checkDeletable(vm); err != nil || t.awaitDeletion(vm) {
 		return err
 	}
 	b := t.backends.of(vm)
-	if !b.mayDeleteNow(vm.handle) || !t.limiter.mayRead(cmp.Or(strings.ToLower(armtext.Of(vm.Name)), vm.handle)) {
+	if !b.reserveDelete(vm.handle) || !t.limiter.reserveRead(cmp.Or(strings.ToLower(armtext.Of(vm.Name)), vm.handle)) {
 		return nil
 	}
 	vm, err := b.read(ctx, vm.handle)
@@ -117,7 +117,7 @@ func (t *terminator) deleteUnlisted(ctx context.Context, b backend, handle strin
 	if f.missing {
 		return t.deleteLeftovers(ctx, handle)
 	}
-	if !t.limiter.mayRead(cmp.Or(f.vmName, handle)) { // read reads the virtual machine if there is one
+	if !t.limiter.reserveRead(cmp.Or(f.vmName, handle)) { // read reads the virtual machine if there is one
 		return nil
 	}
 	vm, err := b.read(ctx, handle)
@@ -133,7 +133,7 @@ func (t *terminator) deleteUnlisted(ctx context.Context, b backend, handle strin
 // delete deletes a virtual machine that belongs to karve and is not being deleted yet. The caller
 // has just read it.
 func (t *terminator) delete(ctx context.Context, vm *virtualMachine) error {
-	if err := t.checkDeletable(vm); err != nil || t.isBeingDeleted(vm) {
+	if err := t.checkDeletable(vm); err != nil || t.awaitDeletion(vm) {
 		return err
 	}
 	if err := t.requestDeletion(ctx, vm); err != nil || !t.inFlight.get(vm.handle).deleting {
@@ -160,10 +160,10 @@ func (t *terminator) checkDeletable(vm *virtualMachine) error {
 // than deletions take, and rarely enough to do no harm.
 const deletionStuckAfter = 10 * time.Minute
 
-// isBeingDeleted reports whether a virtual machine is being deleted and needs no further request.
-// A stuck deletion does: Azure may have lost it, and another request restarts it. A deletion that
-// this process did not request counts from when it was first seen.
-func (t *terminator) isBeingDeleted(vm *virtualMachine) bool {
+// awaitDeletion reports whether to wait for a deletion that is under way, and records when it was
+// first seen if this process did not request it. It is false for a stuck deletion: Azure may have
+// lost it, and another request restarts it.
+func (t *terminator) awaitDeletion(vm *virtualMachine) bool {
 	if vm.provisioningState() != stateDeleting {
 		return false
 	}
@@ -179,7 +179,7 @@ func (t *terminator) isBeingDeleted(vm *virtualMachine) bool {
 // callers repeat it until the virtual machine is deleted.
 func (t *terminator) requestDeletion(ctx context.Context, vm *virtualMachine) error {
 	b := t.backends.of(vm)
-	if !b.mayDeleteNow(vm.handle) {
+	if !b.reserveDelete(vm.handle) {
 		return nil
 	}
 	if err := b.delete(ctx, vm); err != nil {
@@ -204,7 +204,7 @@ func (t *terminator) deleteLeftovers(ctx context.Context, handle string) error {
 		flight.missing = true
 		t.inFlight.put(handle, flight)
 	}
-	since := t.now().Add(-t.vms.deletionAge())
+	since := t.now().Add(-t.vms.maxAgeForDeletion())
 	if requested := t.inFlight.get(handle).requestedAt; requested.After(since) {
 		since = requested
 	}
@@ -228,7 +228,7 @@ func (t *terminator) deleteLeftovers(ctx context.Context, handle string) error {
 // machine.
 func isDiskOf(disk, vm string) bool {
 	suffix, ok := strings.CutPrefix(strings.ToLower(disk), vm+"-")
-	return ok && ourName.MatchString(vm) && diskSuffix.MatchString(suffix)
+	return ok && karveNameSuffix.MatchString(vm) && diskSuffix.MatchString(suffix)
 }
 
 var diskSuffix = regexp.MustCompile(`^[0-9a-f]{6}$`)
@@ -238,5 +238,5 @@ var diskSuffix = regexp.MustCompile(`^[0-9a-f]{6}$`)
 // name have just its name: aks-web-abc-def may belong to another claim.
 func isPartOf(resource, vm string) bool {
 	resource = strings.ToLower(resource)
-	return resource == vm || ourName.MatchString(vm) && strings.HasPrefix(resource, vm+"-")
+	return resource == vm || karveNameSuffix.MatchString(vm) && strings.HasPrefix(resource, vm+"-")
 }

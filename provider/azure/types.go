@@ -63,7 +63,7 @@ type typeSet struct {
 // An instanceType is one size in one node class.
 type instanceType struct {
 	sku          *sku.SKU
-	reserved     reservation
+	overhead     nodeOverhead
 	maxPods      int64
 	offered      offering.InstanceType // Offerings are without temporary unavailability
 	maxSpotPrice offering.Price        // maximum price as spot; zero is any price
@@ -147,17 +147,17 @@ func (c classSettings) acceptsGPU(gpu vmsize.GPU) bool {
 }
 
 func (b *typeBuilder) instanceType(s *sku.SKU, settings classSettings, price pricing.Price, labels *labelCache) instanceType {
-	reserved := reserve(s.VCPUs, s.MemoryMiB, settings.maxPods, settings.diskGB, settings.minor)
+	overhead := nodeOverheadFor(s.VCPUs, s.MemoryMiB, settings.maxPods, settings.diskGB, settings.minor)
 	return instanceType{
 		sku:          s,
-		reserved:     reserved,
+		overhead:     overhead,
 		maxPods:      settings.maxPods,
 		maxSpotPrice: settings.spot.Max(price.OnDemand),
 		offered: offering.InstanceType{
 			Name:      s.Name,
 			Labels:    b.typeLabels(s, settings),
 			Capacity:  b.capacity(s, settings),
-			Overhead:  reserved.overhead(),
+			Overhead:  overhead.amounts(),
 			Offerings: b.withAddresses(b.offerings(s, price, settings.spot, labels), settings),
 		},
 	}
@@ -250,7 +250,7 @@ func (s *nameSet) add(name string) {
 // unlistedPrices describes how many instance types are not priced by the list.
 func (s *typeSet) unlistedPrices(list pricelist.List) (parts []string) {
 	if n := s.byPriceBasis[pricing.BuiltIn]; n > 0 {
-		parts = append(parts, fmt.Sprintf("%d types are offered at built-in prices (%s, %s)", n, list.Region, list.Of))
+		parts = append(parts, fmt.Sprintf("%d types are offered at built-in prices (%s, %s)", n, list.Region, list.Month))
 	}
 	if n := s.byPriceBasis[pricing.Estimated]; n > 0 {
 		parts = append(parts, fmt.Sprintf("%d types are offered at guessed prices", n))

@@ -32,9 +32,9 @@ const AnnotationTagKeys = "karve.dev/tag-keys"
 // collection reads it more often.
 const updateListAge = time.Minute
 
-// updates holds the tags and identities that nodes of a class must have, besides the tags that
-// identify them.
-type updates struct {
+// wantedMetadata holds the tags and identities that nodes of a class must have, besides the tags
+// that identify them.
+type wantedMetadata struct {
 	tags map[string]string
 	// removed are keys, in lower case, of tags that the node class had once.
 	removed []string
@@ -76,7 +76,7 @@ func (x *updater) update(ctx context.Context, m provider.LaunchedNode) (provider
 	if err != nil {
 		return provider.Update{}, err
 	}
-	v, err := x.vmList.Since(ctx, x.now().Add(-updateListAge))
+	v, err := x.vmList.NotOlderThan(ctx, x.now().Add(-updateListAge))
 	if err != nil {
 		return provider.Update{RetryAfter: updateListAge}, nil // tried again; other callers report the error
 	}
@@ -121,8 +121,8 @@ func knownTagKeys(class *v1beta1.AKSNodeClass) []string {
 }
 
 // wanted returns what the virtual machines of the class must have.
-func (x *updater) wanted(class *v1beta1.AKSNodeClass) updates {
-	u := updates{tags: x.owner.configuredTags(class), identities: x.identities}
+func (x *updater) wanted(class *v1beta1.AKSNodeClass) wantedMetadata {
+	u := wantedMetadata{tags: x.owner.configuredTags(class), identities: x.identities}
 	for _, key := range knownTagKeys(class) {
 		if !hasKey(u.tags, key) {
 			u.removed = append(u.removed, strings.ToLower(key))
@@ -132,13 +132,13 @@ func (x *updater) wanted(class *v1beta1.AKSNodeClass) updates {
 }
 
 // appliedTo reports whether a virtual machine has the tags and identities.
-func (u updates) appliedTo(vm *virtualMachine) bool {
-	return sameTags(vm.Tags, u.applyTo(vm.Tags)) && len(u.missingIdentities(vm)) == 0
+func (u wantedMetadata) appliedTo(vm *virtualMachine) bool {
+	return sameTags(vm.Tags, u.mergedTags(vm.Tags)) && len(u.missingIdentities(vm)) == 0
 }
 
-// applyTo returns the tags after the update: tags of other users are kept, with the spelling of
+// mergedTags returns the tags after the update: tags of other users are kept, with the spelling of
 // their keys.
-func (u updates) applyTo(tags map[string]*string) map[string]*string {
+func (u wantedMetadata) mergedTags(tags map[string]*string) map[string]*string {
 	out := maps.Clone(tags)
 	if out == nil {
 		out = map[string]*string{}
@@ -168,7 +168,7 @@ func sameTags(a, b map[string]*string) bool {
 }
 
 // missingIdentities returns the identities that a virtual machine lacks.
-func (u updates) missingIdentities(vm *virtualMachine) []string {
+func (u wantedMetadata) missingIdentities(vm *virtualMachine) []string {
 	var out []string
 	for _, id := range u.identities {
 		if vm.Identity == nil || !hasKey(vm.Identity.UserAssignedIdentities, id) {
@@ -179,12 +179,12 @@ func (u updates) missingIdentities(vm *virtualMachine) []string {
 }
 
 // updateVM changes the virtual machine's interface, if necessary, and then the virtual machine.
-func (x *updater) updateVM(ctx context.Context, b backend, name string, u updates) (provider.Update, error) {
+func (x *updater) updateVM(ctx context.Context, b backend, name string, u wantedMetadata) (provider.Update, error) {
 	nic, err := x.outdatedNIC(ctx, name, u)
 	if err != nil {
 		return provider.Update{}, fmt.Errorf("updating %s: %w", name, err)
 	}
-	if wait := x.limiter.updateDelay(name, nicName(nic)); wait > 0 {
+	if wait := x.limiter.reserveUpdate(name, nicName(nic)); wait > 0 {
 		return provider.Update{RetryAfter: wait}, nil
 	}
 	vm, err := b.read(ctx, name)
@@ -198,7 +198,7 @@ func (x *updater) updateVM(ctx context.Context, b backend, name string, u update
 		return provider.Update{RetryAfter: updateListAge}, nil // the list was out of date
 	}
 	if nic != nil {
-		_, err := x.nics.UpdateTags(ctx, x.group, nicName(nic), armnetwork.TagsObject{Tags: u.applyTo(nic.Tags)}, nil)
+		_, err := x.nics.UpdateTags(ctx, x.group, nicName(nic), armnetwork.TagsObject{Tags: u.mergedTags(nic.Tags)}, nil)
 		if err != nil && armerr.Classify(err).Kind != armerr.NotFound {
 			return provider.Update{}, armerr.Wrap(err, "updating the tags of interface %s", nicName(nic))
 		}
@@ -207,14 +207,14 @@ func (x *updater) updateVM(ctx context.Context, b backend, name string, u update
 }
 
 // outdatedNIC returns the virtual machine's interface if its tags must change; nil otherwise.
-func (x *updater) outdatedNIC(ctx context.Context, name string, u updates) (*armnetwork.Interface, error) {
-	v, err := x.nicList.Since(ctx, x.now().Add(-updateListAge))
+func (x *updater) outdatedNIC(ctx context.Context, name string, u wantedMetadata) (*armnetwork.Interface, error) {
+	v, err := x.nicList.NotOlderThan(ctx, x.now().Add(-updateListAge))
 	if err != nil {
 		return nil, err
 	}
 	for _, nic := range v.ByName {
 		if nic.Properties != nil && nic.Properties.VirtualMachine != nil && strings.EqualFold(lastSegment(armtext.Of(nic.Properties.VirtualMachine.ID)), name) &&
-			!sameTags(nic.Tags, u.applyTo(nic.Tags)) {
+			!sameTags(nic.Tags, u.mergedTags(nic.Tags)) {
 			return nic.Interface, nil
 		}
 	}
@@ -232,8 +232,8 @@ func lastSegment(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
 // patch changes the virtual machine as it was read: a concurrent change takes precedence, and
 // the next call compares again.
-func (x *updater) patch(ctx context.Context, name string, vm *virtualMachine, u updates) (provider.Update, error) {
-	body := armcompute.VirtualMachineUpdate{Tags: u.applyTo(vm.Tags)}
+func (x *updater) patch(ctx context.Context, name string, vm *virtualMachine, u wantedMetadata) (provider.Update, error) {
+	body := armcompute.VirtualMachineUpdate{Tags: u.mergedTags(vm.Tags)}
 	changed := "tags"
 	if missing := u.missingIdentities(vm); len(missing) > 0 {
 		body.Identity, changed = withIdentities(vm.Identity, missing), "tags and identities"

@@ -103,8 +103,8 @@ func unexplained() armerr.Refusal {
 	return armerr.Refusal{Kind: armerr.OtherRefusal, Code: "ProvisioningFailed", Detail: "Azure does not say why"}
 }
 
-// offeringOf returns the offering of a virtual machine, without its price.
-func (z zones) offeringOf(vm *virtualMachine) offering.Ref {
+// refOf returns the offering of a virtual machine, without its price.
+func (z zones) refOf(vm *virtualMachine) offering.Ref {
 	c := offering.Ref{Zone: stock.RegionalZone, CapacityType: offering.OnDemand}
 	if hw := vm.Properties.HardwareProfile; hw != nil && hw.VMSize != nil {
 		c.Type = string(*hw.VMSize)

@@ -82,27 +82,27 @@ const (
 	unrequestedListAge = 30 * time.Second
 )
 
-// launchAge returns the maximum age of the list for launches that wait, which is also how often
-// they retry. The list is not read while no caller waits.
-func (l *vmList) launchAge() time.Duration {
+// maxAgeForLaunch returns the maximum age of the list for launches that wait, which is also how
+// often they retry. The list is not read while no caller waits.
+func (l *vmList) maxAgeForLaunch() time.Duration {
 	switch {
 	case l.pollEvery > 0:
 		return l.pollEvery
 	case l.pool != nil:
-		return l.pool.listAge()
+		return l.pool.maxListAge()
 	case l.Last().Pages <= shortPages:
 		return shortListAge
 	}
 	return longListAge
 }
 
-// deletionAge returns the maximum age of lists for deletions: they are not urgent, and long lists
-// are most of the cost of a deletion.
-func (l *vmList) deletionAge() time.Duration {
-	if age := l.launchAge(); age > shortListAge {
+// maxAgeForDeletion returns the maximum age of lists for deletions: they are not urgent, and long
+// lists are most of the cost of a deletion.
+func (l *vmList) maxAgeForDeletion() time.Duration {
+	if age := l.maxAgeForLaunch(); age > shortListAge {
 		return 2 * age
 	}
-	return l.launchAge()
+	return l.maxAgeForLaunch()
 }
 
 // claimInRow returns the NodeClaim by the tags of a row that cannot be decoded; empty when it has

@@ -175,8 +175,8 @@ func (c *Cloud) SetTypes(types []offering.InstanceType) {
 	c.show()
 }
 
-// SetFault makes f decide, before each call ("launch", "get", "list", "terminate", "abandon",
-// "catalog", "drift"), whether it fails. Nil ends the faults.
+// SetFault makes f decide, before each call ("launch", "get", "list", "terminate",
+// "terminateByClaim", "catalog", "drift"), whether it fails. Nil ends the faults.
 func (c *Cloud) SetFault(f func(op string) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

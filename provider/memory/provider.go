@@ -19,11 +19,11 @@ import (
 type Provider struct {
 	cloud *Cloud
 
-	mu               sync.Mutex
-	failed           map[offering.Ref]bool // by type, zone and capacity type
-	lastCatalog      *provider.Catalog
-	typesAtSnapshot  []offering.InstanceType // the cloud's types that snapshot was made from
-	failedAtSnapshot int                     // len(failed) at that time
+	mu              sync.Mutex
+	failed          map[offering.Ref]bool // by type, zone and capacity type
+	lastCatalog     *provider.Catalog
+	typesAtCatalog  []offering.InstanceType // the cloud's types that lastCatalog was made from
+	failedAtCatalog int                     // len(failed) at that time
 }
 
 var (
@@ -66,10 +66,10 @@ func (p *Provider) call(ctx context.Context, op string) error {
 	return nil
 }
 
-// renewAfter is the age from which a snapshot is renewed even if nothing has changed.
+// renewAfter is the age from which a catalog is renewed even if nothing has changed.
 const renewAfter = 10 * time.Minute
 
-// Catalog returns the same snapshot for every class.
+// Catalog returns the same catalog for every class.
 func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Catalog, error) {
 	if err := p.call(ctx, "catalog"); err != nil {
 		return nil, err
@@ -93,10 +93,10 @@ func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Catalog, er
 // available marks the offerings that this provider knows to fail, besides those that the cloud
 // shows as unavailable.
 func (p *Provider) available(types []offering.InstanceType) []offering.InstanceType {
-	if p.lastCatalog != nil && same(p.typesAtSnapshot, types) && p.failedAtSnapshot == len(p.failed) {
+	if p.lastCatalog != nil && same(p.typesAtCatalog, types) && p.failedAtCatalog == len(p.failed) {
 		return p.lastCatalog.Types
 	}
-	p.typesAtSnapshot, p.failedAtSnapshot = types, len(p.failed)
+	p.typesAtCatalog, p.failedAtCatalog = types, len(p.failed)
 	if len(p.failed) == 0 {
 		return types
 	}
@@ -149,7 +149,7 @@ func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.I
 func instanceName(claim provider.Claim) string { return claim.Name + "-" + claim.UID }
 
 func (p *Provider) launchFirst(name string, claim provider.Claim) (provider.Instance, error) {
-	var attempts []provider.Attempt
+	var attempts []provider.RefusedOffering
 	for _, choice := range claim.Offerings {
 		m, refusal := p.tryOffering(claim, choice)
 		if refusal != nil {
@@ -159,15 +159,15 @@ func (p *Provider) launchFirst(name string, claim provider.Claim) (provider.Inst
 		p.cloud.instances[name] = m
 		p.cloud.launched++
 		in := p.follow(name, m)
-		in.Attempts = append(attempts, in.Attempts...)
+		in.Refused = append(attempts, in.Refused...)
 		return in, nil
 	}
-	return provider.Instance{}, &provider.CapacityError{Claim: claim.Name, Attempts: attempts}
+	return provider.Instance{}, &provider.CapacityError{Claim: claim.Name, Refused: attempts}
 }
 
-func (p *Provider) tryOffering(claim provider.Claim, choice offering.Ref) (*vm, *provider.Attempt) {
-	refuse := func(code, reason string) (*vm, *provider.Attempt) {
-		return nil, &provider.Attempt{Offering: choice, Code: code, Reason: reason, Detail: reason + " for " + choice.Type}
+func (p *Provider) tryOffering(claim provider.Claim, choice offering.Ref) (*vm, *provider.RefusedOffering) {
+	refuse := func(code, reason string) (*vm, *provider.RefusedOffering) {
+		return nil, &provider.RefusedOffering{Offering: choice, Code: code, Reason: reason, Detail: reason + " for " + choice.Type}
 	}
 	c := p.cloud
 	t, err := c.typeByName(choice.Type)
@@ -201,7 +201,7 @@ func (p *Provider) follow(name string, m *vm) provider.Instance {
 		p.failed[key(m.choice)] = true
 		p.mu.Unlock()
 		m.deleted = time.Now()
-		in.Attempts = []provider.Attempt{{Offering: m.choice, Code: "AllocationFailed", Reason: "OutOfStock", Detail: "the instance never started"}}
+		in.Refused = []provider.RefusedOffering{{Offering: m.choice, Code: "AllocationFailed", Reason: "OutOfStock", Detail: "the instance never started"}}
 		fallthrough
 	case provider.Terminating:
 		in.State, in.ProviderID, in.RetryAfter = provider.Creating, "", p.cloud.opts.RetryAfter
@@ -286,9 +286,9 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 	return p.cloud.deleteInstance(providerID)
 }
 
-// TerminateUnclaimed deletes the instance of a claim, if there is one.
-func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
-	if err := p.call(ctx, "abandon"); err != nil {
+// TerminateByClaim deletes the instance of a claim, if there is one.
+func (p *Provider) TerminateByClaim(ctx context.Context, claim provider.Claim) error {
+	if err := p.call(ctx, "terminateByClaim"); err != nil {
 		return err
 	}
 	return p.cloud.deleteInstance(idPrefix + instanceName(claim))

@@ -290,8 +290,8 @@ func (r *run) capacityError(late bool) {
 	if !errors.As(err, &capacity) {
 		r.Fatalf("launching what is out of stock: %v, want a CapacityError", err)
 	}
-	if len(capacity.Attempts) != 2 {
-		r.Errorf("the error has %d attempts, want 2: %+v", len(capacity.Attempts), capacity.Attempts)
+	if len(capacity.Refused) != 2 {
+		r.Errorf("the error has %d attempts, want 2: %+v", len(capacity.Refused), capacity.Refused)
 	}
 	r.wantNothing()
 }
@@ -346,7 +346,7 @@ func (r *run) notFound() {
 	if err := r.p.Terminate(r.Context(), other); !errors.Is(err, provider.ErrNotFound) {
 		r.Errorf("terminate: %v", err)
 	}
-	if err := r.p.TerminateUnclaimed(r.Context(), r.claim("never-launched", r.choices()[0])); !errors.Is(err, provider.ErrNotFound) {
+	if err := r.p.TerminateByClaim(r.Context(), r.claim("never-launched", r.choices()[0])); !errors.Is(err, provider.ErrNotFound) {
 		r.Errorf("terminate unclaimed: %v", err)
 	}
 }
@@ -375,7 +375,7 @@ func (r *run) terminateUnclaimed() {
 	_, err := r.p.Launch(r.Context(), claim)
 	r.must(err)
 	restarted := r.Open(r.T)
-	r.terminate(func() error { return restarted.TerminateUnclaimed(r.Context(), claim) })
+	r.terminate(func() error { return restarted.TerminateByClaim(r.Context(), claim) })
 	r.p = restarted
 	r.wantNothing()
 }

@@ -139,14 +139,14 @@ func (r *run) pause(d time.Duration) {
 }
 
 // launchToEnd launches until the instance runs, and collects the refused attempts.
-func (r *run) launchToEnd(p provider.Provider, c provider.Claim) (provider.Instance, []provider.Attempt, error) {
-	var attempts []provider.Attempt
+func (r *run) launchToEnd(p provider.Provider, c provider.Claim) (provider.Instance, []provider.RefusedOffering, error) {
+	var attempts []provider.RefusedOffering
 	for range steps {
 		in, err := p.Launch(r.Context(), c)
 		if err != nil {
 			return in, attempts, err
 		}
-		attempts = append(attempts, in.Attempts...)
+		attempts = append(attempts, in.Refused...)
 		if in.State == provider.Running {
 			return in, attempts, nil
 		}

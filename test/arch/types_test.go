@@ -29,7 +29,7 @@ var wide = map[string]string{
 	"engine/cluster.PodClass":                "what a class's pods ask, and what decisions derive from that once",
 	"engine/cluster.PodShape":                "what a shape's pods ask of a node, compiled",
 	"provider/azure.Options":                 "one field for each setting of the provider",
-	"provider/azure/bootstrap.Node":          "one field for each thing that an image is told at boot",
+	"provider/azure/bootstrap.NodeConfig":    "one field for each thing that an image is told at boot",
 	"provider/azure/bootstrap.configuration": "the wire format of AKS's boot contract",
 	"kube/state.Mirror":                      "the lock and one short method for each question of a controller; its state is in parts",
 }

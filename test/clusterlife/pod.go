@@ -27,7 +27,7 @@ type pod struct {
 func (p *pod) snapshotPod(node string) cluster.Pod {
 	w := p.owner.podSpec
 	w.PodRef = cluster.PodRef{Namespace: "default", Name: p.uid, UID: p.uid}
-	w.Created, w.Node, w.Terminating, w.Reschedulable = p.created, node, p.terminating, !p.terminating && !p.neverEvictable()
+	w.Created, w.Node, w.Terminating, w.ReschedulableNow = p.created, node, p.terminating, !p.terminating && !p.neverEvictable()
 	return w
 }
 

@@ -138,11 +138,11 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	keeper := catalog.New(cloud, c.mirror, set)
 	provisioner := &provision.Provisioner{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Batches: batches, Events: recorder, Metrics: set, Log: log}
 	c.lifecycle = newQueue(ctx, &c.running, &lifecycle.Reconciler{Client: c.slow, Live: c.slow, Mirror: c.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: controllertest.Class(),
-		End: &termination.Claims{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}})
-	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, EvictionObserver: cloud, Events: recorder, Metrics: set, Log: log, Class: class})
+		Terminator: &termination.ClaimReconciler{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}})
+	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, SpotObserver: cloud, Events: recorder, Metrics: set, Log: log, NodeClassKind: class})
 	evictor := termination.NewEvictor(c.slow, recorder, set, log)
 	evictor.BeforeRemoval = c.mirror.BeginEviction
-	c.nodes = newQueue(ctx, &c.running, &termination.Nodes{Client: c.slow, Live: c.slow, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log})
+	c.nodes = newQueue(ctx, &c.running, &termination.NodeReconciler{Client: c.slow, Live: c.slow, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log})
 	c.mirror.AssumeSynced()
 	c.running.Go(func() { _ = recorder.Start(ctx) })
 	c.running.Go(func() { _ = provisioner.Start(ctx) })

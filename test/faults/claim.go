@@ -187,7 +187,7 @@ func (k *controllers) end(ctx context.Context, c *claim) {
 		if c.id != "" {
 			err = k.catalog.provider.Terminate(ctx, c.id)
 		} else {
-			err = k.catalog.provider.TerminateUnclaimed(ctx, c.Claim)
+			err = k.catalog.provider.TerminateByClaim(ctx, c.Claim)
 		}
 		wait := endPoll
 		switch {

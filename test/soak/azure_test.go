@@ -40,7 +40,7 @@ func TestAzureProviderForgetsWhatIsGone(t *testing.T) {
 			half: perHalf(40), bytes: 4 << 20,
 			roots:   []any{a.cloud},
 			skipped: []reflect.Type{reflect.TypeFor[*arm.Client](), reflect.TypeFor[azcore.TokenCredential](), reflect.TypeFor[azure.Options]()},
-			slack:   map[string]int{"ratelimit.Buckets.each": 1000, "azure.bootTimes.took": 200, "ratelimit.tally.": 200, "bootstrap.": 4 << 20},
+			slack:   map[string]int{"ratelimit.Buckets.each": 1000, "azure.creationTimes.took": 200, "ratelimit.tally.": 200, "bootstrap.": 4 << 20},
 			live:    a.live,
 			rest: func() {
 				for range 30 {
@@ -177,7 +177,7 @@ func (a *region) launch(name, class string, of offering.InstanceType) (provider.
 		case err == nil && in.State == provider.Running:
 			return in, true
 		case errors.As(err, new(*provider.CapacityError)) || errors.As(err, new(*provider.NotReadyError)):
-			if err := a.cloud.TerminateUnclaimed(a.t.Context(), claim); err != nil && !errors.Is(err, provider.ErrNotFound) {
+			if err := a.cloud.TerminateByClaim(a.t.Context(), claim); err != nil && !errors.Is(err, provider.ErrNotFound) {
 				a.t.Logf("abandoning %s: %v", name, err)
 			}
 			return in, false

@@ -38,7 +38,7 @@ func TestMirrorForgetsWhatIsGone(t *testing.T) {
 		m := state.NewMirror(func(string) {})
 		stays := resident(m)
 		decide := func() {
-			m.Expire()
+			m.DropLapsed()
 			m.View(func(w *cluster.Snapshot) { schedule.Solve(w) })
 		}
 		soak{
@@ -215,7 +215,7 @@ func (g *generation) show(m *state.Mirror) {
 
 // change binds pods, promises room and lets a node go before what runs on it.
 func (g *generation) change(m *state.Mirror) {
-	m.Launched(g.claims[0], nil, []cluster.PodRef{kube.Ref(g.pods[0])})
+	m.RecordCreatedClaim(g.claims[0], nil, []cluster.PodRef{kube.Ref(g.pods[0])})
 	m.Nominate(g.claims[0].Name, []cluster.PodRef{kube.Ref(g.pods[1])})
 	for i, p := range g.pods[1:] {
 		bound := p.DeepCopy()

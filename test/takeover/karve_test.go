@@ -61,7 +61,7 @@ func (c *cluster) start() *karve {
 	log, set := logr.Discard(), metrics.New(prometheus.NewRegistry())
 	kind := v1beta1.GroupVersion().WithKind(v1beta1.Kind)
 	class := kind.GroupKind()
-	k.mirror.Class = class
+	k.mirror.NodeClassKind = class
 	recorder := events.New(c.api, log, set.EventsDropped.Inc)
 	keeper := catalog.New(cloud, k.mirror, set)
 	ledger := &health.Ledger{}
@@ -71,20 +71,20 @@ func (c *cluster) start() *karve {
 	k.pools = []reconcile.Reconciler{&nodepool.Reconciler{Client: c.api, Mirror: k.mirror, Metrics: set, Log: log, Class: kind, Health: ledger}}
 	k.claims = []reconcile.Reconciler{
 		&lifecycle.Reconciler{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: kind, Health: ledger,
-			End: &termination.Claims{Client: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}},
-		&interruption.Reconciler{Client: c.api, Provider: cloud, EvictionObserver: cloud, Events: recorder, Metrics: set, Log: log, Class: class},
+			Terminator: &termination.ClaimReconciler{Client: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}},
+		&interruption.Reconciler{Client: c.api, Provider: cloud, SpotObserver: cloud, Events: recorder, Metrics: set, Log: log, NodeClassKind: class},
 		&drift.Reconciler{Client: c.api, Catalog: keeper, Drifter: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},
 		&expiration.Reconciler{Client: c.api, Metrics: set, Log: log, Class: class},
 		&inplace.Reconciler{Client: c.api, Updater: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},
 		&repair.Reconciler{Client: c.api, Policies: cloud.RepairPolicies(), Events: recorder, Metrics: set, Log: log, Class: class},
 	}
 	k.nodes = []reconcile.Reconciler{
-		&termination.Nodes{Client: c.api, Live: c.api, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log},
+		&termination.NodeReconciler{Client: c.api, Live: c.api, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log},
 		&observe.Reconciler{Client: c.api, Observer: cloud, Class: class},
 	}
 	k.provisioner = &provision.Provisioner{Client: c.api, Mirror: k.mirror, Catalog: keeper, Batches: provision.NewBatcher(0, 0), Events: recorder, Metrics: set, Log: log}
 	k.disruption = disruption.New(disruption.Options{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Events: recorder, Metrics: set, Log: log, Settings: disrupt.Defaults()})
-	k.collector = &gc.Collector{Client: c.api, Live: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class, OrphanCollector: cloud, UnreadableLister: cloud, Recognizer: cloud}
+	k.collector = &gc.Collector{Client: c.api, Live: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, NodeClassKind: class, OrphanCollector: cloud, UnreadableLister: cloud, Recognizer: cloud}
 	k.feed()
 	k.mirror.AssumeSynced()
 	return k

@@ -150,7 +150,7 @@ func (c *Cluster) ForDisruption(now time.Time, pools []disrupt.Pool, settings di
 		d.Key, d.Name, d.Pool, d.MarkedForDeletion = key, n.Name, n.Pool, n.MarkedForDeletion
 		d.Pods = 0
 		for uid := range c.on[n.Name] {
-			if c.Pods[uid].Reschedulable {
+			if c.Pods[uid].ReschedulableNow {
 				d.Pods++
 			}
 		}
@@ -199,7 +199,7 @@ func (c *Cluster) apply(m disrupt.Move) error {
 			return fmt.Errorf("node %s does not exist", key)
 		}
 		for uid := range c.on[n.Name] {
-			if c.Pods[uid].Reschedulable {
+			if c.Pods[uid].ReschedulableNow {
 				return fmt.Errorf("pod %s is not placed", uid)
 			}
 		}
@@ -214,7 +214,7 @@ func (c *Cluster) bind(pods []cluster.PodRef, node string) error {
 		if !ok {
 			return fmt.Errorf("pod %s does not exist", ref.UID)
 		}
-		p.Node, p.Terminating, p.Reschedulable = node, false, true
+		p.Node, p.Terminating, p.ReschedulableNow = node, false, true
 		c.SetPod(p)
 		c.Evicted++
 	}

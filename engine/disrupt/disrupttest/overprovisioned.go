@@ -95,7 +95,7 @@ func (s *overprovisioned) workloads(n int) {
 		name := fmt.Sprint("w", i)
 		cpu := int64(50 << s.IntN(5))
 		w := workload{remaining: []int{20, 50, 60, 80, 100}[s.IntN(5)]}
-		w.pod = cluster.Pod{Labels: map[string]string{"app": name}, Created: Now().Add(-1000 * time.Hour), Reschedulable: true,
+		w.pod = cluster.Pod{Labels: map[string]string{"app": name}, Created: Now().Add(-1000 * time.Hour), ReschedulableNow: true,
 			Requests: quantity.Amounts{quantity.NameCPU: cpu, quantity.NameMemory: cpu * int64(1+s.IntN(6)) << 20, quantity.NamePods: 1}}
 		w.pod.Namespace, w.pod.Name = "default", name
 		own := cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{name}}}}

@@ -75,7 +75,7 @@ func clouds() []cloudNames {
 	}
 }
 
-func (n *Node) cloud() cloudNames {
+func (n *NodeConfig) cloud() cloudNames {
 	location := strings.ToLower(strings.Join(strings.Fields(n.Location), ""))
 	all := clouds()
 	for _, c := range all {

@@ -62,7 +62,7 @@ func buildDate(imageVersion string) (int, bool) {
 }
 
 // built returns the build date of the node's image; an image of unknown age counts as new.
-func (n *Node) built() int {
+func (n *NodeConfig) built() int {
 	if date, ok := buildDate(n.ImageVersion); ok {
 		return date
 	}

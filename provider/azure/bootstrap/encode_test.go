@@ -69,15 +69,15 @@ func linuxOS() *v1beta1.LinuxOSConfiguration {
 }
 
 // testNode returns a node with every field set.
-func testNode() bootstrap.Node {
-	return bootstrap.Node{
+func testNode() bootstrap.NodeConfig {
+	return bootstrap.NodeConfig{
 		Server: "karve.example", CA: []byte(azureemulator.IdleAuthority), Token: "abcdef.0123456789abcdef", Version: "1.36.3",
 		Labels: map[string]string{"example.com/team": "a", "karpenter.sh/nodepool": "web", "node.kubernetes.io/pool": "p", "empty": ""},
 		Taints: []provider.Taint{
 			{Key: "karpenter.sh/unregistered", Effect: "NoExecute"}, {Key: "b", Value: "v", Effect: "NoSchedule"},
 			{Key: "a", Effect: "NoExecute"}, {Key: "a", Effect: "NoExecute"},
 		},
-		MaxPods: 110, Reserved: bootstrap.Reserved{MilliCPU: 140, MemoryMiB: 2250, EvictionMiB: 100},
+		MaxPods: 110, Overhead: bootstrap.Overhead{MilliCPU: 140, MemoryMiB: 2250, EvictionMiB: 100},
 		Kubelet: &v1beta1.KubeletConfiguration{
 			CPUManagerPolicy: to(v1beta1.CPUManagerPolicyStatic), TopologyManagerPolicy: to(v1beta1.TopologyManagerPolicySingleNUMANode),
 			CPUCFSQuota: to(true), CPUCFSQuotaPeriod: &metav1.Duration{Duration: 50 * time.Millisecond}, ImageGCHighThresholdPercent: to(int32(90)),
@@ -100,7 +100,7 @@ var minors = []string{"1.28.5", "1.30.1", "1.33.0", "1.34.2", "1.35.1", "1.36.3"
 
 var contracts = []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured}
 
-func encode(t testing.TB, n bootstrap.Node, c bootstrap.Contract) []byte {
+func encode(t testing.TB, n bootstrap.NodeConfig, c bootstrap.Contract) []byte {
 	t.Helper()
 	data, err := bootstrap.Encode(n, c)
 	if err != nil {
@@ -294,19 +294,19 @@ var leftToTheImage = []string{
 //
 // Rule BOOTSTRAP-3.
 func TestContractsAgree(t *testing.T) {
-	for name, change := range map[string]func(*bootstrap.Node){
-		"everything": func(*bootstrap.Node) {},
-		"nothing": func(n *bootstrap.Node) {
+	for name, change := range map[string]func(*bootstrap.NodeConfig){
+		"everything": func(*bootstrap.NodeConfig) {},
+		"nothing": func(n *bootstrap.NodeConfig) {
 			n.Labels, n.Taints, n.Kubelet, n.OS, n.LocalDNS, n.GPU = nil, nil, nil, nil, nil, bootstrap.GPU{}
 			n.Tenant, n.Identity, n.StreamArtifacts, n.Network.SecurityGroup, n.Network.RouteTable, n.Network.Policy = "", "", false, "", "", ""
 		},
-		"old Kubernetes":  func(n *bootstrap.Node) { n.Version = "1.31.4"; n.Arch, n.Size = "arm64", "Standard_D4ps_v5" },
-		"node subnet":     func(n *bootstrap.Node) { n.Network.Plugin, n.Network.Policy = "azure", "calico" },
-		"both families":   func(n *bootstrap.Node) { n.Network.DualStack = true },
-		"China":           func(n *bootstrap.Node) { n.Location = "chinanorth3" },
-		"US government":   func(n *bootstrap.Node) { n.Location = "usgovvirginia" },
-		"custom cloud":    func(n *bootstrap.Node) { n.Cloud = customCloud() },
-		"driver of users": func(n *bootstrap.Node) { n.GPU.Install = false },
+		"old Kubernetes":  func(n *bootstrap.NodeConfig) { n.Version = "1.31.4"; n.Arch, n.Size = "arm64", "Standard_D4ps_v5" },
+		"node subnet":     func(n *bootstrap.NodeConfig) { n.Network.Plugin, n.Network.Policy = "azure", "calico" },
+		"both families":   func(n *bootstrap.NodeConfig) { n.Network.DualStack = true },
+		"China":           func(n *bootstrap.NodeConfig) { n.Location = "chinanorth3" },
+		"US government":   func(n *bootstrap.NodeConfig) { n.Location = "usgovvirginia" },
+		"custom cloud":    func(n *bootstrap.NodeConfig) { n.Cloud = customCloud() },
+		"driver of users": func(n *bootstrap.NodeConfig) { n.GPU.Install = false },
 	} {
 		n := testNode()
 		change(&n)
@@ -408,10 +408,10 @@ func TestDriverIsTheImages(t *testing.T) {
 		kind         bootstrap.GPUKind
 		want, driver string
 	}{
-		{"202509.21.0", bootstrap.Compute, "cuda", "570.172.08"},
-		{"202602.10.0", bootstrap.Compute, "cuda", "580.126.09"},
-		{"202607.06.0", bootstrap.Compute, "cuda-lts", "580.159.04"},
-		{"", bootstrap.Compute, "cuda-lts", "580.159.04"},
+		{"202509.21.0", bootstrap.CUDA, "cuda", "570.172.08"},
+		{"202602.10.0", bootstrap.CUDA, "cuda", "580.126.09"},
+		{"202607.06.0", bootstrap.CUDA, "cuda-lts", "580.159.04"},
+		{"", bootstrap.CUDA, "cuda-lts", "580.159.04"},
 		{"202509.21.0", bootstrap.Grid, "grid", "550.144.06"},
 		{"202606.01.0", bootstrap.Grid, "grid", "570.211.01"},
 		{"202606.21.0", bootstrap.GridV20, "grid-v20", "595.58.03"},
@@ -470,38 +470,42 @@ func TestClouds(t *testing.T) {
 //
 // Rule BOOTSTRAP-6.
 func TestNonsenseIsRefused(t *testing.T) {
-	for name, spoil := range map[string]func(*bootstrap.Node){
-		"label value with a comma": func(n *bootstrap.Node) { n.Labels["x"] = "a,b=c" },
-		"label key":                func(n *bootstrap.Node) { n.Labels["not a key"] = "v" },
-		"taint effect":             func(n *bootstrap.Node) { n.Taints = append(n.Taints, provider.Taint{Key: "x", Effect: "Sometimes"}) },
-		"taint value": func(n *bootstrap.Node) {
+	for name, spoil := range map[string]func(*bootstrap.NodeConfig){
+		"label value with a comma": func(n *bootstrap.NodeConfig) { n.Labels["x"] = "a,b=c" },
+		"label key":                func(n *bootstrap.NodeConfig) { n.Labels["not a key"] = "v" },
+		"taint effect": func(n *bootstrap.NodeConfig) {
+			n.Taints = append(n.Taints, provider.Taint{Key: "x", Effect: "Sometimes"})
+		},
+		"taint value": func(n *bootstrap.NodeConfig) {
 			n.Taints = append(n.Taints, provider.Taint{Key: "x", Value: "a b", Effect: "NoSchedule"})
 		},
-		"flag with white space":  func(n *bootstrap.Node) { n.Kubelet.AllowedUnsafeSysctls = []string{"a b"} },
-		"flag with a quote":      func(n *bootstrap.Node) { n.Kubelet.ContainerLogMaxSize = to(`1"Mi`) },
-		"server with a path":     func(n *bootstrap.Node) { n.Server = "karve.example/x" },
-		"server with a new line": func(n *bootstrap.Node) { n.Server = "karve.example\nx: y" },
-		"no authority":           func(n *bootstrap.Node) { n.CA = []byte("hello") },
-		"no token":               func(n *bootstrap.Node) { n.Token = "" },
-		"version":                func(n *bootstrap.Node) { n.Version = "1.36" },
-		"group that ends JSON":   func(n *bootstrap.Node) { n.ResourceGroup = `rg","x":"` },
-		"subnet that runs":       func(n *bootstrap.Node) { n.Network.Subnet = "$(reboot)" },
-		"no network":             func(n *bootstrap.Node) { n.Network.VNet = "" },
-		"DNS":                    func(n *bootstrap.Node) { n.DNS = "ten" },
-		"architecture":           func(n *bootstrap.Node) { n.Arch = "sparc" },
-		"plugin":                 func(n *bootstrap.Node) { n.Network.Plugin = "kubenet" },
-		"pods":                   func(n *bootstrap.Node) { n.MaxPods = 0 },
-		"ports":                  func(n *bootstrap.Node) { n.OS.Sysctls.NetIPv4IPLocalPortRange = to("1024 65500\nkernel.panic=1") },
-		"swap":                   func(n *bootstrap.Node) { n.OS.SwapFileSize = to("much") },
-		"swap of nothing":        func(n *bootstrap.Node) { n.OS.SwapFileSize = to("1Ki") },
-		"huge pages": func(n *bootstrap.Node) {
+		"flag with white space":  func(n *bootstrap.NodeConfig) { n.Kubelet.AllowedUnsafeSysctls = []string{"a b"} },
+		"flag with a quote":      func(n *bootstrap.NodeConfig) { n.Kubelet.ContainerLogMaxSize = to(`1"Mi`) },
+		"server with a path":     func(n *bootstrap.NodeConfig) { n.Server = "karve.example/x" },
+		"server with a new line": func(n *bootstrap.NodeConfig) { n.Server = "karve.example\nx: y" },
+		"no authority":           func(n *bootstrap.NodeConfig) { n.CA = []byte("hello") },
+		"no token":               func(n *bootstrap.NodeConfig) { n.Token = "" },
+		"version":                func(n *bootstrap.NodeConfig) { n.Version = "1.36" },
+		"group that ends JSON":   func(n *bootstrap.NodeConfig) { n.ResourceGroup = `rg","x":"` },
+		"subnet that runs":       func(n *bootstrap.NodeConfig) { n.Network.Subnet = "$(reboot)" },
+		"no network":             func(n *bootstrap.NodeConfig) { n.Network.VNet = "" },
+		"DNS":                    func(n *bootstrap.NodeConfig) { n.DNS = "ten" },
+		"architecture":           func(n *bootstrap.NodeConfig) { n.Arch = "sparc" },
+		"plugin":                 func(n *bootstrap.NodeConfig) { n.Network.Plugin = "kubenet" },
+		"pods":                   func(n *bootstrap.NodeConfig) { n.MaxPods = 0 },
+		"ports":                  func(n *bootstrap.NodeConfig) { n.OS.Sysctls.NetIPv4IPLocalPortRange = to("1024 65500\nkernel.panic=1") },
+		"swap":                   func(n *bootstrap.NodeConfig) { n.OS.SwapFileSize = to("much") },
+		"swap of nothing":        func(n *bootstrap.NodeConfig) { n.OS.SwapFileSize = to("1Ki") },
+		"huge pages": func(n *bootstrap.NodeConfig) {
 			n.OS.TransparentHugePageEnabled = to(v1beta1.TransparentHugePageEnabled("often"))
 		},
-		"zone that ends a block":  func(n *bootstrap.Node) { n.LocalDNS.KubeDNSOverrides[2].Zone = "a:53 { erratic }\n." },
-		"zone twice":              func(n *bootstrap.Node) { n.LocalDNS.KubeDNSOverrides[2].Zone = "." },
-		"no root zone":            func(n *bootstrap.Node) { n.LocalDNS.KubeDNSOverrides = n.LocalDNS.KubeDNSOverrides[1:] },
-		"cache without time":      func(n *bootstrap.Node) { n.LocalDNS.KubeDNSOverrides[0].CacheDuration = v1beta1.NillableDuration{} },
-		"cloud without a manager": func(n *bootstrap.Node) { n.Cloud.Environment = []byte("{}") },
+		"zone that ends a block": func(n *bootstrap.NodeConfig) { n.LocalDNS.KubeDNSOverrides[2].Zone = "a:53 { erratic }\n." },
+		"zone twice":             func(n *bootstrap.NodeConfig) { n.LocalDNS.KubeDNSOverrides[2].Zone = "." },
+		"no root zone":           func(n *bootstrap.NodeConfig) { n.LocalDNS.KubeDNSOverrides = n.LocalDNS.KubeDNSOverrides[1:] },
+		"cache without time": func(n *bootstrap.NodeConfig) {
+			n.LocalDNS.KubeDNSOverrides[0].CacheDuration = v1beta1.NillableDuration{}
+		},
+		"cloud without a manager": func(n *bootstrap.NodeConfig) { n.Cloud.Environment = []byte("{}") },
 	} {
 		for _, c := range contracts {
 			n := testNode()

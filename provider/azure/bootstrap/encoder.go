@@ -15,27 +15,27 @@ import (
 // for concurrent use.
 type Encoder struct {
 	mu      sync.Mutex
-	written map[kind]letter
+	written map[cacheKey]encoded
 }
 
-// A kind is a hint that nodes may be equal. The cache holds one letter for each.
-type kind struct {
+// A cacheKey is a hint that nodes may be equal. The cache holds one result for each.
+type cacheKey struct {
 	contract              Contract
 	size, version, labels string
 }
 
-// A letter is a node and its encoded custom data.
-type letter struct {
-	node Node
+// An encoded is a node and its encoded custom data.
+type encoded struct {
+	node NodeConfig
 	data string
 }
 
-// keptLetters limits the cache: a letter takes about 20 KB.
-const keptLetters = 256
+// maxEncoded limits the cache: a result takes about 20 KB.
+const maxEncoded = 256
 
 // CustomData is like Encode, with the result in base64, as Azure's API requires.
-func (e *Encoder) CustomData(n Node, c Contract) (string, error) {
-	k := kind{c, n.Size, n.ImageVersion, pairs(n.Labels, "", ",")}
+func (e *Encoder) CustomData(n NodeConfig, c Contract) (string, error) {
+	k := cacheKey{c, n.Size, n.ImageVersion, pairs(n.Labels, "", ",")}
 	e.mu.Lock()
 	last, known := e.written[k]
 	e.mu.Unlock()
@@ -49,15 +49,15 @@ func (e *Encoder) CustomData(n Node, c Contract) (string, error) {
 	data := base64.StdEncoding.EncodeToString(raw)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.written == nil || len(e.written) >= keptLetters {
-		e.written = map[kind]letter{}
+	if e.written == nil || len(e.written) >= maxEncoded {
+		e.written = map[cacheKey]encoded{}
 	}
-	e.written[k] = letter{n.clone(), data}
+	e.written[k] = encoded{n.clone(), data}
 	return data, nil
 }
 
 // clone returns a copy that shares nothing with n that a caller may change.
-func (n Node) clone() Node {
+func (n NodeConfig) clone() NodeConfig {
 	n.CA, n.Labels, n.Taints = slices.Clone(n.CA), maps.Clone(n.Labels), slices.Clone(n.Taints)
 	n.Kubelet, n.OS, n.LocalDNS = n.Kubelet.DeepCopy(), n.OS.DeepCopy(), n.LocalDNS.DeepCopy()
 	n.Cloud.Environment = slices.Clone(n.Cloud.Environment)

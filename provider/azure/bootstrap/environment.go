@@ -30,7 +30,7 @@ var names = sync.OnceValue(func() []string {
 
 // environment returns the first script that the VM runs: it sets the variables that the
 // provisioning scripts of AKS images read, and runs those scripts.
-func (n *Node) environment() ([]byte, error) {
+func (n *NodeConfig) environment() ([]byte, error) {
 	given, err := n.variables()
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ fi
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // variables returns all variables that are not empty.
-func (n *Node) variables() (map[string]string, error) {
+func (n *NodeConfig) variables() (map[string]string, error) {
 	flags, err := n.kubeletFlags()
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (n *Node) variables() (map[string]string, error) {
 	maps.Copy(vars, n.clusterVariables())
 	maps.Copy(vars, n.systemVariables())
 	if n.LocalDNS != nil {
-		maps.Copy(vars, n.cacheVariables())
+		maps.Copy(vars, n.localDNSVariables())
 	}
 	if n.built() < legacyUntil {
 		maps.Copy(vars, legacyVariables())
@@ -103,7 +103,7 @@ func (n *Node) variables() (map[string]string, error) {
 }
 
 // clusterVariables describe the cluster, network and cloud of the node.
-func (n *Node) clusterVariables() map[string]string {
+func (n *NodeConfig) clusterVariables() map[string]string {
 	cloud := n.cloud()
 	vars := map[string]string{
 		"ADMINUSER":                        n.Admin,
@@ -143,7 +143,7 @@ func (n *Node) clusterVariables() map[string]string {
 }
 
 // systemVariables describe the VM and its operating system.
-func (n *Node) systemVariables() map[string]string {
+func (n *NodeConfig) systemVariables() map[string]string {
 	enabled, defrag := n.hugePages()
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	return map[string]string{
@@ -162,7 +162,7 @@ func (n *Node) systemVariables() map[string]string {
 	}
 }
 
-func (n *Node) cacheVariables() map[string]string {
+func (n *NodeConfig) localDNSVariables() map[string]string {
 	file := base64.StdEncoding.EncodeToString([]byte(n.corefile()))
 	return map[string]string{
 		"LOCALDNS_COREFILE_BASE":      file,
@@ -199,8 +199,8 @@ func usualVariables() map[string]string {
 		"DHCPV6_SERVICE_FILEPATH":              "/etc/systemd/system/dhcpv6.service",
 		"INIT_AKS_CLOUD_FILEPATH":              scripts + "init-aks-cloud.sh",
 		"LOAD_BALANCER_SKU":                    "Standard",
-		"LOCALDNS_CPU_LIMIT":                   strconv.Itoa(cacheCPUMilli/10) + ".0%",
-		"LOCALDNS_MEMORY_LIMIT":                strconv.Itoa(cacheMemoryMB) + "M",
+		"LOCALDNS_CPU_LIMIT":                   strconv.Itoa(localDNSCPUMilli/10) + ".0%",
+		"LOCALDNS_MEMORY_LIMIT":                strconv.Itoa(localDNSMemoryMB) + "M",
 		"MAXIMUM_LOADBALANCER_RULE_COUNT":      strconv.Itoa(balancerRules),
 		"PROVISION_OUTPUT":                     "/var/log/azure/cluster-provision-cse-output.log",
 		"SERVICE_PRINCIPAL_CLIENT_ID":          managedIdentity,

@@ -13,10 +13,10 @@ import (
 // A GPUKind is one of the drivers that AKS builds, by the GPUs that need it.
 type GPUKind string
 
-// Compute is for GPUs that are assigned to a VM as a whole; Grid and GridV20 are for virtual
+// CUDA is for GPUs that are assigned to a VM as a whole; Grid and GridV20 are for virtual
 // ones.
 const (
-	Compute GPUKind = ""
+	CUDA    GPUKind = ""
 	Grid    GPUKind = "grid"
 	GridV20 GPUKind = "grid-v20"
 )
@@ -70,12 +70,12 @@ func readGPUs(text string) (gpuTable, error) {
 
 // driver returns the newest driver of the GPU's kind in the node's image. The image contains it:
 // another version would be fetched at boot, or not exist at all.
-func (n *Node) driver() (driver, error) {
+func (n *NodeConfig) driver() (driver, error) {
 	if !n.GPU.Install {
 		return driver{}, nil
 	}
 	kinds := []string{string(n.GPU.Kind)}
-	if n.GPU.Kind == Compute {
+	if n.GPU.Kind == CUDA {
 		kinds = []string{"cuda-lts", "cuda"} // images have one or both; the first is preferred
 	}
 	for _, kind := range kinds {
@@ -103,4 +103,4 @@ func (e *DriverError) Error() string {
 }
 
 // fabricManager reports whether the GPUs of the size are connected by a switch of their own.
-func (n *Node) fabricManager() bool { return gpus().fabric[strings.ToLower(n.Size)] }
+func (n *NodeConfig) fabricManager() bool { return gpus().fabric[strings.ToLower(n.Size)] }

@@ -22,7 +22,7 @@ import (
 var flagValue = regexp.MustCompile(`^[A-Za-z0-9_.,:=/<%*+\[\]-]*$`)
 
 // kubeletFlags returns the kubelet's flags by name, without dashes.
-func (n *Node) kubeletFlags() (map[string]string, error) {
+func (n *NodeConfig) kubeletFlags() (map[string]string, error) {
 	flags := n.baseFlags()
 	taints, err := registerTaints(n.Taints)
 	if err != nil {
@@ -64,7 +64,7 @@ func pairs(m map[string]string, prefix, separator string) string {
 	return strings.Join(words, separator)
 }
 
-func (n *Node) baseFlags() map[string]string {
+func (n *NodeConfig) baseFlags() map[string]string {
 	return map[string]string{
 		"address":                      "0.0.0.0",
 		"anonymous-auth":               "false",
@@ -79,10 +79,10 @@ func (n *Node) baseFlags() map[string]string {
 		"container-log-max-size":       "50M",
 		"enforce-node-allocatable":     "pods",
 		"event-qps":                    "0",
-		"eviction-hard":                n.Reserved.evictionHard(),
+		"eviction-hard":                n.Overhead.evictionHard(),
 		"image-gc-high-threshold":      strconv.Itoa(usualGCHigh),
 		"image-gc-low-threshold":       strconv.Itoa(usualGCLow),
-		"kube-reserved":                n.Reserved.kubeReserved(),
+		"kube-reserved":                n.Overhead.kubeReserved(),
 		"max-pods":                     strconv.FormatInt(n.MaxPods, 10),
 		"node-status-update-frequency": "10s",
 		"pod-manifest-path":            "/etc/kubernetes/manifests",
@@ -112,17 +112,17 @@ func cipherSuites() []string {
 
 // evictionHard sets AKS's disk thresholds together with that of memory: the flag replaces all of
 // the kubelet's defaults.
-func (r Reserved) evictionHard() string {
+func (r Overhead) evictionHard() string {
 	return fmt.Sprintf("memory.available<%dMi,nodefs.available<10%%,nodefs.inodesFree<5%%,pid.available<2000", r.EvictionMiB)
 }
 
-func (r Reserved) kubeReserved() string {
+func (r Overhead) kubeReserved() string {
 	return fmt.Sprintf("cpu=%dm,memory=%dMi,pid=1000", r.MilliCPU, r.MemoryMiB)
 }
 
 // versionFlags adds flags that only some kubelet versions know: a kubelet exits on an unknown
 // flag.
-func (n *Node) versionFlags(flags map[string]string) {
+func (n *NodeConfig) versionFlags(flags map[string]string) {
 	minor := n.minor()
 	if minor < 31 {
 		flags["keep-terminated-pod-volumes"] = "false"

@@ -17,22 +17,22 @@ import (
 // Addresses of the DNS cache on every node, and of Azure's own DNS
 // (aks-node-controller/parser/consts.go).
 const (
-	cacheForNode = "169.254.10.10" // used by the kubelet and pods with dnsPolicy Default
-	cacheForPods = "169.254.10.11" // used by pods with dnsPolicy ClusterFirst
-	azureDNS     = "168.63.129.16"
+	localDNSForNode = "169.254.10.10" // used by the kubelet and pods with dnsPolicy Default
+	localDNSForPods = "169.254.10.11" // used by pods with dnsPolicy ClusterFirst
+	azureDNS        = "168.63.129.16"
 )
 
 // Limits of the cache, AKS's defaults.
 const (
-	cacheCPUMilli = 2000
-	cacheMemoryMB = 128
+	localDNSCPUMilli = 2000
+	localDNSMemoryMB = 128
 )
 
 // podDNS returns the DNS server of pods with dnsPolicy ClusterFirst: the node's cache if it runs
 // one. karve must set it in the kubelet's flags, as the image only starts the cache.
-func (n *Node) podDNS() string {
+func (n *NodeConfig) podDNS() string {
 	if n.LocalDNS != nil {
-		return cacheForPods
+		return localDNSForPods
 	}
 	return n.DNS
 }
@@ -85,14 +85,14 @@ func wholeSeconds(d v1beta1.NillableDuration) bool {
 func seconds(d v1beta1.NillableDuration) int32 { return int32(d.Duration.Seconds()) }
 
 // corefile configures the cache, a CoreDNS, for images that expect the file.
-func (n *Node) corefile() string {
+func (n *NodeConfig) corefile() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "health-check.localdns.local:53 {\n    bind %s %s\n    whoami\n}\n", cacheForNode, cacheForPods)
+	fmt.Fprintf(&b, "health-check.localdns.local:53 {\n    bind %s %s\n    whoami\n}\n", localDNSForNode, localDNSForPods)
 	for _, z := range sorted(n.LocalDNS.VnetDNSOverrides) {
-		n.writeZone(&b, &z, cacheForNode, "localdns", z.Zone != ".")
+		n.writeZone(&b, &z, localDNSForNode, "localdns", z.Zone != ".")
 	}
 	for _, z := range sorted(n.LocalDNS.KubeDNSOverrides) {
-		n.writeZone(&b, &z, cacheForPods, "localdns-pod", true)
+		n.writeZone(&b, &z, localDNSForPods, "localdns-pod", true)
 	}
 	return b.String()
 }
@@ -103,7 +103,7 @@ func sorted(zones []v1beta1.LocalDNSZoneOverride) []v1beta1.LocalDNSZoneOverride
 
 // writeZone writes the server block of a zone. Queries of the node itself for the root zone are
 // never forwarded to the cluster's DNS, which would forward them to the node again.
-func (n *Node) writeZone(b *strings.Builder, z *v1beta1.LocalDNSZoneOverride, address, id string, mayAskCluster bool) {
+func (n *NodeConfig) writeZone(b *strings.Builder, z *v1beta1.LocalDNSZoneOverride, address, id string, mayAskCluster bool) {
 	line := func(indent int, format string, args ...any) {
 		fmt.Fprintf(b, strings.Repeat("    ", indent)+format+"\n", args...)
 	}

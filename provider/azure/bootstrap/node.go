@@ -15,9 +15,9 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// A Node holds all settings with which a VM becomes a node. Fields are required unless their
+// A NodeConfig holds all settings with which a VM becomes a node. Fields are required unless their
 // comment says otherwise.
-type Node struct {
+type NodeConfig struct {
 	Server  string // host of the API server for nodes; images add port 443
 	CA      []byte // of the API server, PEM
 	Token   string // bootstrap token; a secret
@@ -28,8 +28,8 @@ type Node struct {
 	Labels  map[string]string
 	Taints  []provider.Taint
 	MaxPods int64
-	// Reserved is the part of the node that pods cannot use.
-	Reserved Reserved
+	// Overhead is the part of the node that pods cannot use.
+	Overhead Overhead
 	// Kubelet and OS are the settings of users; nil keeps AKS's.
 	Kubelet *v1beta1.KubeletConfiguration
 	OS      *v1beta1.LinuxOSConfiguration
@@ -56,8 +56,8 @@ type Node struct {
 	Admin    string // name of the administrator
 }
 
-// Reserved is the part of a node that its pods cannot use.
-type Reserved struct {
+// Overhead is the part of a node that its pods cannot use.
+type Overhead struct {
 	MilliCPU    int64
 	MemoryMiB   int64
 	EvictionMiB int64 // of memory: the kubelet evicts pods when less is free
@@ -89,7 +89,7 @@ var ErrTooLarge = errors.New("the bootstrap payload is larger than Azure takes")
 
 // Encode writes the node for one of the contracts (not Auto). An error names the invalid setting
 // of the node; it contains no secret.
-func Encode(n Node, c Contract) ([]byte, error) {
+func Encode(n NodeConfig, c Contract) ([]byte, error) {
 	if err := n.check(); err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ var (
 	versionForm = regexp.MustCompile(`^1\.[0-9]{1,3}\.[0-9]{1,4}(-[a-z0-9]+)?$`)
 )
 
-func (n *Node) check() error {
+func (n *NodeConfig) check() error {
 	var errs []error
 	require := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -150,7 +150,7 @@ type field struct {
 	optional    bool
 }
 
-func (n *Node) names() []field {
+func (n *NodeConfig) names() []field {
 	return []field{
 		{"subscription", n.Subscription, false}, {"tenant", n.Tenant, true}, {"resource group", n.ResourceGroup, false},
 		{"location", n.Location, false}, {"virtual network", n.Network.VNet, false}, {"subnet", n.Network.Subnet, false},
@@ -161,13 +161,13 @@ func (n *Node) names() []field {
 }
 
 // minor returns the minor version of Kubernetes 1.
-func (n *Node) minor() int {
+func (n *NodeConfig) minor() int {
 	minor, _ := strconv.Atoi(strings.Split(n.Version, ".")[1]) // checked
 	return minor
 }
 
 // policy returns the policy engine if images know it: other engines install their own agents.
-func (n *Node) policy() string {
+func (n *NodeConfig) policy() string {
 	switch n.Network.Policy {
 	case "azure", "calico", "none":
 		return n.Network.Policy

@@ -140,7 +140,7 @@ func TestMain(m *testing.M) {
 
 // realEnvironment returns the environment of an image's scripts: the variables that the script of
 // the environment contract exports, or those that the real parser derives from the document.
-func realEnvironment(t *testing.T, n bootstrap.Node, c bootstrap.Contract) map[string]string {
+func realEnvironment(t *testing.T, n bootstrap.NodeConfig, c bootstrap.Contract) map[string]string {
 	t.Helper()
 	data := encode(t, n, c)
 	if c == bootstrap.Environment {

@@ -81,7 +81,7 @@ func usualSysctls() map[string]string {
 const healthPort = 65330
 
 // sysctlFile returns the sysctl file, which the environment contract passes as a whole.
-func (n *Node) sysctlFile() string {
+func (n *NodeConfig) sysctlFile() string {
 	values := usualSysctls()
 	for _, s := range sysctls(n.sysctlConfiguration()) {
 		switch v := s.value.(type) {
@@ -106,7 +106,7 @@ func (n *Node) sysctlFile() string {
 	return b.String()
 }
 
-func (n *Node) sysctlConfiguration() *v1beta1.SysctlConfiguration {
+func (n *NodeConfig) sysctlConfiguration() *v1beta1.SysctlConfiguration {
 	if n.OS == nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func portRange(text string) (first, last int, err error) {
 }
 
 // swapMB returns the size of the swap file in MiB; zero means none.
-func (n *Node) swapMB() int64 {
+func (n *NodeConfig) swapMB() int64 {
 	if n.OS == nil || n.OS.SwapFileSize == nil {
 		return 0
 	}
@@ -149,7 +149,7 @@ func swapSize(text string) (int64, error) {
 }
 
 // hugePages returns the settings of transparent huge pages; an empty one keeps the image's.
-func (n *Node) hugePages() (enabled, defrag string) {
+func (n *NodeConfig) hugePages() (enabled, defrag string) {
 	if n.OS == nil {
 		return "", ""
 	}
@@ -169,7 +169,7 @@ func checkOS(os *v1beta1.LinuxOSConfiguration) error {
 		return nil
 	}
 	var errs []error
-	n := Node{OS: os}
+	n := NodeConfig{OS: os}
 	enabled, defrag := n.hugePages()
 	if !slices.Contains([]string{"", "always", "madvise", "never"}, enabled) {
 		errs = append(errs, fmt.Errorf("transparentHugePageEnabled %q is unknown", enabled))

@@ -9,7 +9,7 @@ const packages = "https://packages.aks.azure.com"
 
 // kubeBinaries returns the URL from which images fetch a kubelet that they do not contain. From
 // 1.34 on it is empty: images use package repositories.
-func (n *Node) kubeBinaries() string {
+func (n *NodeConfig) kubeBinaries() string {
 	if n.minor() >= 34 {
 		return ""
 	}
@@ -19,7 +19,7 @@ func (n *Node) kubeBinaries() string {
 // credentialProvider returns the URL from which images fetch the program that lets kubelets pull
 // from Azure's registries. From 1.34 on it is empty: images use package repositories. The
 // versions are those of parts/common/components.json.
-func (n *Node) credentialProvider() string {
+func (n *NodeConfig) credentialProvider() string {
 	version := map[int]string{30: "1.30.15", 31: "1.31.12", 32: "1.32.11", 33: "1.33.7"}[n.minor()]
 	if version == "" {
 		return ""
@@ -28,11 +28,11 @@ func (n *Node) credentialProvider() string {
 }
 
 // pauseImage returns the image of the container that holds the namespaces of a pod.
-func (n *Node) pauseImage() string { return n.cloud().registry + "/oss/kubernetes/pause:3.6" }
+func (n *NodeConfig) pauseImage() string { return n.cloud().registry + "/oss/kubernetes/pause:3.6" }
 
 // containerd returns the configuration of the runtime: runc or, where karve has the image install
 // the GPU driver, NVIDIA's wrapper of it.
-func (n *Node) containerd(gpu bool) string {
+func (n *NodeConfig) containerd(gpu bool) string {
 	runtime, binary := "runc", "/usr/bin/runc"
 	if gpu {
 		runtime, binary = "nvidia-container-runtime", "/usr/bin/nvidia-container-runtime"

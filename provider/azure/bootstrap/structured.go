@@ -19,44 +19,44 @@ import (
 // it: aksnodeconfig.v1.Configuration in protobuf's JSON, with the names of the .proto files.
 // Images ignore fields that they do not know.
 type configuration struct {
-	Version         string        `json:"version"`
-	KubeBinaries    object        `json:"kube_binary_config"`
-	CustomCloud     object        `json:"custom_cloud_config,omitempty"`
-	Server          object        `json:"api_server_config"`
-	Cluster         object        `json:"cluster_config"`
-	Bootstrapping   object        `json:"bootstrapping_config"`
-	Auth            object        `json:"auth_config"`
-	Kubelet         object        `json:"kubelet_config"`
-	LinuxOS         object        `json:"custom_linux_os_config,omitempty"`
-	GPU             object        `json:"gpu_config"`
-	Network         object        `json:"network_config"`
-	CA              string        `json:"kubernetes_ca_cert"` // base64 of PEM
-	Kubernetes      string        `json:"kubernetes_version"`
-	Size            string        `json:"vm_size"`
-	Admin           string        `json:"linux_admin_username"`
-	IsVHD           bool          `json:"is_vhd"`
-	EnableSSH       bool          `json:"enable_ssh"`
-	StreamArtifacts bool          `json:"enable_artifact_streaming,omitempty"`
-	DualStack       bool          `json:"ipv6_dual_stack_enabled,omitempty"`
-	CgroupV2        bool          `json:"needs_cgroupv2"`
-	LocalDNS        *cacheProfile `json:"local_dns_profile,omitempty"`
-	Timeout         int32         `json:"cse_timeout"` // seconds
+	Version         string           `json:"version"`
+	KubeBinaries    object           `json:"kube_binary_config"`
+	CustomCloud     object           `json:"custom_cloud_config,omitempty"`
+	Server          object           `json:"api_server_config"`
+	Cluster         object           `json:"cluster_config"`
+	Bootstrapping   object           `json:"bootstrapping_config"`
+	Auth            object           `json:"auth_config"`
+	Kubelet         object           `json:"kubelet_config"`
+	LinuxOS         object           `json:"custom_linux_os_config,omitempty"`
+	GPU             object           `json:"gpu_config"`
+	Network         object           `json:"network_config"`
+	CA              string           `json:"kubernetes_ca_cert"` // base64 of PEM
+	Kubernetes      string           `json:"kubernetes_version"`
+	Size            string           `json:"vm_size"`
+	Admin           string           `json:"linux_admin_username"`
+	IsVHD           bool             `json:"is_vhd"`
+	EnableSSH       bool             `json:"enable_ssh"`
+	StreamArtifacts bool             `json:"enable_artifact_streaming,omitempty"`
+	DualStack       bool             `json:"ipv6_dual_stack_enabled,omitempty"`
+	CgroupV2        bool             `json:"needs_cgroupv2"`
+	LocalDNS        *localDNSProfile `json:"local_dns_profile,omitempty"`
+	Timeout         int32            `json:"cse_timeout"` // seconds
 }
 
 // object is a message of the contract. Its fields are written sorted by name.
 type object map[string]any
 
-// cacheProfile is message LocalDnsProfile.
-type cacheProfile struct {
-	Enable    bool                 `json:"enable_local_dns"`
-	CPUMilli  int32                `json:"cpu_limit_in_milli_cores"`
-	MemoryMB  int32                `json:"memory_limit_in_mb"`
-	VNetZones map[string]cacheZone `json:"vnet_dns_overrides"`
-	KubeZones map[string]cacheZone `json:"kube_dns_overrides"`
+// localDNSProfile is message LocalDnsProfile.
+type localDNSProfile struct {
+	Enable    bool                    `json:"enable_local_dns"`
+	CPUMilli  int32                   `json:"cpu_limit_in_milli_cores"`
+	MemoryMB  int32                   `json:"memory_limit_in_mb"`
+	VNetZones map[string]localDNSZone `json:"vnet_dns_overrides"`
+	KubeZones map[string]localDNSZone `json:"kube_dns_overrides"`
 }
 
-// cacheZone is message LocalDnsOverrides; its enum values are those of karve's API.
-type cacheZone struct {
+// localDNSZone is message LocalDnsOverrides; its enum values are those of karve's API.
+type localDNSZone struct {
 	QueryLogging       v1beta1.LocalDNSQueryLogging       `json:"query_logging"`
 	Protocol           v1beta1.LocalDNSProtocol           `json:"protocol"`
 	ForwardDestination v1beta1.LocalDNSForwardDestination `json:"forward_destination"`
@@ -68,7 +68,7 @@ type cacheZone struct {
 }
 
 // structured returns the document together with the script that writes it to its file.
-func (n *Node) structured() ([]byte, error) {
+func (n *NodeConfig) structured() ([]byte, error) {
 	c, err := n.configuration()
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (n *Node) structured() ([]byte, error) {
 	return multipart(part{"text/cloud-boothook", bootHook(document)}, part{"text/cloud-config", cloudConfig}), nil
 }
 
-func (n *Node) configuration() (configuration, error) {
+func (n *NodeConfig) configuration() (configuration, error) {
 	kubelet, err := n.kubeletConfig()
 	if err != nil {
 		return configuration{}, err
@@ -106,19 +106,19 @@ func (n *Node) configuration() (configuration, error) {
 		StreamArtifacts: n.StreamArtifacts,
 		DualStack:       n.Network.DualStack,
 		CgroupV2:        true,
-		LocalDNS:        n.cache(),
+		LocalDNS:        n.localDNSProfile(),
 		Timeout:         provisionSeconds,
 	}, nil
 }
 
-func (n *Node) kubeBinaryConfig() object {
+func (n *NodeConfig) kubeBinaryConfig() object {
 	return filled(object{
 		"kube_binary_url": n.kubeBinaries(), "linux_credential_provider_url": n.credentialProvider(), "pod_infra_container_image_url": n.pauseImage(),
 	})
 }
 
 // customCloudConfig returns the settings of a cloud that images do not know; nil for others.
-func (n *Node) customCloudConfig() object {
+func (n *NodeConfig) customCloudConfig() object {
 	if !n.Cloud.Custom() {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (n *Node) customCloudConfig() object {
 	})
 }
 
-func (n *Node) bootstrapping() object {
+func (n *NodeConfig) bootstrapping() object {
 	return object{
 		"bootstrapping_auth_method": "BOOTSTRAPPING_AUTH_METHOD_BOOTSTRAP_TOKEN",
 		"cluster_join_method":       "CLUSTER_JOIN_METHOD_GENERATE_CSR",
@@ -136,14 +136,14 @@ func (n *Node) bootstrapping() object {
 	}
 }
 
-func (n *Node) auth() object {
+func (n *NodeConfig) auth() object {
 	return filled(object{
 		"tenant_id": n.Tenant, "subscription_id": n.Subscription, "service_principal_id": managedIdentity,
 		"assigned_identity_id": n.Identity, "use_managed_identity_extension": true,
 	})
 }
 
-func (n *Node) kubeletConfig() (object, error) {
+func (n *NodeConfig) kubeletConfig() (object, error) {
 	flags, err := n.kubeletFlags()
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func filled(o object) object {
 	return o
 }
 
-func (n *Node) cluster() object {
+func (n *NodeConfig) cluster() object {
 	return object{
 		"resource_group":        n.ResourceGroup,
 		"location":              n.Location,
@@ -189,7 +189,7 @@ func (n *Node) cluster() object {
 	}
 }
 
-func (n *Node) network() object {
+func (n *NodeConfig) network() object {
 	o := object{"network_plugin": "NETWORK_PLUGIN_" + strings.ToUpper(n.Network.Plugin)}
 	if policy := n.policy(); policy != "" {
 		o["network_policy"] = "NETWORK_POLICY_" + strings.ToUpper(policy)
@@ -199,7 +199,7 @@ func (n *Node) network() object {
 
 // linuxOS returns the settings of the operating system; nil when none is set: the image has the
 // same baseline as karve.
-func (n *Node) linuxOS() object {
+func (n *NodeConfig) linuxOS() object {
 	enabled, defrag := n.hugePages()
 	o := filled(object{"transparent_hugepage_support": enabled, "transparent_defrag": defrag})
 	if mb := n.swapMB(); mb > 0 {
@@ -218,21 +218,21 @@ func (n *Node) linuxOS() object {
 	return o
 }
 
-func (n *Node) cache() *cacheProfile {
+func (n *NodeConfig) localDNSProfile() *localDNSProfile {
 	if n.LocalDNS == nil {
 		return nil
 	}
-	zones := func(list []v1beta1.LocalDNSZoneOverride) map[string]cacheZone {
-		m := map[string]cacheZone{}
+	zones := func(list []v1beta1.LocalDNSZoneOverride) map[string]localDNSZone {
+		m := map[string]localDNSZone{}
 		for _, z := range list {
-			m[z.Zone] = cacheZone{
+			m[z.Zone] = localDNSZone{
 				z.QueryLogging, z.Protocol, z.ForwardDestination, z.ForwardPolicy, *z.MaxConcurrent,
 				seconds(z.CacheDuration), seconds(z.ServeStaleDuration), z.ServeStale,
 			}
 		}
 		return m
 	}
-	return &cacheProfile{true, cacheCPUMilli, cacheMemoryMB, zones(n.LocalDNS.VnetDNSOverrides), zones(n.LocalDNS.KubeDNSOverrides)}
+	return &localDNSProfile{true, localDNSCPUMilli, localDNSMemoryMB, zones(n.LocalDNS.VnetDNSOverrides), zones(n.LocalDNS.KubeDNSOverrides)}
 }
 
 // configFile is the file that the node controller reads.

@@ -25,7 +25,7 @@ type List struct {
 	// Region is the requested region or, when the table lacks it, the one used instead.
 	Region string
 	// Of is the month of the prices, such as 2026-08.
-	Of     string
+	Month  string
 	Prices map[string]Price // by size
 }
 
@@ -45,7 +45,7 @@ func read(table, region string) (List, error) {
 		switch {
 		case len(words) == 0 || strings.HasPrefix(words[0], "#"):
 		case words[0] == "of" && len(words) == 2:
-			list.Of = words[1]
+			list.Month = words[1]
 		case words[0] == "regions" && len(words) > 1:
 			column, list.Region = columnOf(words[1:], region)
 		case column < 0 || len(words) <= column+1:
@@ -80,9 +80,9 @@ func cell(first, text string) (Price, error) {
 	if text == "-" {
 		return Price{}, nil
 	}
-	dollars, share, sold := strings.Cut(text, "/")
+	dollars, share, hasSpot := strings.Cut(text, "/")
 	onDemand, err := strconv.ParseFloat(dollars, 64)
-	if err != nil || !sold {
+	if err != nil || !hasSpot {
 		return Price{OnDemand: onDemand}, err
 	}
 	percent, err := strconv.ParseFloat(share, 64)

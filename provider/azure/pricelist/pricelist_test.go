@@ -100,8 +100,8 @@ func rowOf(size catalog.Size, regions []string) string {
 func TestIn(t *testing.T) {
 	for region, want := range map[string]string{"eastus": "eastus", "WestEurope": "westeurope", "moonbase": "eastus"} {
 		list, err := In(region)
-		if err != nil || list.Region != want || list.Of != month || len(list.Prices) < 500 {
-			t.Errorf("%s: %d prices of %s, %s, %v", region, len(list.Prices), list.Region, list.Of, err)
+		if err != nil || list.Region != want || list.Month != month || len(list.Prices) < 500 {
+			t.Errorf("%s: %d prices of %s, %s, %v", region, len(list.Prices), list.Region, list.Month, err)
 		}
 		for size, p := range list.Prices {
 			if p.OnDemand <= 0 || p.OnDemand > 1000 || p.Spot < 0 || p.Spot > p.OnDemand {

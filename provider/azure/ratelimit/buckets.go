@@ -17,12 +17,12 @@ type Priority int
 // The higher priority is served first. Deleting resources that cost money and are not wanted
 // comes before all requests that would cost more.
 const (
-	Upkeep   Priority = iota // changes to running nodes: tags, identities
-	Read                     // reads: drift, prices, sizes
-	Create                   // a node for pending pods
-	Replace                  // a node that replaces one about to be interrupted
-	StopLeak                 // deleting a virtual machine, or what is left of it
-	Shared                   // a list that many requests of all kinds wait for, deletions too
+	Upkeep  Priority = iota // changes to running nodes: tags, identities
+	Read                    // reads: drift, prices, sizes
+	Create                  // a node for pending pods
+	Replace                 // a node that replaces one about to be interrupted
+	Delete                  // deleting a virtual machine, or what is left of it
+	List                    // a list that many requests of all kinds wait for, deletions too
 )
 
 // Options say how much of Azure's limits to use. The zero Options work.

@@ -40,8 +40,8 @@ func TestThousandTickets(t *testing.T) {
 		if azure.requests != 1000 || len(azure.refused) != 0 {
 			t.Errorf("seed %d: %d requests, %d refused; want 1000 and none", seed, azure.requests, len(azure.refused))
 		}
-		r := c.Requests()
-		if r.Machines != 1000 || len(r.Counts) != 1 || r.Counts[0].Class != "vm-put" || r.Counts[0].Outcome != "ok" {
+		r := c.RequestStats()
+		if r.VMsCreated != 1000 || len(r.Counts) != 1 || r.Counts[0].LimitClass != "vm-put" || r.Counts[0].Outcome != "ok" {
 			t.Errorf("counted %+v", r)
 		}
 	})
@@ -201,7 +201,7 @@ func (w *work) count(within time.Duration) (n int) {
 func TestUrgentOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := ratelimit.New(ratelimit.Options{Share: 1})
-		for i := 0; b.Ticket(fmt.Sprint("early", i), ratelimit.StopLeak, ratelimit.ARMReads) == 0; i++ {
+		for i := 0; b.Ticket(fmt.Sprint("early", i), ratelimit.Delete, ratelimit.ARMReads) == 0; i++ {
 		}
 		b.Drop("early250", ratelimit.ARMReads)
 		var mu sync.Mutex
@@ -227,7 +227,7 @@ func TestUrgentOvertakes(t *testing.T) {
 		asks("create", ratelimit.Create)
 		asks("create-later", ratelimit.Create)
 		asks("replace", ratelimit.Replace)
-		asks("stop", ratelimit.StopLeak)
+		asks("stop", ratelimit.Delete)
 		wg.Wait()
 		if want := "[stop replace create create-later read upkeep]"; fmt.Sprint(order) != want {
 			t.Errorf("served %v, want %v", order, want)
@@ -245,7 +245,7 @@ func TestListsForAllAreNotStarved(t *testing.T) {
 				c := newClient(newAzureLimits(1), 1)
 				drain(c.Buckets, ratelimit.ARMReads)
 				for i := range 1000 {
-					c.Ticket(fmt.Sprint("ends", i), ratelimit.StopLeak, ratelimit.ARMReads, ratelimit.GetVM)
+					c.Ticket(fmt.Sprint("ends", i), ratelimit.Delete, ratelimit.ARMReads, ratelimit.GetVM)
 				}
 				began := time.Now()
 				if status := c.send(t, http.MethodGet, group+list); status != http.StatusOK || time.Since(began) > time.Second {
@@ -288,7 +288,7 @@ func TestPlaceLapses(t *testing.T) {
 		b := ratelimit.New(ratelimit.Options{Share: 1})
 		drain(b, ratelimit.ARMWrites)
 		for i := range 500 {
-			b.Ticket(fmt.Sprint("gone", i), ratelimit.StopLeak, ratelimit.ARMWrites)
+			b.Ticket(fmt.Sprint("gone", i), ratelimit.Delete, ratelimit.ARMWrites)
 		}
 		time.Sleep(2 * time.Minute)
 		if w := b.Ticket("alive", ratelimit.Create, ratelimit.ARMWrites); w != 0 {
@@ -310,7 +310,7 @@ func TestOneMachinesLimitHoldsUpNobodyElse(t *testing.T) {
 		}
 		drain(c.Buckets, ratelimit.ARMWrites)
 		for i := range 10 {
-			if w := c.Ticket(fmt.Sprint("worn", i), ratelimit.StopLeak, ratelimit.ARMWrites, ratelimit.PutVM); w < 2*time.Second || w > 15*time.Second {
+			if w := c.Ticket(fmt.Sprint("worn", i), ratelimit.Delete, ratelimit.ARMWrites, ratelimit.PutVM); w < 2*time.Second || w > 15*time.Second {
 				t.Errorf("a machine asked for twelve times waits %v, want what is left of 15s", w)
 			}
 		}
@@ -324,7 +324,7 @@ func TestOneMachinesLimitHoldsUpNobodyElse(t *testing.T) {
 func drain(b *ratelimit.Buckets, c ratelimit.Class) {
 	for i := 0; ; i++ {
 		name := fmt.Sprint("drain", i)
-		if b.Ticket(name, ratelimit.StopLeak, c) != 0 {
+		if b.Ticket(name, ratelimit.Delete, c) != 0 {
 			b.Drop(name, c)
 			return
 		}
@@ -353,13 +353,13 @@ func TestRace(t *testing.T) {
 					granted.Add(1)
 				}
 				if random.IntN(20) == 0 {
-					b.Requests()
+					b.RequestStats()
 				}
 			}
 		})
 	}
 	wg.Wait()
-	left := b.Requests().Left["arm-writes"]
+	left := b.RequestStats().Left["arm-writes"]
 	if n := float64(granted.Load()); n > 200 || math.Abs(n+left-200) > 0.01 {
 		t.Errorf("seed %d: %v tickets granted and %v left of 200", seed, n, left)
 	}

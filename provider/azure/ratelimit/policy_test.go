@@ -100,13 +100,13 @@ func TestPolicyHoldsBack(t *testing.T) {
 			t.Error("the request was sent nevertheless")
 		}
 		held := 0
-		for _, n := range c.Requests().Counts {
+		for _, n := range c.RequestStats().Counts {
 			if n.Outcome == "held" {
 				held += int(n.N)
 			}
 		}
 		if held == 0 {
-			t.Errorf("no request counts as held: %+v", c.Requests().Counts)
+			t.Errorf("no request counts as held: %+v", c.RequestStats().Counts)
 		}
 		time.Sleep(time.Minute)
 	})

@@ -48,7 +48,7 @@ func defaultPriority(method string) Priority {
 	case http.MethodGet, http.MethodHead:
 		return Read
 	case http.MethodDelete:
-		return StopLeak
+		return Delete
 	}
 	return Create
 }
@@ -97,7 +97,7 @@ func (c *call) network(path []string) {
 // priority may wait for it, so it must not wait behind them.
 func (c *call) raiseShared() {
 	if c.method == http.MethodGet {
-		c.priority = Shared
+		c.priority = List
 	}
 }
 

@@ -40,7 +40,7 @@ func (t *tally) waited(c Class, d time.Duration) {
 		return
 	}
 	w := t.waits[c]
-	w.Class, w.N, w.Total = string(c), w.N+1, w.Total+d
+	w.LimitClass, w.N, w.Total = string(c), w.N+1, w.Total+d
 	t.waits[c] = w
 }
 
@@ -64,21 +64,21 @@ func outcome(resp *http.Response, err error) string {
 	return outcomeOK
 }
 
-// Requests returns the sums since New. Classes without requests are left out.
-func (b *Buckets) Requests() provider.Requests {
+// RequestStats returns the sums since New. Classes without requests are left out.
+func (b *Buckets) RequestStats() provider.RequestStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := provider.Requests{Left: map[string]float64{}}
+	r := provider.RequestStats{Left: map[string]float64{}}
 	for k, n := range b.tally.counts {
-		r.Counts = append(r.Counts, provider.RequestCount{Class: string(k.class), Method: k.method, Outcome: k.outcome, N: n})
+		r.Counts = append(r.Counts, provider.RequestCount{LimitClass: string(k.class), Method: k.method, Outcome: k.outcome, N: n})
 	}
 	slices.SortFunc(r.Counts, func(x, y provider.RequestCount) int {
-		return cmp.Or(cmp.Compare(x.Class, y.Class), cmp.Compare(x.Method, y.Method), cmp.Compare(x.Outcome, y.Outcome))
+		return cmp.Or(cmp.Compare(x.LimitClass, y.LimitClass), cmp.Compare(x.Method, y.Method), cmp.Compare(x.Outcome, y.Outcome))
 	})
 	for _, w := range b.tally.waits {
 		r.Waits = append(r.Waits, w)
 	}
-	slices.SortFunc(r.Waits, func(x, y provider.RequestWait) int { return cmp.Compare(x.Class, y.Class) })
+	slices.SortFunc(r.Waits, func(x, y provider.RequestWait) int { return cmp.Compare(x.LimitClass, y.LimitClass) })
 	now := b.now()
 	for c, k := range b.all {
 		if k.refill(now); k.closed.After(now) {
@@ -87,6 +87,6 @@ func (b *Buckets) Requests() provider.Requests {
 		}
 		r.Left[string(c)] = k.tokens
 	}
-	r.Machines = b.tally.counts[kind{PutVM, http.MethodPut, outcomeOK}]
+	r.VMsCreated = b.tally.counts[kind{PutVM, http.MethodPut, outcomeOK}]
 	return r
 }

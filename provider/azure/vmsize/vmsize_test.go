@@ -102,7 +102,7 @@ func TestGPU(t *testing.T) {
 	}
 }
 
-func TestQuestions(t *testing.T) {
+func TestConstrainedSizeAndFeatures(t *testing.T) {
 	s, err := Parse("Standard_E4-2pds_v6")
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func TestClassify(t *testing.T) {
 		{name: "size out of stock", status: 409, body: wrapped("SkuNotAvailable", "The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions: Standard_D4s_v5' is currently not available in location 'eastus'."), want: SkuNotAvailable, reason: "OutOfStock", avoid: ThisSizeInScope, rest: 23 * time.Hour},
 		{name: "zone out of stock", status: 409, body: wrapped("ZonalAllocationFailed", "Allocation failed. We do not have sufficient capacity for the requested VM size in this zone."), want: ZonalAllocation, reason: "OutOfStock", avoid: ThisFamilyInZone, rest: time.Hour},
 		{name: "zone out of stock, told by an operation", status: 200, body: `{"status":"Failed","error":{"code":"ZonalAllocationFailed","message":"Allocation failed."}}`, want: ZonalAllocation, reason: "OutOfStock", avoid: ThisFamilyInZone, rest: time.Hour},
-		{name: "region out of stock", status: 409, body: wrapped("AllocationFailed", "Allocation failed. The cluster is out of capacity."), want: Allocation, reason: "OutOfStock", avoid: ThisFamilyScope, rest: time.Hour},
+		{name: "region out of stock", status: 409, body: wrapped("AllocationFailed", "Allocation failed. The cluster is out of capacity."), want: Allocation, reason: "OutOfStock", avoid: ThisFamilyInScope, rest: time.Hour},
 		{name: "overconstrained in a zone", status: 409, body: wrapped("OverconstrainedZonalAllocationRequest", "Allocation failed."), want: OverconstrainedZonal, reason: "OutOfStock", avoid: ThisOffering, rest: time.Hour},
 		{name: "overconstrained", status: 409, body: wrapped("OverconstrainedAllocationRequest", "Allocation failed."), want: Overconstrained, reason: "OutOfStock", avoid: ThisSizeInScope, rest: time.Hour},
 		{name: "size not sold here", status: 400, body: wrapped("InvalidParameter", "The requested VM size Standard_X1 is not available in the current region."), want: SizeNotSupported, reason: "Restricted", avoid: ThisSize, rest: 23 * time.Hour},
@@ -165,7 +165,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-func TestEveryKindHasAConduct(t *testing.T) {
+func TestEveryKindHasAReaction(t *testing.T) {
 	for _, m := range meanings {
 		c, known := reactions[m.Kind]
 		if !known || c.reason == "" || (c.Blocks == "") != (c.For == 0) {

@@ -145,7 +145,7 @@ func MeaningOf(code, text string) meaning {
 	return meaning{code: code, Kind: OtherRefusal}
 }
 
-// Reasons of provider.Attempt.
+// Reasons of provider.RefusedOffering.
 const (
 	ReasonQuota      = "Quota"
 	reasonOutOfStock = "OutOfStock"
@@ -157,7 +157,7 @@ const (
 
 // A reaction is how karve reacts to a refusal of some kind.
 type reaction struct {
-	reason string // of the provider.Attempt
+	reason string // of the provider.RefusedOffering
 	// Blocks are the offerings that are blocked, For how long. It is empty where another offering
 	// would get the same error.
 	Blocks      Extent
@@ -175,16 +175,16 @@ type reaction struct {
 type Extent string
 
 const (
-	ThisOffering     Extent = "offer"           // size, zone and capacity type
-	ThisSizeInScope  Extent = "size in scope"   // all zones, or the region without a zone
-	ThisSizeAsSpot   Extent = "size as spot"    // in any zone
-	ThisSize         Extent = "size"            // in any zone, any capacity type
-	ThisFamily       Extent = "family"          // in any zone, of this capacity type
-	ThisFamilyInZone Extent = "family in zone"  // any capacity type
-	ThisFamilyScope  Extent = "family in scope" // any capacity type
-	ThisCapacityType Extent = "capacity type"   // all sizes
-	ThisSubnet       Extent = "subnet"          // all nodes that would join it
-	Everything       Extent = "everything"
+	ThisOffering      Extent = "offer"           // size, zone and capacity type
+	ThisSizeInScope   Extent = "size in scope"   // all zones, or the region without a zone
+	ThisSizeAsSpot    Extent = "size as spot"    // in any zone
+	ThisSize          Extent = "size"            // in any zone, any capacity type
+	ThisFamily        Extent = "family"          // in any zone, of this capacity type
+	ThisFamilyInZone  Extent = "family in zone"  // any capacity type
+	ThisFamilyInScope Extent = "family in scope" // any capacity type
+	ThisCapacityType  Extent = "capacity type"   // all sizes
+	ThisSubnet        Extent = "subnet"          // all nodes that would join it
+	Everything        Extent = "everything"
 )
 
 // reactions has an entry for every kind.
@@ -195,7 +195,7 @@ var reactions = map[Kind]reaction{
 	VMQuota:              {reason: ReasonQuota, Blocks: Everything, For: 10 * time.Minute}, // every size counts as one
 	SkuNotAvailable:      {reason: reasonOutOfStock, Blocks: ThisSizeInScope, For: 23 * time.Hour, ifSpot: time.Hour},
 	ZonalAllocation:      {reason: reasonOutOfStock, Blocks: ThisFamilyInZone, For: time.Hour, OnlyLarger: true},
-	Allocation:           {reason: reasonOutOfStock, Blocks: ThisFamilyScope, For: time.Hour, OnlyLarger: true},
+	Allocation:           {reason: reasonOutOfStock, Blocks: ThisFamilyInScope, For: time.Hour, OnlyLarger: true},
 	OverconstrainedZonal: {reason: reasonOutOfStock, Blocks: ThisOffering, For: time.Hour},
 	Overconstrained:      {reason: reasonOutOfStock, Blocks: ThisSizeInScope, For: time.Hour},
 	SizeNotSupported:     {reason: ReasonRestricted, Blocks: ThisSize, For: 23 * time.Hour},
@@ -221,7 +221,7 @@ var reactions = map[Kind]reaction{
 // Reaction returns how karve reacts to the refusal.
 func (r Refusal) Reaction() reaction { return reactions[r.Kind] }
 
-// Reason returns the reason of the provider.Attempt.
+// Reason returns the reason of the provider.RefusedOffering.
 func (r Refusal) Reason() string { return r.Reaction().reason }
 
 // AboutOffering reports whether another offering may succeed.

@@ -49,9 +49,9 @@ type View[T any] struct {
 	Unreadable []provider.Unreadable
 }
 
-// Since returns a view that was started at t or later. Callers that arrive while one is being
-// read share the next.
-func (r *List[T]) Since(ctx context.Context, t time.Time) (View[T], error) {
+// NotOlderThan returns a view that was started at t or later. Callers that arrive while one is
+// being read share the next.
+func (r *List[T]) NotOlderThan(ctx context.Context, t time.Time) (View[T], error) {
 	if v := r.Last(); !v.Started.Before(t) && v.ByName != nil {
 		return v, nil
 	}
@@ -65,15 +65,15 @@ func (r *List[T]) Since(ctx context.Context, t time.Time) (View[T], error) {
 	return r.read(ctx)
 }
 
-// TrySince is like Since, but never waits for another caller: while another caller reads the
-// list, it returns the duration after which to try again, and no view. It reads the list itself
-// when no other caller does, and waits only for the very first list. A list counts as new while
-// its end is not before t: otherwise callers that return for a list that took longer than the
-// maximum age would all find it too old.
-func (r *List[T]) TrySince(ctx context.Context, t time.Time) (v View[T], again time.Duration, err error) {
+// TryNotOlderThan is like NotOlderThan, but never waits for another caller: while another caller
+// reads the list, it returns the duration after which to try again, and no view. It reads the
+// list itself when no other caller does, and waits only for the very first list. A list counts as
+// new while its end is not before t: otherwise callers that return for a list that took longer
+// than the maximum age would all find it too old.
+func (r *List[T]) TryNotOlderThan(ctx context.Context, t time.Time) (v View[T], again time.Duration, err error) {
 	switch v := r.Last(); {
 	case v.ByName == nil:
-		v, err = r.Since(ctx, t)
+		v, err = r.NotOlderThan(ctx, t)
 		return v, 0, err
 	case !v.ended.Before(t):
 		return v, 0, nil

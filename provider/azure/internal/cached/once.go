@@ -25,8 +25,8 @@ func Once[T any](ctx context.Context, inFlight *Reads, key string, p *panics.Rep
 	case <-ctx.Done():
 		var none T
 		return none, ctx.Err()
-	case req := <-answers:
-		return req.Val.(T), req.Err
+	case answer := <-answers:
+		return answer.Val.(T), answer.Err
 	}
 }
 

@@ -35,7 +35,7 @@ type Source[T any] struct {
 	Load func(context.Context) (T, error)
 	// Same reports whether two values are equal for the version; the version changes when they
 	// are not.
-	Same func(req, b T) bool
+	Same func(a, b T) bool
 	// Validate returns an error for a value that is implausible after the last one; nil accepts
 	// all.
 	Validate func(last, next T) error
@@ -182,11 +182,11 @@ func (s *Source[T]) fail(err error) error {
 func (s *Source[T]) State() State[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	req := State[T]{Value: s.value, Version: s.version, ReadAt: s.readAt}
+	state := State[T]{Value: s.value, Version: s.version, ReadAt: s.readAt}
 	if s.lastErr != nil {
-		req.Problem = fmt.Sprintf("%v (since %s)", s.lastErr, s.failingSince.UTC().Format(time.RFC3339))
+		state.Problem = fmt.Sprintf("%v (since %s)", s.lastErr, s.failingSince.UTC().Format(time.RFC3339))
 	}
-	return req
+	return state
 }
 
 // KeepFresh reads at once, so that the first caller need not wait, and reads again at the interval

@@ -72,7 +72,7 @@ func (t *Table[V]) cached(key string) fact[V] {
 	return t.known[key]
 }
 
-// store stores the result of a read that began at asked, and returns the value that now counts.
+// store stores the result of a read that began at startedAt, and returns the value that now counts.
 func (t *Table[V]) store(key string, value V, err error, startedAt time.Time) (V, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

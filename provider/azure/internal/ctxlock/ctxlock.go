@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Mutex is a mutex whose lock ends with the caller's context. Make one with New.
+// A Mutex is a mutex whose Lock gives up when the caller's context ends. Make one with New.
 type Mutex chan struct{}
 
 func New() Mutex { return make(Mutex, 1) }

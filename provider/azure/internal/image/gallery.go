@@ -24,8 +24,8 @@ import (
 
 // A gallery is where images are published.
 type gallery interface {
-	// builds lists the versions of a definition; one that does not exist has none.
-	builds(ctx context.Context, d definition) ([]build, error)
+	// versions lists the versions of a definition; one that does not exist has none.
+	versions(ctx context.Context, d definition) ([]imageVersion, error)
 	// listsAll reports whether versions that are not listed do not exist.
 	listsAll() bool
 	// id returns the resource ID of a version.
@@ -48,7 +48,7 @@ func New(c Config) *Images {
 	list.gallery = communityGallery{arm: c.ARM, decoder: c.Decoder, subscription: c.Subscription, location: c.Location}
 	if c.Shared.used() {
 		list.gallery = &sharedGallery{
-			arm: c.ARM, subscription: c.Subscription, location: c.Location, owner: c.Shared.SubscriptionID, now: c.Now, seen: map[definition][]build{},
+			arm: c.ARM, subscription: c.Subscription, location: c.Location, owner: c.Shared.SubscriptionID, now: c.Now, seen: map[definition][]imageVersion{},
 		}
 	}
 	return list
@@ -76,18 +76,18 @@ type Images struct {
 	backoff cached.Backoff
 }
 
-func (s *Images) builds(ctx context.Context, d definition) ([]build, error) {
+func (s *Images) versions(ctx context.Context, d definition) ([]imageVersion, error) {
 	s.mu.Lock()
 	known, ok := s.known[d]
 	backoff := s.backoff
 	s.mu.Unlock()
-	if ok && s.now().Sub(known.read) < s.cacheTime(known.builds) {
-		return known.builds, nil
+	if ok && s.now().Sub(known.read) < s.cacheTime(known.versions) {
+		return known.versions, nil
 	}
 	if s.now().Before(backoff.Until) {
 		return nil, backoff.Err
 	}
-	return cached.Once(ctx, &s.reading, fmt.Sprint(d), s.panics, func(ctx context.Context) ([]build, error) { return s.read(ctx, d) })
+	return cached.Once(ctx, &s.reading, fmt.Sprint(d), s.panics, func(ctx context.Context) ([]imageVersion, error) { return s.read(ctx, d) })
 }
 
 // emptyFor is how long an empty list is cached: images that AKS has published for years do not
@@ -95,29 +95,29 @@ func (s *Images) builds(ctx context.Context, d definition) ([]build, error) {
 const emptyFor = time.Minute
 
 // cacheTime returns how long a list is cached.
-func (s *Images) cacheTime(builds []build) time.Duration {
-	if len(builds) == 0 {
+func (s *Images) cacheTime(versions []imageVersion) time.Duration {
+	if len(versions) == 0 {
 		return min(s.every, emptyFor)
 	}
 	return s.every
 }
 
-func (s *Images) read(ctx context.Context, d definition) ([]build, error) {
-	builds, err := s.gallery.builds(ctx, d)
+func (s *Images) read(ctx context.Context, d definition) ([]imageVersion, error) {
+	versions, err := s.gallery.versions(ctx, d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		s.backoff.Failed(err, s.now())
 		return nil, err
 	}
-	s.known[d], s.backoff = versionList{builds, s.now()}, cached.Backoff{}
-	return builds, nil
+	s.known[d], s.backoff = versionList{versions, s.now()}, cached.Backoff{}
+	return versions, nil
 }
 
 // versionList is a list of versions, and when it was read.
 type versionList struct {
-	builds []build
-	read   time.Time
+	versions []imageVersion
+	read     time.Time
 }
 
 // missingReports is when Azure first and last refused a launch because an image does not exist.
@@ -174,9 +174,9 @@ func (s *Images) SeemsMissing(definition, version string) bool {
 }
 
 // withoutMissing removes the versions that seem missing and are not in the gallery's last list.
-func (s *Images) withoutMissing(d definition, builds []build) []build {
-	var left []build
-	for _, b := range builds {
+func (s *Images) withoutMissing(d definition, versions []imageVersion) []imageVersion {
+	var left []imageVersion
+	for _, b := range versions {
 		if !b.unlisted || !s.SeemsMissing(d.name, b.version) {
 			left = append(left, b)
 		}
@@ -212,7 +212,7 @@ func (communityGallery) id(d definition, version string) string {
 	return fmt.Sprintf("/CommunityGalleries/%s/images/%s/versions/%s", publicName(d.os), d.name, version)
 }
 
-func (g communityGallery) builds(ctx context.Context, d definition) ([]build, error) {
+func (g communityGallery) versions(ctx context.Context, d definition) ([]imageVersion, error) {
 	link := runtime.JoinPaths(g.arm.Endpoint(), "subscriptions", url.PathEscape(g.subscription),
 		"providers/Microsoft.Compute/locations", url.PathEscape(g.location),
 		"communityGalleries", url.PathEscape(publicName(d.os)), "images", url.PathEscape(d.name), "versions") + "?api-version=" + galleryVersion
@@ -223,19 +223,19 @@ func (g communityGallery) builds(ctx context.Context, d definition) ([]build, er
 		}
 		return nil, err
 	}
-	var builds []build
+	var versions []imageVersion
 	for _, v := range list {
 		if armtext.Of(v.Name) != "" && v.Properties != nil {
-			builds = append(builds, buildOf(v))
+			versions = append(versions, imageVersionOf(v))
 		}
 	}
-	return builds, nil
+	return versions, nil
 }
 
-func buildOf(v *armcompute.CommunityGalleryImageVersion) build {
-	b := build{version: armtext.Of(v.Name)}
-	if out := v.Properties.PublishedDate; out != nil {
-		b.published = *out
+func imageVersionOf(v *armcompute.CommunityGalleryImageVersion) imageVersion {
+	b := imageVersion{version: armtext.Of(v.Name)}
+	if published := v.Properties.PublishedDate; published != nil {
+		b.published = *published
 	}
 	b.withdrawn = v.Properties.ExcludeFromLatest != nil && *v.Properties.ExcludeFromLatest
 	return b

@@ -16,9 +16,9 @@ type counted struct {
 	err   error
 }
 
-func (g *counted) builds(context.Context, definition) ([]build, error) {
+func (g *counted) versions(context.Context, definition) ([]imageVersion, error) {
 	g.asked++
-	return []build{{version: "202511.02.0"}}, g.err
+	return []imageVersion{{version: "202511.02.0"}}, g.err
 }
 
 // However many node classes and definitions there are, galleries that do not answer are read
@@ -32,7 +32,7 @@ func TestFailingGalleriesAreAskedRarely(t *testing.T) {
 	for range 10 * 60 {
 		now = now.Add(time.Second)
 		for _, name := range []string{"a", "b", "c"} {
-			if _, err := list.builds(t.Context(), definition{name: name}); !errors.Is(err, g.err) {
+			if _, err := list.versions(t.Context(), definition{name: name}); !errors.Is(err, g.err) {
 				t.Fatalf("while they fail: %v", err)
 			}
 		}
@@ -42,8 +42,8 @@ func TestFailingGalleriesAreAskedRarely(t *testing.T) {
 	}
 	g.err, now = nil, now.Add(time.Minute)
 	for _, name := range []string{"a", "b", "c"} {
-		if builds, err := list.builds(t.Context(), definition{name: name}); err != nil || len(builds) != 1 {
-			t.Errorf("afterwards: %v, %v", builds, err)
+		if versions, err := list.versions(t.Context(), definition{name: name}); err != nil || len(versions) != 1 {
+			t.Errorf("afterwards: %v, %v", versions, err)
 		}
 	}
 }

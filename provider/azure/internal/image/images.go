@@ -57,16 +57,16 @@ func (s *Images) version(ctx context.Context, d definition, selection Selection)
 	if holds && !gone {
 		return had, nil
 	}
-	known, err := s.builds(ctx, d)
+	known, err := s.versions(ctx, d)
 	if err != nil {
 		return "", err
 	}
-	builds := s.withoutMissing(d, known)
-	gone = gone && !slices.ContainsFunc(builds, func(b build) bool { return b.version == had })
+	versions := s.withoutMissing(d, known)
+	gone = gone && !slices.ContainsFunc(versions, func(b imageVersion) bool { return b.version == had })
 	if holds && !gone {
 		return had, nil // it still exists
 	}
-	version := selection.newest(builds, s.now())
+	version := selection.newest(versions, s.now())
 	switch {
 	case version != "":
 		return version, nil

@@ -96,9 +96,9 @@ func (w Selection) currentVersion(d definition) string {
 
 // newest returns the newest version that matches; empty when none does. A version that is
 // requested by name may be a withdrawn one.
-func (w Selection) newest(builds []build, now time.Time) string {
-	var newest build
-	for _, b := range builds {
+func (w Selection) newest(versions []imageVersion, now time.Time) string {
+	var newest imageVersion
+	for _, b := range versions {
 		switch {
 		case w.Version != "":
 			if b.version == w.Version {
@@ -111,8 +111,8 @@ func (w Selection) newest(builds []build, now time.Time) string {
 	return newest.version
 }
 
-// A build is one version of an image; the zero build means none.
-type build struct {
+// An imageVersion is one version of an image; the zero imageVersion means none.
+type imageVersion struct {
 	version   string
 	published time.Time // zero when the gallery does not say
 	withdrawn bool      // never picked as the newest
@@ -121,15 +121,15 @@ type build struct {
 
 // publishedBefore reports whether the version was published at least age ago. When the gallery does
 // not report that, the build day at the beginning of most versions counts.
-func (b build) publishedBefore(age time.Duration, now time.Time) bool {
+func (b imageVersion) publishedBefore(age time.Duration, now time.Time) bool {
 	if age == 0 {
 		return true
 	}
-	out := b.published
-	if out.IsZero() {
-		out = builtOn(b.version)
+	published := b.published
+	if published.IsZero() {
+		published = builtOn(b.version)
 	}
-	return !out.IsZero() && now.Sub(out) >= age
+	return !published.IsZero() && now.Sub(published) >= age
 }
 
 // builtOn parses the day in a version such as 202510.19.0, or the older form 2025.10.19; zero
@@ -147,14 +147,14 @@ func builtOn(version string) time.Time {
 }
 
 // tooOld reports whether AKS has removed the version by now.
-func tooOld(b build, now time.Time) bool {
+func tooOld(b imageVersion, now time.Time) bool {
 	built := builtOn(b.version)
 	return !built.IsZero() && now.Sub(built) > oldestMinAge
 }
 
-// later orders builds by date of publication, then by version, so that the result is stable for
+// later orders versions by date of publication, then by version, so that the result is stable for
 // equal dates.
-func later(a, b build) bool {
+func later(a, b imageVersion) bool {
 	return cmp.Or(a.published.Compare(b.published), CompareVersions(a.version, b.version), strings.Compare(a.version, b.version)) > 0
 }
 

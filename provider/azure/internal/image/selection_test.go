@@ -52,7 +52,7 @@ func TestFamiliesResolve(t *testing.T) {
 	}
 }
 
-func TestDefinitionsTellTheirMachines(t *testing.T) {
+func TestDefinitionsNameTheirArchitecture(t *testing.T) {
 	for name, want := range map[string]string{
 		"2204gen2containerd": "amd64 2", "2204containerd": "amd64 1", "2204gen2arm64containerd": "arm64 2", "V3": "amd64 1", "V3gen2TL": "amd64 2", "V3gen2arm64fips": "arm64 2",
 	} {
@@ -67,16 +67,16 @@ func TestDefinitionsTellTheirMachines(t *testing.T) {
 func TestVersionsAreChosen(t *testing.T) {
 	now := time.Date(2026, 5, 20, 0, 0, 0, 0, time.UTC)
 	day := func(n int) time.Time { return now.AddDate(0, 0, -n) }
-	community := []build{
+	community := []imageVersion{
 		{version: "202605.10.0", published: day(8)},
 		{version: "202605.17.0", published: day(1)},
 		{version: "202605.18.0", published: day(1), withdrawn: true},
 		{version: "202604.26.0", published: day(20)},
 		{version: "202605.3.0", published: day(15)},
 	}
-	listed := []build{{version: "202605.17.0"}, {version: "202605.9.0"}, {version: "202605.10.0"}, {version: "2026.04.01"}} // no dates
+	listed := []imageVersion{{version: "202605.17.0"}, {version: "202605.9.0"}, {version: "202605.10.0"}, {version: "2026.04.01"}} // no dates
 	for name, test := range map[string]struct {
-		builds    []build
+		versions  []imageVersion
 		selection Selection
 		want      string
 	}{
@@ -91,11 +91,11 @@ func TestVersionsAreChosen(t *testing.T) {
 		"without dates, by number":     {listed, Selection{}, "202605.17.0"},
 		"without dates, a week old":    {listed, Selection{MinAge: 7 * 24 * time.Hour}, "202605.10.0"},
 		"without dates, a month old":   {listed, Selection{MinAge: 30 * 24 * time.Hour}, "2026.04.01"},
-		"a version that tells nothing": {[]build{{version: "latest"}}, Selection{MinAge: time.Hour}, ""},
+		"a version that tells nothing": {[]imageVersion{{version: "latest"}}, Selection{MinAge: time.Hour}, ""},
 		"no versions":                  {nil, Selection{}, ""},
 	} {
-		for turn := range max(len(test.builds), 1) {
-			turned := append(test.builds[turn:len(test.builds):len(test.builds)], test.builds[:turn]...)
+		for turn := range max(len(test.versions), 1) {
+			turned := append(test.versions[turn:len(test.versions):len(test.versions)], test.versions[:turn]...)
 			if got := test.selection.newest(turned, now); got != test.want {
 				t.Errorf("%s, in order %d: %q, want %q", name, turn, got, test.want)
 			}
@@ -103,7 +103,7 @@ func TestVersionsAreChosen(t *testing.T) {
 	}
 }
 
-func TestWishesAreReadFromAnnotations(t *testing.T) {
+func TestSelectionIsReadFromAnnotations(t *testing.T) {
 	for _, test := range []struct{ key, value, wrong string }{
 		{AnnotationVersion, "202510.19.0", ""},
 		{AnnotationVersion, "newest", "it must be a version of a node image"},

@@ -57,7 +57,7 @@ type sharedGallery struct {
 	now                    func() time.Time
 
 	mu   sync.Mutex
-	seen map[definition][]build
+	seen map[definition][]imageVersion
 }
 
 func (*sharedGallery) listsAll() bool { return false }
@@ -82,10 +82,10 @@ type nodeImages struct {
 // maxImagePages is far more than AKS's list has.
 const maxImagePages = 100
 
-func (g *sharedGallery) builds(ctx context.Context, d definition) ([]build, error) {
+func (g *sharedGallery) versions(ctx context.Context, d definition) ([]imageVersion, error) {
 	next := runtime.JoinPaths(g.arm.Endpoint(), "subscriptions", url.PathEscape(g.subscription),
 		"providers/Microsoft.ContainerService/locations", url.PathEscape(g.location), "nodeImageVersions") + "?api-version=" + nodeImagesVersion
-	var listed []build
+	var listed []imageVersion
 	for range maxImagePages {
 		page, err := g.page(ctx, next)
 		if err != nil {
@@ -100,10 +100,10 @@ func (g *sharedGallery) builds(ctx context.Context, d definition) ([]build, erro
 }
 
 // of returns the versions of one definition.
-func (page nodeImages) of(d definition) (listed []build) {
+func (page nodeImages) of(d definition) (listed []imageVersion) {
 	for _, v := range page.Value {
 		if v.OS == d.os && strings.EqualFold(v.SKU, d.name) && v.Version != "" {
-			listed = append(listed, build{version: v.Version})
+			listed = append(listed, imageVersion{version: v.Version})
 		}
 	}
 	return listed
@@ -112,14 +112,14 @@ func (page nodeImages) of(d definition) (listed []build) {
 // withEarlier adds the versions of earlier lists to those of the last one. An earlier version that
 // is newer than all of the last list was withdrawn, and AKS removes a version a year after it
 // was built: both are forgotten.
-func (g *sharedGallery) withEarlier(d definition, listed []build) []build {
+func (g *sharedGallery) withEarlier(d definition, listed []imageVersion) []imageVersion {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	known := slices.Clone(listed)
 	for _, b := range g.seen[d] {
 		b.unlisted = true
-		same := func(t build) bool { return t.version == b.version }
-		newer := func(t build) bool { return later(t, b) }
+		same := func(t imageVersion) bool { return t.version == b.version }
+		newer := func(t imageVersion) bool { return later(t, b) }
 		withdrawn := len(listed) > 0 && !slices.ContainsFunc(listed, newer)
 		if !withdrawn && !tooOld(b, g.now()) && !slices.ContainsFunc(listed, same) {
 			known = append(known, b)

@@ -30,7 +30,7 @@ type Config struct {
 	Subscription  string // of the nodes
 	Group         string // node resource group
 	ClusterSubnet SubnetID
-	// VNetGUID is the GUID of the virtual network of Own; empty means that it is read.
+	// VNetGUID is the GUID of the virtual network of ClusterSubnet; empty means that it is read.
 	VNetGUID string
 	// SecurityGroup is the ID of the network security group of nodes in networks that AKS does
 	// not manage; empty means the one in Group that has the name AKS gives.
@@ -50,7 +50,7 @@ type Clients struct {
 }
 
 // How long facts about the network are cached. A launch that refers to a deleted resource notices
-// that at once; see Reader.Forget.
+// that at once; see Reader.Clear.
 const (
 	poolsTTL = 2 * time.Hour
 	nsgTTL   = 12 * time.Hour
@@ -121,7 +121,7 @@ func (b BackendPools) none() bool { return len(b.IPv4)+len(b.IPv6) == 0 }
 var loadBalancers = armlist.Resource{Kind: "load balancers", Provider: "Microsoft.Network/loadBalancers", Version: "2025-03-01"}
 
 // BackendPools returns the pools that nodes join. Azure refuses deleted pools by name; see
-// Forget.
+// Clear.
 func (n *Reader) BackendPools(ctx context.Context) (BackendPools, error) {
 	return n.pools.Get(ctx, "", n.readPools)
 }

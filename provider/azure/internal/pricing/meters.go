@@ -49,7 +49,7 @@ type meter struct {
 	since   time.Time
 }
 
-// meters collects the rows for Linux virtual machines that apply today, by priced and by meter
+// meters collects the rows for Linux virtual machines that apply today, by priceKey and by meter
 // ID, until the whole list has been read.
 type meters struct {
 	location string

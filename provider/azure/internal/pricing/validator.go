@@ -160,5 +160,5 @@ func (v *Validator) Unlisted(every time.Duration) string {
 	if !v.regionUnlisted {
 		return ""
 	}
-	return fmt.Sprintf("Azure's price list does not have the region %s: offerings are priced as in %s, %s, and the list is read again every %.0f minutes", v.location, v.Source.Region, v.Source.Of, every.Minutes())
+	return fmt.Sprintf("Azure's price list does not have the region %s: offerings are priced as in %s, %s, and the list is read again every %.0f minutes", v.location, v.Source.Region, v.Source.Month, every.Minutes())
 }

@@ -40,7 +40,7 @@ func Describe(name string) string {
 	return "quota " + name
 }
 
-func AttemptReason(name string) string {
+func RefusalReason(name string) string {
 	if strings.HasPrefix(name, offering.AddressQuota) {
 		return armerr.ReasonNetwork
 	}

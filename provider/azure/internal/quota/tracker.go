@@ -25,7 +25,7 @@ type Tracker struct {
 	region   *cached.Source[Usages]
 	ledger   *usageLedger // of the region
 	subnets  *subnets
-	pressure exhaustionForecast
+	forecast exhaustionForecast
 }
 
 // A Reading is a reading of a region's quota.
@@ -62,18 +62,18 @@ func (t *Tracker) EnsureSubnet(ctx context.Context, subnet string) {
 func (t *Tracker) Left(quotas []string, in Reading, subnet string) (map[string]int64, map[string]provider.Exhaustion) {
 	left := t.ledger.left(quotas, in.Value, in.ReadAt)
 	maps.Copy(left, t.subnets.of(subnet).left())
-	return left, t.pressure.observe(t.now(), left)
+	return left, t.forecast.observe(t.now(), left)
 }
 
 // SubnetProblem describes why the addresses of a subnet are not known; empty when they are.
 func (t *Tracker) SubnetProblem(subnet string) string { return t.subnets.of(subnet).problem() }
 
-// A Reservation is a virtual machine that takes quota, and the ID of its subnet.
-type Reservation struct{ VM, Subnet string }
+// A Holder is a virtual machine that takes quota, and the ID of its subnet.
+type Holder struct{ VM, Subnet string }
 
 // Reserve takes quota out of the region's and the subnet's, or returns the name of the quota that
 // is too small.
-func (t *Tracker) Reserve(h Reservation, uses []offering.QuotaUse, in Reading) (exceeded string, ok bool) {
+func (t *Tracker) Reserve(h Holder, uses []offering.QuotaUse, in Reading) (exceeded string, ok bool) {
 	if exceeded, ok := t.ledger.reserve(h.VM, uses, in.Value, in.ReadAt); !ok {
 		return exceeded, false
 	}
@@ -90,7 +90,7 @@ func (t *Tracker) Reserve(h Reservation, uses []offering.QuotaUse, in Reading) (
 }
 
 // RecordCreated records that the creation was accepted, or may have been.
-func (t *Tracker) RecordCreated(h Reservation, at time.Time) {
+func (t *Tracker) RecordCreated(h Holder, at time.Time) {
 	t.ledger.recordCreated(h.VM, at)
 	if addresses := t.subnets.of(h.Subnet); addresses != nil {
 		addresses.ledger.recordCreated(h.VM, at)
@@ -98,7 +98,7 @@ func (t *Tracker) RecordCreated(h Reservation, at time.Time) {
 }
 
 // Cancel cancels the reservation of a creation that was refused or not requested.
-func (t *Tracker) Cancel(h Reservation) {
+func (t *Tracker) Cancel(h Holder) {
 	t.ledger.cancel(h.VM)
 	if addresses := t.subnets.of(h.Subnet); addresses != nil {
 		addresses.ledger.cancel(h.VM)
@@ -175,5 +175,5 @@ func (t *Tracker) Stop() {
 // DropUnused drops subnets and trends that no node class uses any more.
 func (t *Tracker) DropUnused(now time.Time) {
 	t.subnets.dropUnused(now)
-	t.pressure.dropUnused(now)
+	t.forecast.dropUnused(now)
 }

@@ -23,8 +23,8 @@ const (
 	refusedSizesTTL = 10 * time.Minute
 )
 
-// ClassBlock returns the block of the whole node class, if any.
-func (m *Stockouts) ClassBlock(class string) (block, bool) {
+// ClassPause returns the block of the whole node class, if any.
+func (m *UnavailableOfferings) ClassPause(class string) (block, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b, paused := m.activeBlocks()[blockKey{class: class}]
@@ -32,7 +32,7 @@ func (m *Stockouts) ClassBlock(class string) (block, bool) {
 }
 
 // PauseClass pauses a whole node class.
-func (m *Stockouts) PauseClass(class, reason string, r armerr.Refusal, ttl time.Duration) {
+func (m *UnavailableOfferings) PauseClass(class, reason string, r armerr.Refusal, ttl time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	until := m.now().Add(ttl)
@@ -43,7 +43,7 @@ func (m *Stockouts) PauseClass(class, reason string, r armerr.Refusal, ttl time.
 
 // blockSizes blocks the sizes that were refused with one code for longer, in all zones. Callers
 // hold the lock.
-func (m *Stockouts) blockSizes(class, code string) {
+func (m *UnavailableOfferings) blockSizes(class, code string) {
 	sizes := map[blockKey]block{}
 	for key, b := range m.blocks {
 		if key.class == class && key.size != "" && b.Code == code {
@@ -65,9 +65,10 @@ type classSuspicion struct {
 	pauseAt, step int
 }
 
-// ShouldPauseClass reports whether so many sizes of a node class were refused with one code, and
-// none was launched meanwhile, that the class must pause. It returns the number of sizes.
-func (m *Stockouts) ShouldPauseClass(class, code string) (sizes int, pauses bool) {
+// SuspectClass records that a refusal with this code may be the class's fault, and reports whether
+// the class must pause: so many sizes were refused with the code, and none was launched meanwhile.
+// It returns the number of sizes.
+func (m *UnavailableOfferings) SuspectClass(class, code string) (sizes int, pause bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sizes = m.sizesRefused(class, code)
@@ -79,18 +80,18 @@ func (m *Stockouts) ShouldPauseClass(class, code string) (sizes int, pauses bool
 	case m.launchedRecently(class):
 		s.pauseAt = sizes + s.step
 	case sizes >= s.pauseAt:
-		s.pauseAt, s.step, pauses = sizes+s.step, min(2*s.step, maxSizeStep), true
+		s.pauseAt, s.step, pause = sizes+s.step, min(2*s.step, maxSizeStep), true
 	case s.pauseAt > suspectAfterSizes:
 		// It has paused before: refusals of other sizes are better evidence than of the same size
 		// in another zone.
 		m.blockSizes(class, code)
 	}
 	m.suspicions[class] = s
-	return sizes, pauses
+	return sizes, pause
 }
 
 // sizesRefused counts the sizes that are blocked because of a code. Callers hold the lock.
-func (m *Stockouts) sizesRefused(class, code string) int {
+func (m *UnavailableOfferings) sizesRefused(class, code string) int {
 	sizes := map[string]bool{}
 	for key, b := range m.activeBlocks() {
 		if key.class == class && key.size != "" && b.Code == code {
@@ -101,18 +102,18 @@ func (m *Stockouts) sizesRefused(class, code string) int {
 }
 
 // LaunchedRecently reports whether a node of the class was launched recently.
-func (m *Stockouts) LaunchedRecently(class string) bool {
+func (m *UnavailableOfferings) LaunchedRecently(class string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.launchedRecently(class)
 }
 
-func (m *Stockouts) launchedRecently(class string) bool {
+func (m *UnavailableOfferings) launchedRecently(class string) bool {
 	return m.now().Sub(m.launched[class]) < RefusedTTL
 }
 
 // RecordLaunch records that nodes of a class can be launched.
-func (m *Stockouts) RecordLaunch(class string) {
+func (m *UnavailableOfferings) RecordLaunch(class string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.launched[class] = m.now()
@@ -142,7 +143,7 @@ type preparationError struct {
 
 // RecordPreparationError records the error of a launch of a node class, and reports whether it
 // occurs repeatedly, and no node of the class was launched meanwhile.
-func (m *Stockouts) RecordPreparationError(class, description string) bool {
+func (m *UnavailableOfferings) RecordPreparationError(class, description string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
@@ -160,7 +161,7 @@ const NotRegistered = "ResourceNotRegistered"
 
 // GPUsMissing reports whether nodes of three sizes of a node class, with GPUs of at least two
 // models, lacked them within the last hour.
-func (m *Stockouts) GPUsMissing(class string, known map[string]*sku.SKU) bool {
+func (m *UnavailableOfferings) GPUsMissing(class string, known map[string]*sku.SKU) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sizes, models := map[string]bool{}, map[string]bool{}

@@ -61,8 +61,8 @@ func (w *window) recordTurnedAway(vm string, now time.Time) {
 
 // An unprovenVM is one virtual machine that is not proven yet.
 type unprovenVM struct {
-	key     Key
-	evicted time.Time
+	key         Key
+	requestedAt time.Time
 }
 
 const (
@@ -131,7 +131,7 @@ func (p *Probes) Withdraw(vm string) {
 }
 
 // window returns an offering's window. When it makes a new one, it forgets windows unused for
-// windowKept. Callers hold the lock.
+// windowTTL. Callers hold the lock.
 func (p *Probes) window(key Key, now time.Time) *window {
 	w := p.windows[key]
 	if w == nil {
@@ -159,7 +159,7 @@ func (p *Probes) dropUnused(now time.Time) {
 // even if no call follows them any more.
 func (p *Probes) proveOverdue(w *window, now time.Time) {
 	for vm := range w.unproven {
-		if now.Sub(p.unproven[vm].evicted) >= provenAfter {
+		if now.Sub(p.unproven[vm].requestedAt) >= provenAfter {
 			p.remove(vm)
 			w.recordProven()
 		}

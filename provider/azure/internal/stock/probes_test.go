@@ -69,7 +69,7 @@ func TestWindowsOpenWithProof(t *testing.T) {
 // once that was refused.
 //
 // Rule REFUSAL-3.
-func TestCrowdsVentureMore(t *testing.T) {
+func TestWindowGrowsWithDemand(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := NewProbes(func() time.Time { return now })
 	key := Key{"d4", "1", "spot"}

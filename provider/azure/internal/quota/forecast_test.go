@@ -12,7 +12,7 @@ import (
 )
 
 // Rule QUOTA-4.
-func TestPressureSaysWhenABudgetEnds(t *testing.T) {
+func TestForecastSaysWhenAQuotaEnds(t *testing.T) {
 	var p exhaustionForecast
 	now := time.Unix(1000, 0)
 	left := map[string]int64{"regional": 1000, "family:d": 1000, "lowPriority": 1000}

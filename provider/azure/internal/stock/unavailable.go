@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stock remembers what Azure refuses to launch, and for which node classes. Stockouts
-// blocks the offerings that a refusal is about, or a whole node class; Probes keeps a burst of
-// launches from requesting an offering that may be out of stock; Evictions puts offerings last
-// whose spot instances Azure evicted; Policies keeps refusals by policies. All of it lives in
-// memory: after a restart the first launch learns it again. Package armerr determines what a
-// refusal means.
+// Package stock remembers what cannot be launched for now, and for which node classes.
+// UnavailableOfferings blocks the offerings that a refusal is about, or a whole node class;
+// Probes keeps a burst of launches from requesting an offering that may be out of stock;
+// SpotReclaims puts offerings last whose spot instances Azure evicted; Policies keeps refusals by
+// policies. All of it lives in memory: after a restart the first launch learns it again. Package
+// armerr determines what a refusal means.
 package stock
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
-// Stockouts remembers what Azure refused to launch, how widely the refusal applies and for how
-// long. It lives in memory: after a restart the first launch learns it again. The version changes
-// when a block is added or ends.
-type Stockouts struct {
+// UnavailableOfferings remembers what Azure refused to launch, how widely the refusal applies and
+// for how long. It lives in memory: after a restart the first launch learns it again. The version
+// changes when a block is added or ends.
+type UnavailableOfferings struct {
 	now func() time.Time
 
 	mu         sync.Mutex
@@ -54,13 +54,13 @@ type Requester struct{ Class, Subnet string }
 type block struct {
 	until       time.Time
 	minVCPUs    int64
-	Reason      string // as in provider.Attempt
+	Reason      string // as in provider.RefusedOffering
 	Code        string
 	Description string
 }
 
-func NewStockouts(now func() time.Time) *Stockouts {
-	return &Stockouts{now: now, blocks: map[blockKey]block{}, launched: map[string]time.Time{}, suspicions: map[string]classSuspicion{}, preparationErrors: map[string]preparationError{}}
+func NewUnavailableOfferings(now func() time.Time) *UnavailableOfferings {
+	return &UnavailableOfferings{now: now, blocks: map[blockKey]block{}, launched: map[string]time.Time{}, suspicions: map[string]classSuspicion{}, preparationErrors: map[string]preparationError{}}
 }
 
 // Scopes of placement, as the placement-scope label spells them.
@@ -80,7 +80,7 @@ func ScopeOf(zone string) string {
 }
 
 // RecordRefusal records a refusal of s in a zone.
-func (m *Stockouts) RecordRefusal(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by Requester) {
+func (m *UnavailableOfferings) RecordRefusal(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by Requester) {
 	keys, minVCPUs := keysBlockedBy(r, s, zone, capacityType, by)
 	if len(keys) == 0 {
 		return
@@ -103,7 +103,7 @@ func (m *Stockouts) RecordRefusal(r armerr.Refusal, s *sku.SKU, zone, capacityTy
 }
 
 // put records a block. Callers hold the lock.
-func (m *Stockouts) put(key blockKey, b block) {
+func (m *UnavailableOfferings) put(key blockKey, b block) {
 	m.blocks[key] = b
 	if m.nextExpiry.IsZero() || b.until.Before(m.nextExpiry) {
 		m.nextExpiry = b.until
@@ -116,14 +116,14 @@ func describeBlock(r armerr.Refusal, until time.Time) string {
 }
 
 // Blocked returns the block that applies to s there, if any.
-func (m *Stockouts) Blocked(s *sku.SKU, zone, capacityType string, by Requester) (block, bool) {
+func (m *UnavailableOfferings) Blocked(s *sku.SKU, zone, capacityType string, by Requester) (block, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.activeBlocks().Blocked(s, zone, capacityType, by)
 }
 
 // Blocks returns the current blocks and their version. The map may be read without a lock.
-func (m *Stockouts) Blocks() (Blocks, uint64) {
+func (m *UnavailableOfferings) Blocks() (Blocks, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
@@ -135,7 +135,7 @@ func (m *Stockouts) Blocks() (Blocks, uint64) {
 }
 
 // current returns the version.
-func (m *Stockouts) current() uint64 {
+func (m *UnavailableOfferings) current() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
@@ -143,13 +143,13 @@ func (m *Stockouts) current() uint64 {
 }
 
 // activeBlocks returns the blocks that have not ended. Callers hold the lock.
-func (m *Stockouts) activeBlocks() Blocks {
+func (m *UnavailableOfferings) activeBlocks() Blocks {
 	m.expire()
 	return m.blocks
 }
 
 // expire drops blocks that have ended.
-func (m *Stockouts) expire() {
+func (m *UnavailableOfferings) expire() {
 	now := m.now()
 	if m.nextExpiry.IsZero() || now.Before(m.nextExpiry) {
 		return
@@ -230,7 +230,7 @@ func blockKeys(e armerr.Extent, s *sku.SKU, zone, capacityType, subnetID string)
 		return []blockKey{{family: s.Family, capacityType: capacityType}}
 	case armerr.ThisFamilyInZone:
 		return both(blockKey{family: s.Family, zone: zone})
-	case armerr.ThisFamilyScope:
+	case armerr.ThisFamilyInScope:
 		return both(blockKey{family: s.Family, scope: ScopeOf(zone)})
 	case armerr.ThisCapacityType:
 		return []blockKey{{capacityType: capacityType}}
@@ -243,7 +243,7 @@ func blockKeys(e armerr.Extent, s *sku.SKU, zone, capacityType, subnetID string)
 }
 
 // DropExpired drops expired entries. expire removes the blocks.
-func (m *Stockouts) DropExpired(now time.Time) {
+func (m *UnavailableOfferings) DropExpired(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.launched, func(_ string, at time.Time) bool { return now.Sub(at) >= RefusedTTL })

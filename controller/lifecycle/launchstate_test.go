@@ -33,7 +33,7 @@ func (p *forgetful) Launch(ctx context.Context, c provider.Claim) (provider.Inst
 // process, and is removed when the launch is over.
 //
 // Rule VM-3.
-func TestMemoryIsKeptWhileLaunching(t *testing.T) {
+func TestLaunchStateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{Create: 10 * time.Second})
 		p := &forgetful{Provider: e.Provider}

@@ -10,11 +10,11 @@ import (
 )
 
 // Rule PRICE-5.
-func TestUnhonouredSpotLimit(t *testing.T) {
+func TestMalformedSpotLimit(t *testing.T) {
 	for text, want := range map[string]int{"0.09": 0, "40%": 0, "100%": 0, "101%": 1, "-1": 1, "": 1, "NaN": 1, "1e99": 1} {
 		class := &v1beta1.AKSNodeClass{}
 		class.Annotations = map[string]string{azure.AnnotationSpotMaxPrice: text}
-		if fields := azure.IgnoredFields(class); len(fields) != want {
+		if fields := azure.MalformedAnnotations(class); len(fields) != want {
 			t.Errorf("%q: the fields without effect are %q, want %d", text, fields, want)
 		}
 	}

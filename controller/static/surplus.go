@@ -28,14 +28,14 @@ const (
 // replacements that are not ready, then empty ones, then the rest by their
 // eviction cost times the remaining part of their lifetime; nodes with do-not-disrupt are
 // last. Ties break on the name.
-func surplusNodes(machines []kube.ManagedNode, n int, now time.Time) []kube.ManagedNode {
+func surplusNodes(nodes []kube.ManagedNode, n int, now time.Time) []kube.ManagedNode {
 	type judged struct {
 		kube.ManagedNode
 		rank deletionOrder
 		cost float64
 	}
-	all := make([]judged, 0, len(machines))
-	for _, m := range machines {
+	all := make([]judged, 0, len(nodes))
+	for _, m := range nodes {
 		all = append(all, judged{m, deletionOrderOf(m, now), evictionCost(m, now) * remainingLifetime(m.Claim, now)})
 	}
 	slices.SortFunc(all, func(a, b judged) int {
@@ -59,7 +59,7 @@ func deletionOrderOf(m kube.ManagedNode, now time.Time) deletionOrder {
 		return unready
 	case m.Node != nil && m.Node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true", slices.ContainsFunc(m.Pods, asks):
 		return protected
-	case slices.ContainsFunc(m.Pods, func(p *corev1.Pod) bool { return kube.Movable(p, now) }):
+	case slices.ContainsFunc(m.Pods, func(p *corev1.Pod) bool { return kube.ReschedulableNow(p, now) }):
 		return busy
 	}
 	return empty
@@ -69,7 +69,7 @@ func deletionOrderOf(m kube.ManagedNode, now time.Time) deletionOrder {
 func evictionCost(m kube.ManagedNode, now time.Time) float64 {
 	sum := 0.0
 	for _, p := range m.Pods {
-		if kube.Movable(p, now) {
+		if kube.ReschedulableNow(p, now) {
 			sum += kube.EvictionCost(p)
 		}
 	}

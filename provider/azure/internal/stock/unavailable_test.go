@@ -16,7 +16,7 @@ func testSKU(name, family string, vcpus int64) *sku.SKU {
 }
 
 // Rule LAUNCH-4.
-func TestStockoutsSpread(t *testing.T) {
+func TestBlocksApplyToOtherOfferings(t *testing.T) {
 	d2, d4, d8 := testSKU("Standard_D2s_v5", "dsv5", 2), testSKU("Standard_D4s_v5", "dsv5", 4), testSKU("Standard_D8s_v5", "dsv5", 8)
 	e4 := testSKU("Standard_E4s_v5", "esv5", 4)
 	type probe struct {
@@ -50,7 +50,7 @@ func TestStockoutsSpread(t *testing.T) {
 		{armerr.Refusal{Kind: armerr.Throttled}, spot, 0, []probe{{d4, "r-1", spot, false}}},
 	} {
 		now := time.Unix(0, 0)
-		m := NewStockouts(func() time.Time { return now })
+		m := NewUnavailableOfferings(func() time.Time { return now })
 		m.RecordRefusal(test.refusal, d4, "r-1", test.ct, Requester{"class", "subnet"})
 		learnt := m.current()
 		for _, p := range test.probes {
@@ -72,8 +72,8 @@ func TestStockoutsSpread(t *testing.T) {
 	}
 }
 
-func TestStockoutsKeepTheWider(t *testing.T) {
-	m := NewStockouts(func() time.Time { return time.Unix(0, 0) })
+func TestTheWiderBlockIsKept(t *testing.T) {
+	m := NewUnavailableOfferings(func() time.Time { return time.Unix(0, 0) })
 	small, large := testSKU("a", "f", 2), testSKU("b", "f", 64)
 	m.RecordRefusal(armerr.Refusal{Kind: armerr.FamilyQuota}, small, "0", offering.OnDemand, Requester{})
 	m.RecordRefusal(armerr.Refusal{Kind: armerr.FamilyQuota}, large, "0", offering.OnDemand, Requester{})

@@ -173,7 +173,7 @@ func TestShortListIsNoProofOfTheEnd(t *testing.T) {
 // When a virtual machine never comes up, its offering is blocked once its claim is given up.
 //
 // Rule VM-1.
-func TestStuckMachinesOfferRests(t *testing.T) {
+func TestOfferingOfStuckVMIsBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		options := *r.options.ClientOptions
@@ -187,7 +187,7 @@ func TestStuckMachinesOfferRests(t *testing.T) {
 			}
 		}
 		for range 100 {
-			err := p.TerminateUnclaimed(t.Context(), choices)
+			err := p.TerminateByClaim(t.Context(), choices)
 			if errors.Is(err, provider.ErrNotFound) {
 				break
 			}

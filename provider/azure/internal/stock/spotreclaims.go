@@ -11,13 +11,13 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// evictionTTL is how long an offering is placed last after Azure evicted a spot instance of it:
+// reclaimTTL is how long an offering is placed last after Azure evicted a spot instance of it:
 // Azure has little capacity of it.
-const evictionTTL = 10 * time.Minute
+const reclaimTTL = 10 * time.Minute
 
-// Evictions remembers the spot offerings that Azure evicted from. They are not blocked: when
-// many offerings lose instances at once, launches still need some offering.
-type Evictions struct {
+// SpotReclaims remembers the spot offerings whose instances Azure took back. They are not
+// blocked: when many offerings lose instances at once, launches still need some offering.
+type SpotReclaims struct {
 	now func() time.Time
 
 	mu    sync.Mutex
@@ -30,19 +30,19 @@ func spotOfferingOf(c offering.Ref) spotOffering {
 	return spotOffering{strings.ToLower(c.Type), c.Zone}
 }
 
-func NewEvictions(now func() time.Time) *Evictions {
-	return &Evictions{now: now, until: map[spotOffering]time.Time{}}
+func NewSpotReclaims(now func() time.Time) *SpotReclaims {
+	return &SpotReclaims{now: now, until: map[spotOffering]time.Time{}}
 }
 
-func (e *Evictions) RecordEviction(c offering.Ref) {
+func (e *SpotReclaims) Record(c offering.Ref) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.until[spotOfferingOf(c)] = e.now().Add(evictionTTL)
+	e.until[spotOfferingOf(c)] = e.now().Add(reclaimTTL)
 }
 
-// EvictedLast returns the offerings in their order, with recently evicted ones moved behind all
-// others.
-func (e *Evictions) EvictedLast(choices []offering.Ref) []offering.Ref {
+// PutReclaimedLast returns the offerings in their order, with those whose instances were taken
+// back recently moved behind all others.
+func (e *SpotReclaims) PutReclaimedLast(choices []offering.Ref) []offering.Ref {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()

@@ -23,7 +23,7 @@ type poolClaims struct {
 // poolClaimsOf sorts a pool's claims. Annotations on the claims record moves, so
 // this is right for every leader.
 func poolClaimsOf(claims []karpv1.NodeClaim) poolClaims {
-	h := poolClaims{all: int64(len(claims))}
+	p := poolClaims{all: int64(len(claims))}
 	promised, created := map[string]int{}, map[string]int{} // replacements, by move
 	for i := range claims {
 		c := &claims[i]
@@ -37,10 +37,10 @@ func poolClaimsOf(claims []karpv1.NodeClaim) poolClaims {
 			continue
 		}
 		created[c.Annotations[kube.ReplacesAnnotation]]++
-		h.staying = append(h.staying, *c)
+		p.staying = append(p.staying, *c)
 	}
 	for id, n := range promised {
-		h.expected += int64(max(0, n-created[id]))
+		p.expected += int64(max(0, n-created[id]))
 	}
-	return h
+	return p
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 )
 
-// IgnoredFields describes the fields of a node class that are set and have no effect on its nodes.
-func IgnoredFields(class *v1beta1.AKSNodeClass) []string {
+// MalformedAnnotations describes the annotations of a node class that cannot be parsed.
+func MalformedAnnotations(class *v1beta1.AKSNodeClass) []string {
 	var fields []string
 	if _, err := pricing.SpotLimitOf(class); err != nil {
 		fields = append(fields, err.Error())

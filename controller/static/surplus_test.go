@@ -14,7 +14,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-func TestRetireesByEvictionCostAndLife(t *testing.T) {
+func TestSurplusByEvictionCostAndLifetime(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	machine := func(name string, age time.Duration, deletionCosts ...string) kube.ManagedNode {
 		c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))}}
@@ -30,18 +30,18 @@ func TestRetireesByEvictionCostAndLife(t *testing.T) {
 	}
 	unborn := machine("unborn", 0)
 	unborn.Claim.Status.Conditions = nil
-	machines := []kube.ManagedNode{
+	nodes := []kube.ManagedNode{
 		machine("young", 0, "0", "0"), machine("old", 90*time.Hour, "0", "0", "0"), machine("cheap", 0, "-134217728"),
 		machine("bad-cost", 0, "many"), machine("empty", 0), unborn,
 	}
 	var got []string
-	for _, m := range surplusNodes(machines, 99, now) {
+	for _, m := range surplusNodes(nodes, 99, now) {
 		got = append(got, m.Claim.Name)
 	}
 	if diff := cmp.Diff([]string{"unborn", "empty", "cheap", "old", "bad-cost", "young"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if n := len(surplusNodes(machines, 2, now)); n != 2 {
+	if n := len(surplusNodes(nodes, 2, now)); n != 2 {
 		t.Errorf("%d instead of 2", n)
 	}
 }
