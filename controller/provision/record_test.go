@@ -18,12 +18,12 @@ func TestChoiceNamesRunnersUp(t *testing.T) {
 	l := schedule.Launch{
 		Offerings: []offering.Ref{{Type: "D4", Zone: "1", CapacityType: "spot", Price: 2e8}},
 		RunnersUp: []schedule.RunnerUp{
-			{Ref: offering.Ref{Type: "D8", Zone: "2", CapacityType: "spot", Price: 3e8}, More: 1e8, Because: reason.HigherPrice, Why: "dearer"},
+			{Ref: offering.Ref{Type: "D8", Zone: "2", CapacityType: "spot", Price: 3e8}, More: 1e8, Because: reason.HigherPrice, Why: "higher price"},
 			{Ref: offering.Ref{Type: "D2", Zone: "1", CapacityType: "spot", Price: 1e8}, More: -1e8, Because: reason.Quota, Why: "quota familyD has 0 left"},
 		},
 	}
 	words := offeringValues(l)
-	want := []string{"D8 in 2 (spot): +0.1000/h, HigherPrice: dearer", "D2 in 1 (spot): -0.1000/h, Quota: quota familyD has 0 left"}
+	want := []string{"D8 in 2 (spot): +0.1000/h, HigherPrice: higher price", "D2 in 1 (spot): -0.1000/h, Quota: quota familyD has 0 left"}
 	if diff := cmp.Diff(any(want), words[len(words)-1]); diff != "" {
 		t.Error(diff)
 	}

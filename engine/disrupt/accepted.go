@@ -34,6 +34,19 @@ func (s *accepted) applyUnderway(underway []Move) arrivals {
 	return arrived
 }
 
+// addOrKeep adds the move that was built for the node, and reports whether it did. If none was
+// built or it cannot be added, the node is kept.
+func (s *accepted) addOrKeep(n *node, m Move, kept Kept) bool {
+	if kept.Because == "" {
+		kept = s.tryAdd(m)
+	}
+	if kept.Because != "" {
+		n.keep(kept)
+		return false
+	}
+	return true
+}
+
 // tryAdd adds the move to the plan and applies it, unless it conflicts with the moves that are
 // already there.
 func (s *accepted) tryAdd(m Move) Kept {

@@ -84,9 +84,7 @@ func (s *deleteStage) consider(n *node) {
 		s.postponed[n] = true
 		return
 	}
-	if kept := s.accepted.tryAdd(m); kept.Because != "" {
-		n.keep(kept)
-	}
+	s.accepted.addOrKeep(n, m, Kept{})
 }
 
 // fillsWastefulNode reports whether pods would go to a node of which two thirds are wasted even

@@ -59,12 +59,7 @@ func (s *dueStage) consider(n *node) {
 		return
 	}
 	m, kept := s.builder.build(n, cause)
-	if kept.Because == "" {
-		kept = s.accepted.tryAdd(m)
-	}
-	if kept.Because != "" {
-		n.keep(kept)
-	}
+	s.accepted.addOrKeep(n, m, kept)
 }
 
 // dueMoveBuilder makes moves that replace nodes whatever that costs.

@@ -44,12 +44,7 @@ func (s *emptyStage) consider(n *node) {
 		return
 	}
 	m, kept := s.builder.build(n)
-	if kept.Because == "" {
-		kept = s.accepted.tryAdd(m)
-	}
-	if kept.Because != "" {
-		n.keep(kept)
-	}
+	s.accepted.addOrKeep(n, m, kept)
 }
 
 // emptyMoveBuilder makes moves that remove empty nodes.

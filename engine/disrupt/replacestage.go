@@ -325,11 +325,7 @@ func (s *replaceStage) canPay(n *node) bool {
 // plan.
 func (s *replaceStage) accept(p *proposal) bool {
 	m, kept := s.builder.build(p.set, p.draft)
-	if kept.Because == "" {
-		kept = s.accepted.tryAdd(m)
-	}
-	if kept.Because != "" {
-		p.set[0].keep(kept)
+	if !s.accepted.addOrKeep(p.set[0], m, kept) {
 		return false
 	}
 	for _, n := range p.set {
