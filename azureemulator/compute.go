@@ -350,8 +350,8 @@ func (c *compute) listVMs(r *request) (reply, error) {
 // resizing is how long a VM stands still while it moves to hardware of its new size.
 const resizing = time.Minute
 
-// resize gives a VM, found by its name in any resource group, another size, as somebody
-// does in the portal: the next larger of its family or, where there is none, one that is much
+// resize gives a VM, found by its name in any resource group, another size, as a person
+// may in the portal: the next larger of its family or, where there is none, one that is much
 // like it. It restarts.
 func (c *compute) resize(name string) error {
 	c.clock.Lock()

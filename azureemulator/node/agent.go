@@ -196,8 +196,8 @@ func (g *guest) serve(ctx context.Context, k *kubelet) {
 // controller will not hear from this node again either way.
 const silenceLimit = 2 * time.Minute
 
-// silence leaves the Node as it is when its kubelet has stopped: nobody keeps it
-// alive, and after a while its conditions are unknown.
+// silence leaves the Node as it is when its kubelet has stopped: its lease is no longer renewed,
+// and after a while its conditions are unknown.
 func (g *guest) silence(ctx context.Context, k *kubelet, cause error) {
 	g.say("stopped: %v", cause)
 	ctx, cancel := context.WithTimeout(ctx, g.agent.options.Silence+silenceLimit)

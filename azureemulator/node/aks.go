@@ -27,7 +27,7 @@ type Cluster struct {
 	Token string
 }
 
-// errNoCluster keeps machines of AKS's out that nobody told how to join.
+// errNoCluster fails an AKS machine for which no cluster to join is configured.
 var errNoCluster = errors.New("AKS made this machine, and was not told of a cluster that it could join")
 
 // bootstrap is what AKS starts the provisioning script of its own machine with. What
@@ -110,7 +110,7 @@ func pairs(m map[string]string) string {
 	return strings.Join(words, ",")
 }
 
-// overlayPods is how many pods AKS lets a node of an overlay network have when nobody says.
+// overlayPods is how many pods AKS lets a node of an overlay network have unless maxPods is set.
 const overlayPods = 250
 
 // kubeletFlags are those that AKS starts its nodes' kubelets with, as far as they show on

@@ -168,7 +168,7 @@ func (c *CloudController) next(ctx context.Context) bool {
 	switch {
 	case ctx.Err() != nil:
 	case apierrors.IsConflict(err):
-		c.queue.AddRateLimited(name) // somebody else wrote first; nothing is wrong
+		c.queue.AddRateLimited(name) // a conflict: another writer was first, so try again
 	case err != nil:
 		c.options.Log.Error("cloud controller failed", "node", name, "error", err)
 		c.queue.AddRateLimited(name)
@@ -181,8 +181,8 @@ func (c *CloudController) next(ctx context.Context) bool {
 	return true
 }
 
-// reconcile brings one Node in line with its machine. again asks for another
-// look after a while: the cloud tells nobody when a machine goes.
+// reconcile brings one Node in line with its VM. again asks for another look after a while: the
+// cloud sends no notice when a VM is deleted.
 func (c *CloudController) reconcile(ctx context.Context, name string) (again bool, err error) {
 	n, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -212,8 +212,8 @@ func (c *CloudController) reconcile(ctx context.Context, name string) (again boo
 	return true, nil
 }
 
-// isLost reports whether a Node without a machine may be removed: it is not
-// ready, and if nobody ever initialized it, its kubelet has gone silent. A fresh
+// isLost reports whether a Node without a VM may be removed: it is not ready, and if it was never
+// initialized, its kubelet has stopped reporting. A fresh
 // Node that the cloud does not know yet is given time.
 func isLost(n *corev1.Node, uninitialized bool) bool {
 	ready := findCondition(n.Status.Conditions, corev1.NodeReady)

@@ -41,7 +41,7 @@ func (k *kubelet) startDisks(ctx context.Context) error {
 	}
 	node, err := k.nodes.Patch(ctx, k.name, types.StrategicMergePatchType, change, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil // somebody deleted the Node: there is nothing to report on
+		return nil // the Node was deleted: there is nothing to report on
 	}
 	if err != nil {
 		return fmt.Errorf("labelling the node: %w", err)
