@@ -30,58 +30,51 @@ func BenchmarkBuild(b *testing.B) {
 
 // BenchmarkSetPod binds a pod again and again, each time to another node.
 func BenchmarkSetPod(b *testing.B) {
-	c := benchCluster()
-	c.Snapshot()
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
+	benchmarkChange(b, func(c *cluster.Builder, i int) {
 		c.SetPod(benchPod(i, i%benchNodes))
-		if i++; i%1000 == 0 {
+		if i%1000 == 999 {
 			c.Snapshot()
 		}
-	}
+	})
 }
 
 // BenchmarkSetNode reports nodes again, with other taints.
 func BenchmarkSetNode(b *testing.B) {
-	c := benchCluster()
-	c.Snapshot()
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
+	benchmarkChange(b, func(c *cluster.Builder, i int) {
 		n := benchNode(i % benchNodes)
 		n.Taints = []cluster.Taint{{Key: "round", Value: fmt.Sprint(i), Effect: cluster.PreferNoSchedule}}
 		c.SetNode(n)
-		i++
-	}
+	})
 }
 
 // BenchmarkSnapshot times the Snapshot after a pod that was pending is bound, and another one
 // is pending.
 func BenchmarkSnapshot(b *testing.B) {
-	c := benchCluster()
-	c.Snapshot()
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
+	benchmarkChange(b, func(c *cluster.Builder, i int) {
 		c.SetPod(benchPod(i, i%benchNodes))
 		c.SetPod(benchPod(i+1, -1))
 		c.Snapshot()
-		i++
-	}
+	})
 }
 
 // BenchmarkSnapshotAfterNode times the Snapshot after a node was replaced.
 func BenchmarkSnapshotAfterNode(b *testing.B) {
+	benchmarkChange(b, func(c *cluster.Builder, i int) {
+		c.RemoveNode(benchNode(i % benchNodes).Key)
+		c.Snapshot()
+		c.SetNode(benchNode(i % benchNodes))
+		c.Snapshot()
+	})
+}
+
+// benchmarkChange times change number i of the whole cluster, again and again.
+func benchmarkChange(b *testing.B, change func(c *cluster.Builder, i int)) {
 	c := benchCluster()
 	c.Snapshot()
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		c.RemoveNode(benchNode(i % benchNodes).Key)
-		c.Snapshot()
-		c.SetNode(benchNode(i % benchNodes))
-		c.Snapshot()
+		change(c, i)
 		i++
 	}
 }
