@@ -55,7 +55,7 @@ func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time
 	if life := m.Claim.Spec.ExpireAfter.Duration; life != nil {
 		n.ExpireAfter = *life
 	}
-	n.Due = Dues(m.Claim, soft, now)
+	n.Due = DueCauses(m.Claim, soft, now)
 	if m.Node == nil {
 		return n
 	}

@@ -12,21 +12,21 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// Dues lists the causes for which a claim's node must be replaced at any cost, oldest first. soft
-// says that its pool has soft expiry (SoftExpiry).
-func Dues(c *karpv1.NodeClaim, soft bool, now time.Time) []disrupt.Due {
-	var dues []disrupt.Due
+// DueCauses lists the causes for which a claim's node must be replaced at any cost, oldest first.
+// soft says that its pool has soft expiry (SoftExpiry).
+func DueCauses(c *karpv1.NodeClaim, soft bool, now time.Time) []disrupt.DueCause {
+	var due []disrupt.DueCause
 	for i := range c.Status.Conditions {
 		condition := &c.Status.Conditions[i]
 		if isDue(condition.Type) && condition.Status == metav1.ConditionTrue {
-			dues = append(dues, disrupt.Due{Cause: disrupt.Drifted, Detail: condition.Reason, Since: condition.LastTransitionTime.Time})
+			due = append(due, disrupt.DueCause{Cause: disrupt.Drifted, Detail: condition.Reason, Since: condition.LastTransitionTime.Time})
 		}
 	}
 	if at, expires := ExpiresAt(c); soft && expires && !now.Before(at) {
-		dues = append(dues, disrupt.Due{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: at})
+		due = append(due, disrupt.DueCause{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: at})
 	}
-	slices.SortStableFunc(dues, func(a, b disrupt.Due) int { return a.Since.Compare(b.Since) })
-	return dues
+	slices.SortStableFunc(due, func(a, b disrupt.DueCause) int { return a.Since.Compare(b.Since) })
+	return due
 }
 
 // isDue reports whether a condition of that type asks for a replacement. Disruption budgets have

@@ -32,19 +32,19 @@ func TestDues(t *testing.T) {
 		claim *karpv1.NodeClaim
 		soft  bool
 		hour  int
-		want  []disrupt.Due
+		want  []disrupt.DueCause
 	}{
 		"nothing":                {claim("10h"), true, 9, nil},
-		"drifted":                {claim("Never", drifted), false, 9, []disrupt.Due{{Cause: disrupt.Drifted, Detail: "ImageDrift", Since: at(5)}}},
+		"drifted":                {claim("Never", drifted), false, 9, []disrupt.DueCause{{Cause: disrupt.Drifted, Detail: "ImageDrift", Since: at(5)}}},
 		"no longer drifted":      {claim("Never", condition(karpv1.ConditionTypeDrifted, "ImageDrift", metav1.ConditionFalse, 5)), false, 9, nil},
 		"expires forcefully":     {claim("1h"), false, 9, nil},
-		"expired softly":         {claim("6h"), true, 6, []disrupt.Due{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: at(6)}}},
+		"expired softly":         {claim("6h"), true, 6, []disrupt.DueCause{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: at(6)}}},
 		"lives for ever":         {claim("Never"), true, 9999, nil},
-		"broken":                 {claim("Never", condition(ConditionUnhealthy, "NodeHealthyFalse", metav1.ConditionTrue, 3)), false, 4, []disrupt.Due{{Cause: disrupt.Drifted, Detail: "NodeHealthyFalse", Since: at(3)}}},
-		"several, by their ages": {claim("2h", drifted), true, 9, []disrupt.Due{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: at(2)}, {Cause: disrupt.Drifted, Detail: "ImageDrift", Since: at(5)}}},
+		"broken":                 {claim("Never", condition(ConditionUnhealthy, "NodeHealthyFalse", metav1.ConditionTrue, 3)), false, 4, []disrupt.DueCause{{Cause: disrupt.Drifted, Detail: "NodeHealthyFalse", Since: at(3)}}},
+		"several, by their ages": {claim("2h", drifted), true, 9, []disrupt.DueCause{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: at(2)}, {Cause: disrupt.Drifted, Detail: "ImageDrift", Since: at(5)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Dues(tc.claim, tc.soft, at(tc.hour))); diff != "" {
+			if diff := cmp.Diff(tc.want, DueCauses(tc.claim, tc.soft, at(tc.hour))); diff != "" {
 				t.Error(diff)
 			}
 		})

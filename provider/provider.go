@@ -45,14 +45,14 @@ type Provider interface {
 	TerminateByClaim(ctx context.Context, claim Claim) error
 }
 
-// OrphanCollector is a Provider whose instances have resources of their own (interfaces, disks)
+// LeftoverCollector is a Provider whose instances have resources of their own (interfaces, disks)
 // that may be left behind when an instance is deleted.
-type OrphanCollector interface {
-	// CollectOrphans deletes resources that belong to no instance, unless claimed reports that
+type LeftoverCollector interface {
+	// CollectLeftovers deletes resources that belong to no instance, unless claimed reports that
 	// the claim they were created for exists: its instance may be in creation. claimed gets an
 	// empty uid for a resource that has no claim UID recorded; the name alone decides then. It
 	// returns the resources that it deleted.
-	CollectOrphans(ctx context.Context, claimed func(name, uid string) bool) ([]string, error)
+	CollectLeftovers(ctx context.Context, claimed func(name, uid string) bool) ([]string, error)
 }
 
 // ErrNotFound reports that the instance does not exist (any more).

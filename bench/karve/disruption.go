@@ -87,7 +87,7 @@ func (d *Disruption) Pass() error {
 // clock is an hour ahead, so that no node is too new.
 func (d *Disruption) search() disrupt.Plan {
 	now := time.Now().Add(time.Hour)
-	c := disrupt.Cluster{Now: now, Settings: d.settings}
+	c := disrupt.Input{Now: now, Settings: d.settings}
 	for _, p := range d.scenario.Pools {
 		pool, _ := kube.DisruptionPool(p, now)
 		c.Pools = append(c.Pools, pool)
@@ -118,7 +118,7 @@ func (d *Disruption) Next() (consolidate.Round, error) {
 // have the same name here.
 func changeOf(m disrupt.Move) fleet.Change {
 	out := fleet.Change{Gone: m.Nodes, Receivers: map[string][]types.UID{}}
-	for _, h := range m.Receivers {
+	for _, h := range m.Nominations {
 		out.Receivers[h.Node] = append(out.Receivers[h.Node], uids(h.Pods)...)
 	}
 	for _, l := range m.Launches {

@@ -63,8 +63,8 @@ type decider struct {
 	log        logr.Logger
 	settings   disrupt.Settings
 	validation time.Duration
-	find       func(*cluster.Snapshot, disrupt.Cluster, disrupt.Cursor) disrupt.Plan
-	check      func(*cluster.Snapshot, disrupt.Cluster, disrupt.Move) (disrupt.Move, disrupt.Kept)
+	find       func(*cluster.Snapshot, disrupt.Input, disrupt.Cursor) disrupt.Plan
+	check      func(*cluster.Snapshot, disrupt.Input, disrupt.Move) (disrupt.Move, disrupt.Kept)
 
 	moves    *moves
 	backOffs *backOffs
@@ -118,14 +118,14 @@ func (d *decider) decide(ctx context.Context, v *view) (found bool) {
 	d.search.spent += time.Since(start)
 	if !d.search.running {
 		d.search.finish(v)
-		d.report.searched(d.search, v, d.cluster(v, nil), d.moves.inOrder())
+		d.report.searched(d.search, v, d.input(v, nil), d.moves.inOrder())
 	}
 	return found
 }
 
 func (d *decider) slice(v *view) (plan disrupt.Plan) {
-	in := d.cluster(v, nil)
-	d.mirror.View(func(w *cluster.Snapshot) { plan = d.find(w, in, d.search.cursor) })
+	in := d.input(v, nil)
+	d.mirror.View(func(snapshot *cluster.Snapshot) { plan = d.find(snapshot, in, d.search.cursor) })
 	return plan
 }
 
@@ -148,14 +148,14 @@ func (d *decider) begin(m *move, v *view) {
 
 // recheck reports whether the move is still valid.
 func (d *decider) recheck(m *move, v *view) (now disrupt.Move, kept disrupt.Kept) {
-	in := d.cluster(v, m)
-	d.mirror.View(func(w *cluster.Snapshot) { now, kept = d.check(w, in, m.Move) })
+	in := d.input(v, m)
+	d.mirror.View(func(snapshot *cluster.Snapshot) { now, kept = d.check(snapshot, in, m.Move) })
 	return now, kept
 }
 
 // cluster is what decisions read besides the snapshot; without is a move to leave out.
-func (d *decider) cluster(v *view, without *move) disrupt.Cluster {
-	in := disrupt.Cluster{Now: v.now, Nodes: v.nodes, BackOffUntil: d.backOffs.current(v.now), Settings: d.settings}
+func (d *decider) input(v *view, without *move) disrupt.Input {
+	in := disrupt.Input{Now: v.now, Nodes: v.nodes, BackOffUntil: d.backOffs.current(v.now), Settings: d.settings}
 	for _, p := range v.pools {
 		p.BackOffUntil, p.ConsolidationPausedUntil = d.backOffs.pool(p.Name).Until, d.outcomes.pausedUntil(p.Name)
 		in.Pools = append(in.Pools, p)

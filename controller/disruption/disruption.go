@@ -45,8 +45,8 @@ type Options struct {
 	// Every is the pause between rounds; zero means one second.
 	Every time.Duration
 	// Search and Recheck decide; nil means disrupt.Search and disrupt.Recheck.
-	Search  func(*cluster.Snapshot, disrupt.Cluster, disrupt.Cursor) disrupt.Plan
-	Recheck func(*cluster.Snapshot, disrupt.Cluster, disrupt.Move) (disrupt.Move, disrupt.Kept)
+	Search  func(*cluster.Snapshot, disrupt.Input, disrupt.Cursor) disrupt.Plan
+	Recheck func(*cluster.Snapshot, disrupt.Input, disrupt.Move) (disrupt.Move, disrupt.Kept)
 }
 
 // Controller moves pods onto fewer, cheaper or newer nodes. See New.

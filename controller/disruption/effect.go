@@ -112,7 +112,7 @@ func (x *executor) backOffOf(m *move, key string) backOff {
 
 // beginMove records the destinations of the pods of the move's nodes for further decisions.
 func (x *executor) beginMove(m *move) {
-	d := state.BeginMoveRequest{Nodes: m.Nodes, Nominations: m.Receivers}
+	d := state.BeginMoveRequest{Nodes: m.Nodes, Nominations: m.Nominations}
 	for _, r := range m.replacements {
 		d.NewClaims = append(d.NewClaims, state.NewClaim{Claim: r.claim.DeepCopy(), Offerings: r.launch.Offerings, Pods: r.launch.Pods})
 	}

@@ -21,7 +21,7 @@ const repeatKept = 15 * time.Minute
 
 // searched reports the results of a complete search: why nodes are kept, what that costs, and how
 // many disruptions budgets allow.
-func (r *reporter) searched(s search, v *view, in disrupt.Cluster, moves []*move) {
+func (r *reporter) searched(s search, v *view, in disrupt.Input, moves []*move) {
 	r.metrics.DisruptionSearch.Observe(s.spent.Seconds())
 	r.invalidAnnotations()
 	pinned := map[[2]string]float64{}
@@ -100,7 +100,7 @@ func factsData(facts reason.Facts) map[string]string {
 // eligible shows how many nodes may be disrupted for each cause, by their own and their NodePools'
 // settings. Whether that would save anything is another question. Nodes of moves in progress are
 // included.
-func (r *reporter) eligible(in disrupt.Cluster, moves []*move) {
+func (r *reporter) eligible(in disrupt.Input, moves []*move) {
 	pools := map[string]*disrupt.Pool{}
 	for i := range in.Pools {
 		pools[in.Pools[i].Name] = &in.Pools[i]
@@ -121,7 +121,7 @@ func (r *reporter) eligible(in disrupt.Cluster, moves []*move) {
 }
 
 // budgets shows how many nodes budgets allow to disrupt, for each cause that has budgets.
-func (r *reporter) budgets(in disrupt.Cluster, v *view) {
+func (r *reporter) budgets(in disrupt.Input, v *view) {
 	counts := disrupt.CountNodes(&in)
 	r.metrics.AllowedDisruptions.Reset() // deleted NodePools have none
 	r.metrics.ConsumingBudgets.Reset()

@@ -101,7 +101,7 @@ func (m *move) inProgress() bool { return m.phase != chosen && m.phase != undoin
 // recordPlanned records the pods that the move provides for.
 func (m *move) recordPlanned() {
 	m.planned = map[string]bool{}
-	for _, r := range m.Receivers {
+	for _, r := range m.Nominations {
 		for _, p := range r.Pods {
 			m.planned[p.UID] = true
 		}
@@ -162,7 +162,7 @@ func (m *move) consolidates() bool {
 func (m *move) underway() disrupt.Move {
 	u := m.Move
 	if m.begunInMirror || m.phase == undoing {
-		u.Receivers, u.Launches = nil, nil
+		u.Nominations, u.Launches = nil, nil
 	}
 	return u
 }

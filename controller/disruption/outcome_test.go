@@ -34,12 +34,12 @@ func newStubborn(t *testing.T, cause disrupt.Cause) *stubborn {
 	t.Helper()
 	e, s := scripted(t, 2, cause)
 	c := &stubborn{Env: e, script: s, crowded: true, workers: []string{"web-0", "web-1"}}
-	decide := func(w *cluster.Snapshot, d disrupt.Cluster, from disrupt.Cursor) disrupt.Plan {
-		c.rest = d.Pools[0].ConsolidationPausedUntil
-		if d.Now.Before(c.rest) {
+	decide := func(snapshot *cluster.Snapshot, in disrupt.Input, from disrupt.Cursor) disrupt.Plan {
+		c.rest = in.Pools[0].ConsolidationPausedUntil
+		if in.Now.Before(c.rest) {
 			return disrupt.Plan{Done: true}
 		}
-		return s.search(w, d, from)
+		return s.search(snapshot, in, from)
 	}
 	e.Disrupt = func(d *disruption.Options) { d.Search, d.Recheck = decide, s.recheck }
 	e.Restart()

@@ -308,7 +308,7 @@ func (r *reporter) destinations(m *move) []string {
 		}
 		out = append(out, first+" to "+to)
 	}
-	for _, n := range m.Receivers {
+	for _, n := range m.Nominations {
 		add(r.mirror.DescribeNode(n.Node), n)
 	}
 	for _, x := range m.replacements {

@@ -33,22 +33,22 @@ type script struct {
 	off   bool
 }
 
-func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor) disrupt.Plan {
+func (s *script) search(snapshot *cluster.Snapshot, in disrupt.Input, _ disrupt.Cursor) disrupt.Plan {
 	plan := disrupt.Plan{Done: true}
 	if s.off {
 		return plan
 	}
 	busy := map[string]bool{}
-	for _, m := range c.Underway {
+	for _, m := range in.Underway {
 		for _, key := range m.Nodes {
 			busy[key] = true
 		}
 	}
 	move := disrupt.Move{Cause: s.cause, PriceBefore: 2e9}
 	home := ""
-	for _, n := range c.Nodes {
+	for _, n := range in.Nodes {
 		switch {
-		case n.MarkedForDeletion || busy[n.Key] || c.Now.Before(c.BackOffUntil[n.Key]) || len(n.Blocks) > 0:
+		case n.MarkedForDeletion || busy[n.Key] || in.Now.Before(in.BackOffUntil[n.Key]) || len(n.Blocks) > 0:
 		case s.isNew(n.Key), n.Key == s.keeps:
 			if !n.Initialized.IsZero() {
 				home = n.Key
@@ -57,15 +57,15 @@ func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor
 			move.Nodes = append(move.Nodes, n.Key)
 		}
 	}
-	if len(move.Nodes) == 0 || len(c.Underway) > 0 {
+	if len(move.Nodes) == 0 || len(in.Underway) > 0 {
 		return plan
 	}
 	pods := s.podsOf(move.Nodes)
 	move.Evictions = len(pods)
 	if home != "" {
-		move.Receivers = []schedule.Nomination{{Node: home, Pods: pods}}
+		move.Nominations = []schedule.Nomination{{Node: home, Pods: pods}}
 	} else {
-		move.Launches = schedule.StaticLaunches(w, "web", max(s.by, 1))
+		move.Launches = schedule.StaticLaunches(snapshot, "web", max(s.by, 1))
 		if len(move.Launches) == 0 {
 			return plan
 		}
@@ -81,8 +81,8 @@ func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor
 	return plan
 }
 
-func (s *script) recheck(_ *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
-	for _, n := range c.Nodes {
+func (s *script) recheck(_ *cluster.Snapshot, in disrupt.Input, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
+	for _, n := range in.Nodes {
 		if slices.Contains(m.Nodes, n.Key) && (n.MarkedForDeletion || n.Nominated || len(n.Blocks) > 0) {
 			return m, disrupt.Kept{Key: n.Key, Because: disrupt.Nominated, Detail: "Node is nominated for a pending pod"}
 		}

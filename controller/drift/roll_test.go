@@ -44,7 +44,7 @@ func TestReleaseKeepsToBudgetAndWindow(t *testing.T) {
 			switch {
 			case back[i].IsZero():
 				left++
-				n.Due = []disrupt.Due{{Cause: disrupt.Drifted, Detail: "ImageDrift", Since: start}}
+				n.Due = []disrupt.DueCause{{Cause: disrupt.Drifted, Detail: "ImageDrift", Since: start}}
 			case now.Before(back[i]):
 				down++
 				n.MarkedForDeletion = true
@@ -57,7 +57,7 @@ func TestReleaseKeepsToBudgetAndWindow(t *testing.T) {
 		if left == 0 && done.IsZero() {
 			done = now
 		}
-		allowed, _ := disrupt.AllowedDisruptions(&p, disrupt.CountNodes(&disrupt.Cluster{Now: now, Nodes: all})["web"], disrupt.Drifted)
+		allowed, _ := disrupt.AllowedDisruptions(&p, disrupt.CountNodes(&disrupt.Input{Now: now, Nodes: all})["web"], disrupt.Drifted)
 		for i := range back {
 			if allowed > 0 && back[i].IsZero() {
 				back[i] = now.Add(lasts)

@@ -50,7 +50,7 @@ func templateDrift(c *karpv1.NodeClaim, pool *karpv1.NodePool) finding {
 // requirements. A label that the claim lacks is taken from its instance type;
 // if that lacks it, it is drift only where no new claim would lack it and no catalog has it.
 func requirementsDrift(c *karpv1.NodeClaim, pool *karpv1.NodePool, catalog *provider.Catalog) finding {
-	set, err := constraint.NewSpace().Set(kube.Rules(pool.Spec.Template.Spec.Requirements))
+	set, err := constraint.NewInterner().Set(kube.Rules(pool.Spec.Template.Spec.Requirements))
 	if err != nil {
 		return finding{undecided: true} // the pool's conditions report the error
 	}

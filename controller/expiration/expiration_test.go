@@ -71,7 +71,7 @@ func TestSoftExpiryDeletesNothing(t *testing.T) {
 			t.Fatal("a claim that expires softly was deleted")
 		}
 		claim := e.Claims()[0]
-		if dues := kube.Dues(&claim, kube.SoftExpiry(pool), time.Now()); len(dues) != 1 || dues[0].Cause != disrupt.Expired {
+		if dues := kube.DueCauses(&claim, kube.SoftExpiry(pool), time.Now()); len(dues) != 1 || dues[0].Cause != disrupt.Expired {
 			t.Errorf("due for %v", dues)
 		}
 		pool = controllertest.Get(e, &karpv1.NodePool{}, "web")

@@ -37,9 +37,9 @@ type Collector struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
-	// OrphanCollector deletes resources that instances left behind; nil when the provider's
+	// LeftoverCollector deletes resources that instances left behind; nil when the provider's
 	// instances leave none.
-	OrphanCollector provider.OrphanCollector
+	LeftoverCollector provider.LeftoverCollector
 	// UnreadableLister reports which entries of the lists could not be read; nil when all can be
 	// read.
 	UnreadableLister provider.UnreadableLister
@@ -110,12 +110,12 @@ const resourcesEvery = 5 * time.Minute
 
 // collectResources deletes resources that instances left behind.
 func (c *Collector) collectResources(ctx context.Context, claims []*karpv1.NodeClaim) error {
-	if c.OrphanCollector == nil || time.Since(c.resourcesCollected) < resourcesEvery {
+	if c.LeftoverCollector == nil || time.Since(c.resourcesCollected) < resourcesEvery {
 		return nil
 	}
 	c.resourcesCollected = time.Now()
 	liveUIDs, liveNames := uids(claims), names(claims)
-	names, err := c.OrphanCollector.CollectOrphans(ctx, func(name, uid string) bool { return liveUIDs[uid] || uid == "" && liveNames[name] })
+	names, err := c.LeftoverCollector.CollectLeftovers(ctx, func(name, uid string) bool { return liveUIDs[uid] || uid == "" && liveNames[name] })
 	for _, name := range names {
 		c.Log.Info("garbage collecting a resource without its instance", "resource", name)
 	}

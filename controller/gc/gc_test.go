@@ -305,7 +305,7 @@ type tidier struct {
 	uid   string
 }
 
-func (x *tidier) CollectOrphans(_ context.Context, claimed func(name, uid string) bool) ([]string, error) {
+func (x *tidier) CollectLeftovers(_ context.Context, claimed func(name, uid string) bool) ([]string, error) {
 	x.asked++
 	x.lives = claimed("", x.uid)
 	return []string{"nic-left-behind"}, nil
@@ -315,7 +315,7 @@ func TestPartsLeftBehindAreLookedForNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 1)
 		x := &tidier{uid: string(e.Claims()[0].UID)}
-		e.Collector.OrphanCollector = x
+		e.Collector.LeftoverCollector = x
 		for range 3 {
 			if err := e.Collector.Collect(t.Context()); err != nil {
 				t.Fatal(err)

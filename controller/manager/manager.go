@@ -339,7 +339,7 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 		{"nodeclaim.garbagecollection", &gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
-			OrphanCollector: as[provider.OrphanCollector](o.Provider), UnreadableLister: as[provider.UnreadableLister](o.Provider), Recognizer: as[provider.Recognizer](o.Provider),
+			LeftoverCollector: as[provider.LeftoverCollector](o.Provider), UnreadableLister: as[provider.UnreadableLister](o.Provider), Recognizer: as[provider.Recognizer](o.Provider),
 			NodeClassKind: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
 		}},
 		{"reporter", &reporter{mirror: m.mirror, metrics: set}},

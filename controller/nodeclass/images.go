@@ -42,7 +42,7 @@ func (r *Reconciler) images(ctx context.Context, class *v1beta1.AKSNodeClass, up
 		return
 	}
 	held := heldBack{}
-	if !upgraded && selection.Version == "" && (len(class.Status.Images) > 0 || len(azure.ImagesKept(class)) > 0) {
+	if !upgraded && selection.Version == "" && (len(class.Status.Images) > 0 || len(azure.ToleratedImages(class)) > 0) {
 		held = r.heldBack(ctx)
 	}
 	selection.KeepCurrent = held.reason != ""
@@ -99,7 +99,7 @@ func (r *Reconciler) heldBack(ctx context.Context) heldBack {
 }
 
 func (r *Reconciler) noImages(class *v1beta1.AKSNodeClass, reason string, err error) {
-	azure.KeepImages(class, nil) // when there are some again, nodes need not be replaced at once
+	azure.TolerateImages(class, nil) // when there are some again, nodes need not be replaced at once
 	class.Status.Images = nil
 	class.SetFalse(v1beta1.ConditionTypeImagesReady, reason, err.Error())
 }
@@ -107,7 +107,7 @@ func (r *Reconciler) noImages(class *v1beta1.AKSNodeClass, reason string, err er
 func (r *Reconciler) useImages(class *v1beta1.AKSNodeClass, images []v1beta1.NodeImage, held heldBack) {
 	const condition = v1beta1.ConditionTypeImagesReady
 	if held.reason != "" {
-		azure.KeepImages(class, images)
+		azure.TolerateImages(class, images)
 	}
 	if !equality.Semantic.DeepEqual(class.Status.Images, images) {
 		class.Status.Images = images
@@ -117,5 +117,5 @@ func (r *Reconciler) useImages(class *v1beta1.AKSNodeClass, images []v1beta1.Nod
 		class.SetTrue(condition)
 		return
 	}
-	class.SetCondition(metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: held.reason, Message: held.message + azure.DescribeKeptImages(class)})
+	class.SetCondition(metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: held.reason, Message: held.message + azure.DescribeToleratedImages(class)})
 }

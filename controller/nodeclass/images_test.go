@@ -224,14 +224,14 @@ func TestImagesThatAreLostReplaceNobody(t *testing.T) {
 			for range 2 {
 				s.reconcile()
 				class := s.class()
-				if kept := azure.ImagesKept(class)["gen2"]; kept != "1.0.0@1.36.3" || class.Status.Images[0].ID != gallery("2.0.0")[0].ID+"@1.36.3" {
+				if kept := azure.ToleratedImages(class)["gen2"]; kept != "1.0.0@1.36.3" || class.Status.Images[0].ID != gallery("2.0.0")[0].ID+"@1.36.3" {
 					t.Errorf("images %v, kept %q", class.Status.Images, kept)
 				}
 				s.wantCondition(ready, metav1.ConditionTrue, nodeclass.ReasonMaintenanceWindowClosed, "because Azure has no more 1.0.0")
 			}
 			now.Time = now.Add(14 * time.Hour)
 			s.reconcile()
-			if kept := azure.ImagesKept(s.class()); kept != nil {
+			if kept := azure.ToleratedImages(s.class()); kept != nil {
 				t.Errorf("kept after the window opened: %v", kept)
 			}
 			s.wantCondition(ready, metav1.ConditionTrue, "ImagesReady", "")

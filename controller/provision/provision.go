@@ -98,9 +98,9 @@ func (p *Provisioner) logIncomplete(err error) {
 }
 
 func (p *Provisioner) decide() (plan schedule.Plan, took time.Duration) {
-	p.Mirror.View(func(w *cluster.Snapshot) {
+	p.Mirror.View(func(snapshot *cluster.Snapshot) {
 		start := time.Now()
-		plan = schedule.Solve(w)
+		plan = schedule.Solve(snapshot)
 		took = time.Since(start)
 	})
 	p.reporter().decided(plan)

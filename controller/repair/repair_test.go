@@ -212,9 +212,9 @@ func TestGracefulRepair(t *testing.T) {
 		pool := controllertest.Pool("web", "Never")
 		pool.Annotations = map[string]string{kube.RepairAnnotation: "graceful"}
 		w := admit(t, pool, 3)
-		dues := func() (all []disrupt.Due) {
+		dues := func() (all []disrupt.DueCause) {
 			for _, c := range w.Claims() {
-				all = append(all, kube.Dues(&c, false, time.Now())...)
+				all = append(all, kube.DueCauses(&c, false, time.Now())...)
 			}
 			return all
 		}

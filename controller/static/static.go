@@ -55,7 +55,7 @@ type Reconciler struct {
 	// Class is the kind of node class that this installation serves.
 	NodeClassKind schema.GroupKind
 	// Choose decides which nodes to launch; nil means schedule.Static.
-	Choose func(w *cluster.Snapshot, pool string, n int) []schedule.Launch
+	Choose func(snapshot *cluster.Snapshot, pool string, n int) []schedule.Launch
 }
 
 // Reconcile brings one pool nearer to its number.
@@ -124,7 +124,7 @@ func (r *Reconciler) decide(ctx context.Context, pool *karpv1.NodePool, n int) (
 	if choose == nil {
 		choose = schedule.StaticLaunches
 	}
-	r.Mirror.View(func(w *cluster.Snapshot) { launches = choose(w, pool.Name, n) })
+	r.Mirror.View(func(snapshot *cluster.Snapshot) { launches = choose(snapshot, pool.Name, n) })
 	return launches
 }
 

@@ -13,8 +13,8 @@ import (
 // Builder tells a part what the change of another one means for it. It is not safe for
 // concurrent use: its owner serialises calls.
 type Builder struct {
-	space     *constraint.Space
-	resources *quantity.Space
+	interner  *constraint.Interner
+	resources *quantity.Positions
 	settings  Settings
 
 	labels  selectorLabels
@@ -28,12 +28,12 @@ type Builder struct {
 
 // NewBuilder returns a Builder of the empty Snapshot.
 func NewBuilder() *Builder {
-	b := &Builder{space: constraint.NewSpace(), resources: quantity.NewSpace(), labels: newSelectorLabels(), quotas: newQuotas()}
-	b.nodes = newNodeStore(b.space, b.resources)
-	b.classes = newPodClasses(&b.labels, newPodShapes(b.space, b.resources, &b.nodes.indexes))
+	b := &Builder{interner: constraint.NewInterner(), resources: quantity.NewPositions(), labels: newSelectorLabels(), quotas: newQuotas()}
+	b.nodes = newNodeStore(b.interner, b.resources)
+	b.classes = newPodClasses(&b.labels, newPodShapes(b.interner, b.resources, &b.nodes.indexes))
 	b.pods = podStore{byUID: map[string]*pod{}, labels: &b.labels, classes: &b.classes, nodes: &b.nodes}
-	b.pools = newNodePools(b.space, b.resources)
-	b.daemons = daemonSets{space: b.space, resources: b.resources, byUID: map[string]*daemon{}}
+	b.pools = newNodePools(b.interner, b.resources)
+	b.daemons = daemonSets{interner: b.interner, resources: b.resources, byUID: map[string]*daemon{}}
 	return b
 }
 
@@ -129,7 +129,7 @@ func (b *Builder) Snapshot() *Snapshot {
 	}
 	nodes, takingNoPods := b.nodes.list(&b.daemons)
 	return &Snapshot{
-		Space: b.space, Resources: b.resources, Settings: b.settings, Catalogs: catalogs,
+		Interner: b.interner, Resources: b.resources, Settings: b.settings, Catalogs: catalogs,
 		Nodes: nodes, NodesTakingNoPods: takingNoPods,
 		Classes:           b.classes.toBePlaced(&b.nodes),
 		AntiAffinityTerms: b.classes.antiAffinity.inOrder(),
@@ -161,7 +161,7 @@ func (b *Builder) updateVectors() {
 // InternedCount is how many labels and values the Builder keeps an ID for, including unused ones:
 // IDs are not reused. When most of them are unused, a new Builder that gets the same objects
 // needs less memory, and its Snapshot is the same.
-func (b *Builder) InternedCount() int { return b.space.Len() + b.classes.selectors.interned() }
+func (b *Builder) InternedCount() int { return b.interner.Len() + b.classes.selectors.interned() }
 
 // ObjectCount is the number of pods, nodes, classes and selectors in the Snapshot.
 func (b *Builder) ObjectCount() int { return len(b.pods.byUID) + len(b.nodes.byKey) + b.classes.load() }

@@ -13,8 +13,8 @@ import (
 
 // daemonSets keeps the DaemonSets, whose pods take capacity of every node that they match.
 type daemonSets struct {
-	space     *constraint.Space
-	resources *quantity.Space
+	interner  *constraint.Interner
+	resources *quantity.Positions
 	byUID     map[string]*daemon
 }
 
@@ -30,7 +30,7 @@ func (s *daemonSets) set(set DaemonSet) {
 	d := &daemon{DaemonSet: set}
 	d.updateVector(s.resources)
 	s.resources.AddRequests(set.Requests, 1)
-	d.alternatives, _ = alternatives(s.space, set.Required, set.AnyOf)
+	d.alternatives, _ = alternatives(s.interner, set.Required, set.AnyOf)
 	s.byUID[set.UID] = d
 }
 
@@ -72,7 +72,7 @@ func (s *daemonSets) updateVectorsRequesting(names []string) bool {
 
 // updateVector computes the vector of what the DaemonSet takes. It leaves out resources without a
 // position (other resources took them all): no pod that requests them is placed either.
-func (d *daemon) updateVector(resources *quantity.Space) {
+func (d *daemon) updateVector(resources *quantity.Positions) {
 	known := maps.Clone(d.Requests)
 	maps.DeleteFunc(known, func(name string, _ int64) bool { return resources.LacksPosition(name) })
 	d.requests = resources.RequestVector(known)

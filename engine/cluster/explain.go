@@ -186,7 +186,7 @@ func (e *explanation) explainVolumes(before bitset.Set) (string, map[string]any)
 func (e *explanation) mountable(v *Volume) bitset.Set {
 	var sets []constraint.Set
 	for _, term := range v.AnyOf {
-		if set, err := e.snapshot.Space.Set(term); err == nil { // an invalid term has made the shape Refused
+		if set, err := e.snapshot.Interner.Set(term); err == nil { // an invalid term has made the shape Refused
 			sets = append(sets, set)
 		}
 	}

@@ -49,21 +49,21 @@ func TestKnownLabelsFollowNodes(t *testing.T) {
 	b.SetPool(NodePool{Name: "p", NodeClass: "c", Labels: map[string]string{"team": "a"}})
 	b.SetNode(Node{Key: "n", Labels: map[string]string{"rack": "1"}, MarkedForDeletion: true})
 	b.SetNode(Node{Key: "m", Labels: map[string]string{"rack": "2", "row": "1"}, TakesNoPods: true})
-	knows := func(w *Snapshot, name string) bool { return w.knowsLabel(w.Space.Key(name)) }
-	w := b.Snapshot()
+	knows := func(snapshot *Snapshot, name string) bool { return snapshot.knowsLabel(snapshot.Interner.Key(name)) }
+	snapshot := b.Snapshot()
 	for _, name := range []string{"sku", "team", "rack", "row", LabelZone} {
-		if !knows(w, name) {
+		if !knows(snapshot, name) {
 			t.Errorf("%s is unknown", name)
 		}
 	}
 	b.RemoveNode("m")
 	b.SetNode(Node{Key: "n", Labels: map[string]string{"rack": "1"}})
-	if w = b.Snapshot(); knows(w, "row") || !knows(w, "rack") {
-		t.Errorf("known after a node went: %v", w.knownLabels())
+	if snapshot = b.Snapshot(); knows(snapshot, "row") || !knows(snapshot, "rack") {
+		t.Errorf("known after a node went: %v", snapshot.knownLabels())
 	}
 	b.RemoveNode("n")
 	b.RemovePool("p")
-	if w = b.Snapshot(); len(w.knownLabels()) != 0 {
-		t.Errorf("still known: %v", w.knownLabels())
+	if snapshot = b.Snapshot(); len(snapshot.knownLabels()) != 0 {
+		t.Errorf("still known: %v", snapshot.knownLabels())
 	}
 }

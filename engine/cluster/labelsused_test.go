@@ -28,15 +28,15 @@ func TestNodesAreAlike(t *testing.T) {
 		Required:     []constraint.Rule{{Key: "disk", Operator: constraint.In, Values: []string{"ssd"}}},
 		Spreads:      []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Selector: self}, {Key: "colour", MaxSkew: 1, Selector: self, Soft: true}},
 		AntiAffinity: []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Selector: self}}})
-	w := b.Snapshot()
+	snapshot := b.Snapshot()
 	var names []string
-	for _, k := range w.LabelsUsed() {
+	for _, k := range snapshot.LabelsUsed() {
 		names = append(names, k.Name)
 	}
 	if want := []string{"disk", cluster.LabelZone}; !slices.Equal(names, want) {
 		t.Errorf("pods use the labels %v, want %v", names, want)
 	}
-	key := func(name string) string { return w.NodeByKey(name).GroupKey(w.LabelsUsed()) }
+	key := func(name string) string { return snapshot.NodeByKey(name).GroupKey(snapshot.LabelsUsed()) }
 	if key("a") != key("b") {
 		t.Error("a and b differ only in labels that no pod uses")
 	}

@@ -31,12 +31,12 @@ func (v *MinValues) Values(row int) []int {
 func (v *MinValues) PerOffering() bool { return v.values != nil }
 
 // compileMinValues compiles the minValues of rules. Where a label has several, the largest counts.
-func (c *PoolCatalog) compileMinValues(space *constraint.Space, rules Term) {
+func (c *PoolCatalog) compileMinValues(interner *constraint.Interner, rules Term) {
 	for _, r := range rules {
 		if r.MinValues <= 0 {
 			continue
 		}
-		key := space.Key(r.Key)
+		key := interner.Key(r.Key)
 		if i := slices.IndexFunc(c.MinValues, func(v MinValues) bool { return v.Key == key }); i >= 0 {
 			c.MinValues[i].Min = max(c.MinValues[i].Min, r.MinValues)
 			continue

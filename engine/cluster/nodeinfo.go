@@ -121,16 +121,16 @@ func (node *NodeInfo) Value(k *constraint.Key) (int, bool) {
 }
 
 // readLabels interns the node's labels.
-func (node *NodeInfo) readLabels(space *constraint.Space) {
+func (node *NodeInfo) readLabels(interner *constraint.Interner) {
 	node.labels = make(map[*constraint.Key]int, len(node.Labels))
 	for k, v := range node.Labels {
-		key := space.Key(k)
+		key := interner.Key(k)
 		node.labels[key] = key.ID(v)
 	}
 }
 
 // refresh computes what follows from the pods on the node and from the DaemonSets.
-func (node *NodeInfo) refresh(resources *quantity.Space, daemons []*daemon) {
+func (node *NodeInfo) refresh(resources *quantity.Positions, daemons []*daemon) {
 	node.reschedulable, node.podsByClass = nil, nil
 	node.Free = resources.CapacityVector(node.Allocatable)
 	node.Mounted, node.DaemonPorts = nil, nil

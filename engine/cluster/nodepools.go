@@ -14,8 +14,8 @@ import (
 // nodePools keeps the NodePools, the instance types of their node classes, and the pool
 // catalogs made of both.
 type nodePools struct {
-	space     *constraint.Space
-	resources *quantity.Space
+	interner  *constraint.Interner
+	resources *quantity.Positions
 
 	byName   map[string]NodePool
 	types    map[string]*offering.Catalog // by node class
@@ -29,9 +29,9 @@ type poolUsage struct {
 	capacity quantity.Amounts
 }
 
-func newNodePools(space *constraint.Space, resources *quantity.Space) nodePools {
+func newNodePools(interner *constraint.Interner, resources *quantity.Positions) nodePools {
 	return nodePools{
-		space: space, resources: resources, byName: map[string]NodePool{}, types: map[string]*offering.Catalog{},
+		interner: interner, resources: resources, byName: map[string]NodePool{}, types: map[string]*offering.Catalog{},
 		catalogs: map[string]*PoolCatalog{}, usage: map[string]poolUsage{},
 	}
 }
@@ -72,7 +72,7 @@ func (ps *nodePools) setTypes(nodeClass string, types []offering.InstanceType) {
 	if old != nil && isCompiledFrom(old, types) {
 		return
 	}
-	ps.types[nodeClass] = offering.Compile(ps.space, ps.resources, types)
+	ps.types[nodeClass] = offering.Compile(ps.interner, ps.resources, types)
 	ps.offer(old, -1)
 	ps.offer(ps.types[nodeClass], 1)
 	ps.recompile(nodeClass)

@@ -36,8 +36,8 @@ func removeAt(pods []*pod, index int) []*pod {
 
 // nodeStore keeps the nodes, and the indexes over them.
 type nodeStore struct {
-	space     *constraint.Space
-	resources *quantity.Space
+	interner  *constraint.Interner
+	resources *quantity.Positions
 
 	byKey map[string]*NodeInfo
 	pods  map[string]*nodePods // by node name
@@ -51,9 +51,9 @@ type nodeStore struct {
 	indexes                  nodeIndexes // of takingPods
 }
 
-func newNodeStore(space *constraint.Space, resources *quantity.Space) nodeStore {
+func newNodeStore(interner *constraint.Interner, resources *quantity.Positions) nodeStore {
 	return nodeStore{
-		space: space, resources: resources, byKey: map[string]*NodeInfo{}, pods: map[string]*nodePods{},
+		interner: interner, resources: resources, byKey: map[string]*NodeInfo{}, pods: map[string]*nodePods{},
 		markedForDeletion: map[*NodeInfo]bool{}, stale: map[*NodeInfo]bool{}, nodeLabelCounts: labelsInUse{},
 		indexes: nodeIndexes{byKeys: map[string]*NodeIndex{}},
 	}
@@ -179,7 +179,7 @@ func (s *nodeStore) refreshStale(daemons *daemonSets) {
 	sorted := daemons.sorted()
 	for node := range s.stale {
 		if node.labels == nil {
-			node.readLabels(s.space)
+			node.readLabels(s.interner)
 			s.nodeLabelCounts.add(node, 1)
 		}
 		node.refresh(s.resources, sorted)

@@ -13,7 +13,7 @@ import (
 
 // podClasses keeps the pod classes that have pods.
 type podClasses struct {
-	space        *constraint.Space
+	interner     *constraint.Interner
 	labels       *selectorLabels
 	shapes       podShapes
 	selectors    podSelectors
@@ -30,7 +30,7 @@ type podClasses struct {
 func newPodClasses(labels *selectorLabels, shapes podShapes) podClasses {
 	byKey := map[string]*PodClass{}
 	return podClasses{
-		space: shapes.space, labels: labels, shapes: shapes, selectors: newPodSelectors(byKey),
+		interner: shapes.interner, labels: labels, shapes: shapes, selectors: newPodSelectors(byKey),
 		antiAffinity: antiAffinityTerms{byKey: map[string]*AntiAffinityTerm{}},
 		byKey:        byKey, pending: map[*PodClass]bool{},
 	}
@@ -53,7 +53,7 @@ func (cs *podClasses) get(p *Pod) *PodClass {
 	key := string(s.bytes)
 	c := &PodClass{
 		PodShape: cs.shapes.acquire(p, key[:shapeLen]), Priority: p.Priority, Virtual: p.Virtual,
-		Preferred: preferredTerms(cs.space, p.Preferred), namespace: p.Namespace,
+		Preferred: preferredTerms(cs.interner, p.Preferred), namespace: p.Namespace,
 		labels: cs.labels.distinguishing(p.Labels, toBePlaced), selectedLabels: labelsSelectedBy(p),
 		key: key, body: key[:bodyLen], podsOn: map[*nodePods]podCount{},
 	}
@@ -202,7 +202,7 @@ func (cs *podClasses) compileConstraints(c *PodClass, p *Pod) error {
 		}
 		c.usedSelectors = append(c.usedSelectors, selector)
 		c.Spreads = append(c.Spreads, TopologySpread{
-			Key: cs.space.Key(s.Key), Selector: selector, MaxSkew: int(s.MaxSkew), MinDomains: max(1, int(s.MinDomains)),
+			Key: cs.interner.Key(s.Key), Selector: selector, MaxSkew: int(s.MaxSkew), MinDomains: max(1, int(s.MinDomains)),
 			Soft: s.Soft, IgnoreAffinity: s.IgnoreAffinity, HonorTaints: s.HonorTaints,
 		})
 	}
@@ -249,7 +249,7 @@ func (cs *podClasses) affinityTerms(c *PodClass, terms []PodAffinityTerm) ([]Aff
 			return nil, err
 		}
 		c.usedSelectors = append(c.usedSelectors, selector)
-		out = append(out, AffinityTerm{Key: cs.space.Key(t.Key), Selector: selector, Weight: t.Weight})
+		out = append(out, AffinityTerm{Key: cs.interner.Key(t.Key), Selector: selector, Weight: t.Weight})
 	}
 	return out, nil
 }

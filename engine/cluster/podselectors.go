@@ -14,7 +14,7 @@ import (
 // them selects. Most selectors require a value of some label: such a selector is matched only
 // with classes that have the value.
 type podSelectors struct {
-	labels  *constraint.Space    // labels of pods and of namespaces
+	labels  *constraint.Interner // labels of pods and of namespaces
 	classes map[string]*PodClass // all classes, by key; podClasses adds and removes them
 
 	byKey           map[string]*PodSelector
@@ -28,7 +28,7 @@ type podSelectors struct {
 
 func newPodSelectors(classes map[string]*PodClass) podSelectors {
 	return podSelectors{
-		labels: constraint.NewSpace(), classes: classes, byKey: map[string]*PodSelector{}, byRequiredLabel: map[string][]*PodSelector{},
+		labels: constraint.NewInterner(), classes: classes, byKey: map[string]*PodSelector{}, byRequiredLabel: map[string][]*PodSelector{},
 		classesByLabel: map[string][]*PodClass{}, namespaces: map[string]map[string]string{},
 	}
 }

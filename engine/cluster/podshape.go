@@ -64,19 +64,19 @@ type Mount struct {
 const maxAlternatives = 512
 
 // newPodShape compiles the shape of a pod, but for its vectors: see updateVectors.
-func newPodShape(space *constraint.Space, p *Pod, key string) *PodShape {
+func newPodShape(interner *constraint.Interner, p *Pod, key string) *PodShape {
 	s := &PodShape{Tolerations: p.Tolerations, Ports: p.Ports, volumes: p.Volumes, requestsByName: requestsOf(p), key: key}
 	s.size = sizeOf(s.requestsByName)
-	own, err := alternatives(space, p.Required, p.AnyOf)
+	own, err := alternatives(interner, p.Required, p.AnyOf)
 	s.own, s.Alternatives = own, own
 	if err == nil {
-		s.Alternatives, err = mountable(space, own, p.Volumes)
+		s.Alternatives, err = mountable(interner, own, p.Volumes)
 	}
 	s.setKeys()
 	switch {
 	case err != nil:
 		s.Refused, s.Detail, s.Facts = reason.Invalid, err.Error(), factsOf(err)
-	case optsOut(space, s.own):
+	case optsOut(interner, s.own):
 		s.Refused, s.Detail = reason.OptedOut, "the pod requires that "+LabelNodePool+" does not exist"
 		s.Facts = reason.FactsOf(map[string]any{"key": LabelNodePool})
 	}
@@ -125,24 +125,24 @@ func sizeOf(requests quantity.Amounts) int64 {
 }
 
 // alternatives compiles required terms of which all of required and one of anyOf must hold.
-func alternatives(space *constraint.Space, required Term, anyOf []Term) ([]constraint.Set, error) {
-	base, err := space.Set(required)
+func alternatives(interner *constraint.Interner, required Term, anyOf []Term) ([]constraint.Set, error) {
+	base, err := interner.Set(required)
 	if err != nil {
 		return nil, err
 	}
 	if len(anyOf) == 0 {
 		return []constraint.Set{base}, nil
 	}
-	return cross(space, []constraint.Set{base}, anyOf)
+	return cross(interner, []constraint.Set{base}, anyOf)
 }
 
 // mountable narrows the alternatives to places where every volume can be mounted.
-func mountable(space *constraint.Space, sets []constraint.Set, volumes []Volume) ([]constraint.Set, error) {
+func mountable(interner *constraint.Interner, sets []constraint.Set, volumes []Volume) ([]constraint.Set, error) {
 	for _, v := range volumes {
 		if len(v.AnyOf) == 0 {
 			continue
 		}
-		narrowed, err := cross(space, sets, v.AnyOf)
+		narrowed, err := cross(interner, sets, v.AnyOf)
 		if err != nil {
 			return nil, fmt.Errorf("volume %s: %w", v.ID, err)
 		}
@@ -160,13 +160,13 @@ func possible(s constraint.Set) bool {
 }
 
 // cross combines every set with every term.
-func cross(space *constraint.Space, sets []constraint.Set, terms []Term) ([]constraint.Set, error) {
+func cross(interner *constraint.Interner, sets []constraint.Set, terms []Term) ([]constraint.Set, error) {
 	if len(sets)*len(terms) > maxAlternatives {
 		return nil, manifestErrorf(map[string]any{"alternatives": len(sets) * len(terms), "most": maxAlternatives}, "affinity and volumes combine to more than %d alternatives", maxAlternatives)
 	}
 	out := make([]constraint.Set, 0, len(sets)*len(terms))
 	for _, term := range terms {
-		more, err := space.Set(term)
+		more, err := interner.Set(term)
 		if err != nil {
 			return nil, err
 		}
@@ -179,8 +179,8 @@ func cross(space *constraint.Space, sets []constraint.Set, terms []Term) ([]cons
 
 // optsOut reports whether the pod may only run on nodes without a NodePool: Karpenter's
 // explicit opt-out.
-func optsOut(space *constraint.Space, alternatives []constraint.Set) bool {
-	pool := space.Key(LabelNodePool)
+func optsOut(interner *constraint.Interner, alternatives []constraint.Set) bool {
+	pool := interner.Key(LabelNodePool)
 	for _, alt := range alternatives {
 		q, ok := alt.Get(pool)
 		if !ok || q.AdmitsSomeValue() || !q.AdmitsAbsent() {
@@ -229,7 +229,7 @@ func (s *PodShape) requestsAlone() quantity.Amounts {
 }
 
 // updateVectors computes the shape's vectors and drops the memos that depend on the old ones.
-func (s *PodShape) updateVectors(resources *quantity.Space) {
+func (s *PodShape) updateVectors(resources *quantity.Positions) {
 	s.Requests, s.Dims, s.Mounts = resources.RequestVector(s.requestsByName), nil, nil
 	for d, n := range s.Requests {
 		if n > 0 {

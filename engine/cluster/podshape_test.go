@@ -30,9 +30,9 @@ pods tenant cpu=1 example.com/device=1
 		b.SetNode(node)
 	}
 	fits := func() map[string]*cluster.CompatibleOfferings {
-		w, out := b.Snapshot(), map[string]*cluster.CompatibleOfferings{}
-		for _, c := range w.Classes {
-			out[c.Pods[0].Name] = w.Catalogs[0].Compatible(c.PodShape)
+		snapshot, out := b.Snapshot(), map[string]*cluster.CompatibleOfferings{}
+		for _, c := range snapshot.Classes {
+			out[c.Pods[0].Name] = snapshot.Catalogs[0].Compatible(c.PodShape)
 		}
 		return out
 	}

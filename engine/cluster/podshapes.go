@@ -10,11 +10,11 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// podShapes keeps the pod shapes that classes have, and tells the Space of resources which
+// podShapes keeps the pod shapes that classes have, and tells the Positions which
 // extended resources they request.
 type podShapes struct {
-	space     *constraint.Space
-	resources *quantity.Space
+	interner  *constraint.Interner
+	resources *quantity.Positions
 	indexes   *nodeIndexes // which remember shapes
 
 	byKey map[string]*PodShape
@@ -22,9 +22,9 @@ type podShapes struct {
 	requesting map[string]map[*PodShape]bool
 }
 
-func newPodShapes(space *constraint.Space, resources *quantity.Space, indexes *nodeIndexes) podShapes {
+func newPodShapes(interner *constraint.Interner, resources *quantity.Positions, indexes *nodeIndexes) podShapes {
 	return podShapes{
-		space: space, resources: resources, indexes: indexes,
+		interner: interner, resources: resources, indexes: indexes,
 		byKey: map[string]*PodShape{}, requesting: map[string]map[*PodShape]bool{},
 	}
 }
@@ -33,7 +33,7 @@ func newPodShapes(space *constraint.Space, resources *quantity.Space, indexes *n
 func (ss *podShapes) acquire(p *Pod, key string) *PodShape {
 	s := ss.byKey[key]
 	if s == nil {
-		s = newPodShape(ss.space, p, key)
+		s = newPodShape(ss.interner, p, key)
 		ss.register(s)
 		s.updateVectors(ss.resources)
 		ss.byKey[key] = s

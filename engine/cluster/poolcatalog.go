@@ -56,25 +56,25 @@ type daemonOverheadKey struct {
 func (ps *nodePools) newPoolCatalog(p NodePool) *PoolCatalog {
 	c := &PoolCatalog{Pool: p, Catalog: ps.types[p.NodeClass], cells: map[string][]CellOfferings{}}
 	if c.Catalog == nil {
-		c.Catalog = offering.Compile(ps.space, ps.resources, nil)
+		c.Catalog = offering.Compile(ps.interner, ps.resources, nil)
 		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"class": p.NodeClass}, "no offering is known for node class %q yet", p.NodeClass))
 	}
-	base, err := ps.space.Set(p.Requirements)
+	base, err := ps.interner.Set(p.Requirements)
 	if err != nil {
 		c.setBlocked(reason.NodePoolNotReady, err)
 	}
 	for key, value := range p.Labels {
-		base = base.With(ps.space.In(key, value))
+		base = base.With(ps.interner.In(key, value))
 	}
-	base = base.With(ps.space.In(LabelNodePool, p.Name))
+	base = base.With(ps.interner.In(LabelNodePool, p.Name))
 	// The name of a node that is not launched yet is unknown, so no pod can require it.
-	base = base.With(ps.space.In(LabelHostname, ""))
+	base = base.With(ps.interner.In(LabelHostname, ""))
 	c.NodeRequirements = base
 	if q, bad := base.Impossible(); bad {
 		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"key": q.Key.Name}, "its own requirements and labels contradict each other on %s", q.Key.Name))
 	}
 	c.Offerings = c.admitted(base, base)
-	c.compileMinValues(ps.space, p.Requirements)
+	c.compileMinValues(ps.interner, p.Requirements)
 	return c
 }
 
@@ -111,8 +111,9 @@ func (c *PoolCatalog) admitted(narrowed, changed constraint.Set) bitset.Set {
 
 // subtractDaemons subtracts the overhead of DaemonSets from every offering, and notes the host
 // ports that they take there. Which DaemonSets match may differ from offering to offering
-// (architecture, GPU, zone), so the overhead is exact per offering. The vectors are those of
-// the catalog in shared that has the same daemonOverheadKey; if there is none, the new catalog is added.
+// (architecture, GPU, zone), so the overhead is exact per offering. The vectors are those of the
+// catalog in shared that has the same daemonOverheadKey; if there is none, the new catalog is
+// added.
 func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[daemonOverheadKey]*PoolCatalog) {
 	type overhead struct {
 		*daemon

@@ -16,7 +16,7 @@ type UncountedLimit struct {
 }
 
 // setLimits computes what is left of the pool's limits.
-func (c *PoolCatalog) setLimits(resources *quantity.Space, used poolUsage) {
+func (c *PoolCatalog) setLimits(resources *quantity.Positions, used poolUsage) {
 	c.NodesLeft, c.Limited, c.Left, c.UncountedLimits = -1, nil, quantity.Vector{}, nil
 	for _, name := range c.Pool.Limits.Names() {
 		limit := c.Pool.Limits[name]
@@ -37,7 +37,7 @@ func (c *PoolCatalog) setLimits(resources *quantity.Space, used poolUsage) {
 
 // addUncounted adds a limit on a resource that has no position: nothing offers it, or there
 // are more resources than positions.
-func (c *PoolCatalog) addUncounted(resources *quantity.Space, name string, left int64) {
+func (c *PoolCatalog) addUncounted(resources *quantity.Positions, name string, left int64) {
 	if left >= 0 && !resources.IsOfferedBy(quantity.Catalogs, name) {
 		return
 	}

@@ -27,13 +27,13 @@ func (t PreferredTerm) UsesHostname() bool {
 // preferredTerms compiles preferred terms of node affinity, the heaviest first. It ignores a
 // term that is invalid, is empty or has no weight: such a term must not keep a pod from
 // being planned for.
-func preferredTerms(space *constraint.Space, terms []PreferredSchedulingTerm) []PreferredTerm {
+func preferredTerms(interner *constraint.Interner, terms []PreferredSchedulingTerm) []PreferredTerm {
 	var out []PreferredTerm
 	for _, t := range terms {
 		if t.Weight <= 0 || len(t.Term) == 0 {
 			continue
 		}
-		set, err := space.Set(t.Term)
+		set, err := interner.Set(t.Term)
 		if err != nil {
 			continue
 		}

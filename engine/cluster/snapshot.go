@@ -11,8 +11,8 @@ import (
 // its Builder and is valid until the Builder changes. Decisions memoise in it, so only one
 // decision may run at a time.
 type Snapshot struct {
-	Space     *constraint.Space
-	Resources *quantity.Space
+	Interner  *constraint.Interner
+	Resources *quantity.Positions
 	// Catalogs are the pools with the offerings they can launch: weight descending, then name.
 	Catalogs []*PoolCatalog
 	// Nodes are the nodes that take pods: initialized ones first, then by key. In a WhatIf some

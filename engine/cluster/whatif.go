@@ -89,8 +89,8 @@ func (w *WhatIf) StopTakingPods(node *NodeInfo) {
 	w.listAsTakingNoPods(node)
 }
 
-// TakePodsAgain supposes that nodes which StopTakingPods stopped take pods again. It skips nodes that took no pods
-// before the WhatIf, and nodes that are marked for deletion.
+// TakePodsAgain supposes that nodes which StopTakingPods stopped take pods again. It skips nodes
+// that took no pods before the WhatIf, and nodes that are marked for deletion.
 func (w *WhatIf) TakePodsAgain(nodes ...*NodeInfo) {
 	takesAgain := make(map[*NodeInfo]bool, len(nodes))
 	for _, node := range nodes {
@@ -158,7 +158,7 @@ func (w *WhatIf) refreshIndexes(node *NodeInfo) {
 func (w *WhatIf) AddNode(n Node) *NodeInfo {
 	n.TakesNoPods, n.MarkedForDeletion = true, false
 	node := &NodeInfo{Node: n, Index: -1, listIndex: -1, Free: w.snapshot.Resources.CapacityVector(n.Allocatable)}
-	node.readLabels(w.snapshot.Space)
+	node.readLabels(w.snapshot.Interner)
 	w.listAsTakingNoPods(node)
 	inUse := w.snapshot.nodeStore.nodeLabelCounts
 	inUse.add(node, 1)

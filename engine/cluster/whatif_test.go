@@ -143,12 +143,12 @@ func TestWhatIf(t *testing.T) {
 	for seed := range uint64(250) {
 		script := enginetest.Populated(seed, 30)
 		b := script.Builder()
-		w := b.Snapshot()
+		snapshot := b.Snapshot()
 		before := ""
-		schedule.Solve(w) // creates the indexes
-		before = b.Dump(w)
+		schedule.Solve(snapshot) // creates the indexes
+		before = b.Dump(snapshot)
 		indexes := b.Indexes()
-		x := &supposition{Rand: rand.New(rand.NewPCG(seed, 3)), trial: w.WhatIf(), script: enginetest.WithoutPending(script), origin: script.Pods, added: map[string]*cluster.NodeInfo{}, closed: map[string]bool{}}
+		x := &supposition{Rand: rand.New(rand.NewPCG(seed, 3)), trial: snapshot.WhatIf(), script: enginetest.WithoutPending(script), origin: script.Pods, added: map[string]*cluster.NodeInfo{}, closed: map[string]bool{}}
 		for _, n := range x.script.Nodes {
 			x.closed[n.Key] = n.TakesNoPods
 		}
@@ -163,11 +163,11 @@ func TestWhatIf(t *testing.T) {
 		}
 		x.trial.End()
 		if slices.Equal(indexes, b.Indexes()) {
-			if diff := cmp.Diff(before, b.Dump(w)); diff != "" {
+			if diff := cmp.Diff(before, b.Dump(snapshot)); diff != "" {
 				t.Fatalf("seed %d: the Snapshot has changed:\n%s\nafter %v", seed, diff, x.log)
 			}
 		}
-		if diff := cmp.Diff(enginetest.Print(schedule.Solve(script.Snapshot())), enginetest.Print(schedule.Solve(w))); diff != "" {
+		if diff := cmp.Diff(enginetest.Print(schedule.Solve(script.Snapshot())), enginetest.Print(schedule.Solve(snapshot))); diff != "" {
 			t.Fatalf("seed %d: the Snapshot gives another plan:\n%s\nafter %v", seed, diff, x.log)
 		}
 		schedule.Solve(b.Snapshot())

@@ -29,11 +29,11 @@ type Requirement struct {
 }
 
 // Require compiles one rule. It returns an error when the rule is invalid.
-func (s *Space) Require(r Rule) (Requirement, error) {
+func (in *Interner) Require(r Rule) (Requirement, error) {
 	if r.Key == "" {
 		return Requirement{}, &RuleError{r, "the key is empty"}
 	}
-	k := s.Key(r.Key)
+	k := in.Key(r.Key)
 	switch r.Operator {
 	case In:
 		return k.in(r.Values), nil
@@ -61,7 +61,7 @@ func (k *Key) in(values []string) Requirement {
 }
 
 // In returns the requirement that the label key is present with one of the values.
-func (s *Space) In(key string, values ...string) Requirement { return s.Key(key).in(values) }
+func (in *Interner) In(key string, values ...string) Requirement { return in.Key(key).in(values) }
 
 // Only returns the requirement that the label is present with the value of that ID.
 func (k *Key) Only(id int) Requirement { return Requirement{Key: k, values: bitset.Of(id)} }

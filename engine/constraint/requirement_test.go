@@ -84,21 +84,21 @@ func randomRule(r *rand.Rand) constraint.Rule {
 func TestAlgebra(t *testing.T) {
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		space := constraint.NewSpace()
+		interner := constraint.NewInterner()
 		if r.IntN(2) == 0 { // values may be interned before or after the rules
 			for _, v := range values[1:] {
-				space.Key("k").ID(v)
+				interner.Key("k").ID(v)
 			}
 		}
 		rules := make([]constraint.Rule, 1+r.IntN(4))
 		for i := range rules {
 			rules[i] = randomRule(r)
 		}
-		set, err := space.Set(rules)
+		set, err := interner.Set(rules)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		again, err := space.Set(set.Rules())
+		again, err := interner.Set(set.Rules())
 		if err != nil {
 			t.Fatalf("seed %d: rules written back: %v", seed, err)
 		}
@@ -129,10 +129,10 @@ func TestAlgebra(t *testing.T) {
 func TestAndIsALattice(t *testing.T) {
 	for seed := range uint64(5000) {
 		r := rand.New(rand.NewPCG(seed, 8))
-		space := constraint.NewSpace()
+		interner := constraint.NewInterner()
 		var q [3]constraint.Requirement
 		for i := range q {
-			q[i], _ = space.Require(randomRule(r))
+			q[i], _ = interner.Require(randomRule(r))
 		}
 		same := func(law string, a, b constraint.Requirement) {
 			for _, v := range values {
@@ -159,7 +159,7 @@ func TestPossible(t *testing.T) {
 		{[]constraint.Rule{{Key: "k", Operator: constraint.Exists}, {Key: "k", Operator: constraint.DoesNotExist}}, false},
 		{[]constraint.Rule{{Key: "k", Operator: constraint.NotIn, Values: []string{"a"}}, {Key: "k", Operator: constraint.DoesNotExist}}, true},
 	} {
-		set, err := constraint.NewSpace().Set(tc.rules)
+		set, err := constraint.NewInterner().Set(tc.rules)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestBadRules(t *testing.T) {
 		{constraint.Rule{Key: "k", Operator: constraint.Gt}, "requirement on k: Gt takes exactly one value, got 0"},
 		{constraint.Rule{Key: "k", Operator: constraint.Lte, Values: []string{"four"}}, `requirement on k: Lte takes an integer, got "four"`},
 	} {
-		_, err := constraint.NewSpace().Require(tc.rule)
+		_, err := constraint.NewInterner().Require(tc.rule)
 		if diff := cmp.Diff(tc.want, fmt.Sprint(err)); diff != "" {
 			t.Errorf("%v: %s", tc.rule, diff)
 		}
@@ -192,7 +192,7 @@ func FuzzSet(f *testing.F) {
 	f.Add("k", "In", "a", "k", "Gt", "3")
 	f.Add("k", "Lte", "-9223372036854775808", "k", "NotIn", "")
 	f.Fuzz(func(t *testing.T, k1, op1, v1, k2, op2, v2 string) {
-		set, err := constraint.NewSpace().Set([]constraint.Rule{
+		set, err := constraint.NewInterner().Set([]constraint.Rule{
 			{Key: k1, Operator: constraint.Operator(op1), Values: []string{v1}},
 			{Key: k2, Operator: constraint.Operator(op2), Values: []string{v2}},
 		})
@@ -208,12 +208,12 @@ func FuzzSet(f *testing.F) {
 			}
 		}
 		sameSet(t, "is idempotent", set.And(set), set)
-		space := constraint.NewSpace()
-		a, err := space.Set([]constraint.Rule{{Key: k1, Operator: constraint.Operator(op1), Values: []string{v1}}})
+		interner := constraint.NewInterner()
+		a, err := interner.Set([]constraint.Rule{{Key: k1, Operator: constraint.Operator(op1), Values: []string{v1}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := space.Set([]constraint.Rule{{Key: k2, Operator: constraint.Operator(op2), Values: []string{v2}}})
+		b, err := interner.Set([]constraint.Rule{{Key: k2, Operator: constraint.Operator(op2), Values: []string{v2}}})
 		if err != nil {
 			t.Fatal(err)
 		}

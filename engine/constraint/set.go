@@ -12,10 +12,10 @@ import (
 type Set []Requirement
 
 // Set compiles rules into one Set. It returns an error for the first invalid rule.
-func (s *Space) Set(rules []Rule) (Set, error) {
+func (in *Interner) Set(rules []Rule) (Set, error) {
 	var out Set
 	for _, r := range rules {
-		q, err := s.Require(r)
+		q, err := in.Require(r)
 		if err != nil {
 			return nil, err
 		}

@@ -94,7 +94,7 @@ func (s *accepted) simulate(m *Move) {
 
 // simulated is the move as schedsim reads it: with those nodes that are in the snapshot.
 func (s *accepted) simulated(m *Move) schedsim.Move {
-	out := schedsim.Move{Receivers: m.Receivers, Launches: m.Launches, PriceBefore: m.PriceBefore, PriceAfter: m.PriceAfter}
+	out := schedsim.Move{Nominations: m.Nominations, Launches: m.Launches, PriceBefore: m.PriceBefore, PriceAfter: m.PriceAfter}
 	for _, key := range m.Nodes {
 		if n := s.nodes.byKey[key]; n != nil && n.info != nil {
 			out.Drains = append(out.Drains, schedsim.Drain{Node: n.info, PDBs: n.pdbsByPod()})

@@ -8,8 +8,8 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// BalancedThreshold is the minimum score of a move in a Balanced pool: the share of the pool's cost that
-// it saves must be at least half the share of the pool that it disrupts.
+// BalancedThreshold is the minimum score of a move in a Balanced pool: the share of the pool's
+// cost that it saves must be at least half the share of the pool that it disrupts.
 const BalancedThreshold = 0.5
 
 // PoolTotals are what the nodes of a pool cost together, and the disruption cost of removing them
@@ -20,10 +20,10 @@ type PoolTotals struct {
 }
 
 // TotalsOf adds up every pool; price returns the price of the node with that key.
-func TotalsOf(c *Cluster, price func(key string) offering.Price) map[string]PoolTotals {
+func TotalsOf(in *Input, price func(key string) offering.Price) map[string]PoolTotals {
 	out := map[string]PoolTotals{}
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
+	for i := range in.Nodes {
+		n := &in.Nodes[i]
 		t := out[n.Pool]
 		t.Price = t.Price.Add(price(n.Key))
 		t.DisruptionCost += 1 + n.EvictionCost
@@ -46,8 +46,8 @@ func Score(saves offering.Price, disruptionCost float64, pool PoolTotals) float6
 }
 
 // ScoreByPool scores a move for each of its Balanced pools and reports whether all of them reach
-// the BalancedThreshold. The saving is split in proportion to what each pool's nodes cost. Other pools are
-// not scored. The scores are nil when no pool is Balanced.
+// the BalancedThreshold. The saving is split in proportion to what each pool's nodes cost. Other
+// pools are not scored. The scores are nil when no pool is Balanced.
 func ScoreByPool(parts []Part, saves offering.Price, totals map[string]PoolTotals) (scores map[string]float64, approved bool) {
 	before := offering.Price(0)
 	for _, part := range parts {
@@ -72,8 +72,9 @@ func ScoreByPool(parts []Part, saves offering.Price, totals map[string]PoolTotal
 	return scores, approved
 }
 
-// CannotReachThreshold reports whether the node cannot reach the BalancedThreshold in its Balanced pool
-// even if it were removed without a replacement. It is false for a pool whose cost is not known.
+// CannotReachThreshold reports whether the node cannot reach the BalancedThreshold in its Balanced
+// pool even if it were removed without a replacement. It is false for a pool whose cost is not
+// known.
 func CannotReachThreshold(n *Node, p *Pool, price offering.Price, of PoolTotals) bool {
 	return p.Policy == Balanced && of.Price > 0 && Score(price, 1+n.EvictionCost, of) < BalancedThreshold
 }

@@ -36,16 +36,16 @@ type NodeCount struct {
 
 // CountNodes counts the nodes of every pool. Each node that a new move takes adds one to Down,
 // for every cause.
-func CountNodes(c *Cluster) map[string]NodeCount {
+func CountNodes(in *Input) map[string]NodeCount {
 	going := map[string]bool{}
-	for _, m := range c.Underway {
+	for _, m := range in.Underway {
 		for _, key := range m.Nodes {
 			going[key] = true
 		}
 	}
 	out := map[string]NodeCount{}
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
+	for i := range in.Nodes {
+		n := &in.Nodes[i]
 		if n.Initialized.IsZero() || n.Terminating {
 			continue // an uninitialized node is no disruption, and would round percentages up
 		}

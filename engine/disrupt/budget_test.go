@@ -47,7 +47,7 @@ func TestBudgets(t *testing.T) {
 // Rule BUDGET-2: uninitialized nodes do not count, and nodes that are not ready count as down.
 func TestCountNodes(t *testing.T) {
 	up := noon.Add(-time.Hour)
-	c := Cluster{
+	in := Input{
 		Nodes: []Node{
 			{Key: "fine", Pool: "a", Initialized: up, Ready: true},
 			{Key: "not ready", Pool: "a", Initialized: up},
@@ -59,7 +59,7 @@ func TestCountNodes(t *testing.T) {
 		},
 		Underway: []Move{{Nodes: []string{"chosen", "leaving"}}},
 	}
-	census := CountNodes(&c)
+	census := CountNodes(&in)
 	if diff := cmp.Diff(map[string]NodeCount{"a": {Nodes: 4, Down: 3}, "b": {Nodes: 1}}, census); diff != "" {
 		t.Error(diff)
 	}

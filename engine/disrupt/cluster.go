@@ -9,9 +9,9 @@ import (
 	"github.com/karve-dev/karve/engine/schedsim"
 )
 
-// Cluster is what disruption decisions need besides the snapshot: which nodes may be disrupted,
+// Input is what disruption decisions need besides the snapshot: which nodes may be disrupted,
 // when, how many at once, and at what cost. Nodes and Pools may be in any order.
-type Cluster struct {
+type Input struct {
 	Now   time.Time
 	Nodes []Node
 	Pools []Pool
@@ -47,7 +47,8 @@ type Node struct {
 	Initialized time.Time
 	// Ready is the node's Ready condition now.
 	Ready bool
-	// MarkedForDeletion is set once the node is deleted; Terminating once its instance is terminating.
+	// MarkedForDeletion is set once the node is deleted; Terminating once its instance is
+	// terminating.
 	MarkedForDeletion, Terminating bool
 	// LastPodEvent is when a pod was last bound to the node or left it, or when the node became
 	// ready.
@@ -78,7 +79,7 @@ type Node struct {
 	// allow all at once: the other pods are evicted later.
 	PDBs []PDB
 	// Due are the causes for which the node must be replaced whatever it costs, oldest first.
-	Due []Due
+	Due []DueCause
 }
 
 // PDB is a PodDisruptionBudget that selects pods of a node.
@@ -97,8 +98,8 @@ type Block struct {
 	ByPod bool
 }
 
-// Due is one cause for which a node must be replaced.
-type Due struct {
+// DueCause is one cause for which a node must be replaced.
+type DueCause struct {
 	Cause  Cause
 	Detail string // NodePoolDrifted, ImageDrift, …
 	Since  time.Time

@@ -90,7 +90,7 @@ func (s *deleteStage) consider(n *node) {
 // fillsWastefulNode reports whether pods would go to a node of which two thirds are wasted even
 // then. That node is the one to be removed: both are first considered for a replacement together.
 func (s *deleteStage) fillsWastefulNode(n *node, m *Move) bool {
-	for _, r := range m.Receivers {
+	for _, r := range m.Nominations {
 		receiver := s.nodes.byKey[r.Node]
 		if receiver == nil || receiver.eligibility != mayConsolidate {
 			continue

@@ -28,10 +28,10 @@ func (a arrivals) add(others arrivals) {
 	}
 }
 
-// dependencies are what pods of moves require of pods elsewhere (each a schedule.Dependency), so that
-// kube-scheduler puts them where the plan has them. Moves are made at the same time: if a later
-// move removed pods that such a requirement counts, or added some, it would break the earlier move
-// (Rule CONSOLIDATION-6).
+// dependencies are what pods of moves require of pods elsewhere (each a schedule.Dependency), so
+// that kube-scheduler puts them where the plan has them. Moves are made at the same time: if a
+// later move removed pods that such a requirement counts, or added some, it would break the
+// earlier move (Rule CONSOLIDATION-6).
 type dependencies map[schedule.Dependency]*dependency
 
 // dependency is what is known of one requirement.
@@ -42,10 +42,10 @@ type dependency struct {
 }
 
 // dependenciesOf are the requirements of the pods that moved, and how many pods have each.
-func dependenciesOf(w *cluster.Snapshot, arrived arrivals) map[schedule.Dependency]int {
+func dependenciesOf(snapshot *cluster.Snapshot, arrived arrivals) map[schedule.Dependency]int {
 	out := map[schedule.Dependency]int{}
 	for a, n := range arrived {
-		for _, t := range schedule.DependenciesOf(w, a.class, a.node) {
+		for _, t := range schedule.DependenciesOf(snapshot, a.class, a.node) {
 			out[t] += n
 		}
 	}
@@ -53,8 +53,8 @@ func dependenciesOf(w *cluster.Snapshot, arrived arrivals) map[schedule.Dependen
 }
 
 // add records the requirements of the pods that moved.
-func (s dependencies) add(w *cluster.Snapshot, arrived arrivals) {
-	for t, pods := range dependenciesOf(w, arrived) {
+func (s dependencies) add(snapshot *cluster.Snapshot, arrived arrivals) {
+	for t, pods := range dependenciesOf(snapshot, arrived) {
 		if had := s[t]; had != nil {
 			pods += had.pods
 		}
@@ -63,11 +63,11 @@ func (s dependencies) add(w *cluster.Snapshot, arrived arrivals) {
 }
 
 // brokenBy says that the pods of this move break a requirement of pods that moved before.
-func (s dependencies) brokenBy(w *cluster.Snapshot, arrived arrivals) Kept {
+func (s dependencies) brokenBy(snapshot *cluster.Snapshot, arrived arrivals) Kept {
 	if len(s) == 0 {
 		return Kept{}
 	}
-	more := dependenciesOf(w, arrived)
+	more := dependenciesOf(snapshot, arrived)
 	for t, known := range s {
 		newcomers, changes := more[t], t.Changes()
 		if newcomers == 0 && known.changes == changes {

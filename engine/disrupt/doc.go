@@ -7,6 +7,6 @@
 // moves to a what-if of the snapshot (cluster.WhatIf) and asks package schedule where the pods
 // would go; the snapshot itself does not change. Every node that is kept gets a reason.
 //
-// The package does not carry out moves, read clocks or wait. The zero Cluster has no nodes; the
+// The package does not carry out moves, read clocks or wait. The zero Input has no nodes; the
 // zero Settings are karve's rules without any threshold.
 package disrupt

@@ -55,7 +55,7 @@ func (s *drafts) apply(m *Move) arrivals {
 	arrived := arrivals{}
 	before := s.whatIf.Savepoint()
 	s.whatIf.RemoveNodes(infos...)
-	for _, r := range m.Receivers {
+	for _, r := range m.Nominations {
 		if receiver := s.before.NodeByKey(r.Node); receiver != nil && !receiver.MarkedForDeletion {
 			arrived.addPods(s.whatIf.Place(r.Pods, receiver), receiver)
 		}
@@ -96,12 +96,12 @@ func (s *drafts) existing(m *Move) []*cluster.NodeInfo {
 	return out
 }
 
-// nodeOfLaunch is the node that a launch becomes, as far as that is certain. Its capacity is that of
-// the largest offering, its allocatable that of the smallest, its quota use that of the first,
+// nodeOfLaunch is the node that a launch becomes, as far as that is certain. Its capacity is that
+// of the largest offering, its allocatable that of the smallest, its quota use that of the first,
 // and it has the labels that all offerings share.
-func nodeOfLaunch(l *schedule.Launch, w *cluster.Snapshot) cluster.Node {
+func nodeOfLaunch(l *schedule.Launch, snapshot *cluster.Snapshot) cluster.Node {
 	n := cluster.Node{Pool: l.Pool, HasNodeClaim: true, Price: l.Offerings[0].Price}
-	if m := w.CatalogOf(l.Pool); m != nil {
+	if m := snapshot.CatalogOf(l.Pool); m != nil {
 		size(&n, l.Offerings, m.Catalog)
 		n.Labels = shared(l.Offerings, m.Catalog)
 	}

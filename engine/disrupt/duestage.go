@@ -12,7 +12,7 @@ import (
 
 // dueStage replaces nodes that are drifted or expired.
 type dueStage struct {
-	c        *Cluster
+	in       *Input
 	nodes    *nodes
 	budgets  budgets
 	accepted *accepted
@@ -50,7 +50,7 @@ func (s *dueStage) consider(n *node) {
 		return
 	}
 	cause := n.Due[0].Cause
-	if kept, ok := Eligible(n.Node, n.pool, cause, s.c); !ok {
+	if kept, ok := Eligible(n.Node, n.pool, cause, s.in); !ok {
 		n.keep(kept)
 		return
 	}
@@ -64,14 +64,14 @@ func (s *dueStage) consider(n *node) {
 
 // dueMoveBuilder makes moves that replace nodes whatever that costs.
 type dueMoveBuilder struct {
-	c         *Cluster
+	in        *Input
 	nodes     *nodes
 	drafts    *drafts
 	receivers *receivers
 }
 
-// build makes a move that replaces the node; Kept says why there is none. A static pool launches one
-// more node, and kube-scheduler binds the pods wherever they fit, as when such a pool shrinks.
+// build makes a move that replaces the node; Kept says why there is none. A static pool launches
+// one more node, and kube-scheduler binds the pods wherever they fit, as when such a pool shrinks.
 func (s dueMoveBuilder) build(n *node, cause Cause) (Move, Kept) {
 	set := []*node{n}
 	m := Move{}
@@ -91,7 +91,7 @@ func (s dueMoveBuilder) build(n *node, cause Cause) (Move, Kept) {
 		if len(plan.Unplaced) > 0 {
 			return m, podsDoNotFit(plan.Unplaced)
 		}
-		if kept := s.nodes.backingOff(plan.Launches, s.c); kept.Because != "" {
+		if kept := s.nodes.backingOff(plan.Launches, s.in); kept.Because != "" {
 			return m, kept
 		}
 		m = newMove(cause, set, plan)

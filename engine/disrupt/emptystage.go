@@ -9,7 +9,7 @@ import (
 
 // emptyStage removes nodes without pods that need another node.
 type emptyStage struct {
-	c        *Cluster
+	in       *Input
 	nodes    *nodes
 	budgets  budgets
 	accepted *accepted
@@ -21,7 +21,7 @@ type emptyStage struct {
 func (s *emptyStage) list() []*node {
 	var out []*node
 	for _, n := range s.nodes.all {
-		if IsEmpty(n.Node, s.c.Settings) {
+		if IsEmpty(n.Node, s.in.Settings) {
 			out = append(out, n)
 		}
 	}
@@ -34,7 +34,7 @@ func (s *emptyStage) consider(n *node) {
 	if n.role != noMove || n.info == nil || n.info.MarkedForDeletion {
 		return
 	}
-	if kept, ok := Eligible(n.Node, n.pool, Empty, s.c); !ok {
+	if kept, ok := Eligible(n.Node, n.pool, Empty, s.in); !ok {
 		n.keep(kept)
 		return
 	}
@@ -49,16 +49,16 @@ func (s *emptyStage) consider(n *node) {
 
 // emptyMoveBuilder makes moves that remove empty nodes.
 type emptyMoveBuilder struct {
-	c      *Cluster
+	in     *Input
 	drafts *drafts
 }
 
 // build makes a move that removes an empty node. Pods that are in the snapshot and not in the
-// Cluster were bound a moment ago.
+// Input were bound a moment ago.
 func (s emptyMoveBuilder) build(n *node) (Move, Kept) {
 	d, mark := s.drafts.without([]*node{n}, 0)
 	defer s.drafts.rollback(mark)
-	if d.Unplaced() > 0 && !s.c.Settings.Upstream {
+	if d.Unplaced() > 0 && !s.in.Settings.Upstream {
 		return Move{}, Kept{Because: NotEmpty, Detail: "Pods came that need another node"}
 	}
 	return newMove(Empty, []*node{n}, d.Plan()), Kept{}

@@ -45,7 +45,7 @@ func relaunchedNode(launches []schedule.Launch, set []*node) *node {
 // removes several nodes, the offerings of these nodes are dropped. Kept says why no offering
 // remains.
 func (s replacementBuilder) limitPrice(launches []schedule.Launch, set []*node, maxPrice offering.Price) Kept {
-	w := s.drafts.snapshot()
+	snapshot := s.drafts.snapshot()
 	var after offering.Price
 	for i := range launches {
 		after = after.Add(launches[i].Offerings[0].Price)
@@ -57,7 +57,7 @@ func (s replacementBuilder) limitPrice(launches []schedule.Launch, set []*node, 
 	known := map[*offering.Ref][]offering.Ref{} // equal launches share their offerings
 	for i := range launches {
 		l := &launches[i]
-		catalog, before, first := w.CatalogOf(l.Pool), len(l.Offerings), &l.Offerings[0]
+		catalog, before, first := snapshot.CatalogOf(l.Pool), len(l.Offerings), &l.Offerings[0]
 		affordable, done := known[first]
 		if !done {
 			excluded := func(o offering.Ref) bool { return len(set) > 1 && removed[o.Key(l.Pool)] }
@@ -89,12 +89,12 @@ func (s replacementBuilder) checkOfferings(l *schedule.Launch, catalog *cluster.
 
 // quotaExceeded says that the quota does not suffice for the launches: since limitPrice another
 // offering may be first than the one that quota was reserved for.
-func quotaExceeded(w *cluster.Snapshot, launches []schedule.Launch) Kept {
-	quotaLeft := maps.Clone(w.QuotaLeft)
+func quotaExceeded(snapshot *cluster.Snapshot, launches []schedule.Launch) Kept {
+	quotaLeft := maps.Clone(snapshot.QuotaLeft)
 	for i := range launches {
 		l := &launches[i]
 		first := l.Offerings[0]
-		for _, use := range w.CatalogOf(l.Pool).Catalog.InstanceType(first.Type).QuotaUses(first) {
+		for _, use := range snapshot.CatalogOf(l.Pool).Catalog.InstanceType(first.Type).QuotaUses(first) {
 			had, bounded := quotaLeft[use.Quota]
 			if quotaLeft[use.Quota] = had - use.Amount; bounded && had < use.Amount {
 				return Kept{Because: reason.Quota, Detail: fmt.Sprintf("Can't replace with a cheaper node: the replacement needs %d of the quota %s, which has %d left", use.Amount, use.Quota, max(0, had)),
@@ -243,7 +243,7 @@ func (s replacementBuilder) tooFewSpotTypes(l *schedule.Launch, set []*node) Kep
 		return Kept{}
 	}
 	required := minSpotTypes
-	if s.c.Settings.Upstream {
+	if s.in.Settings.Upstream {
 		if len(set) > 1 {
 			return Kept{}
 		}

@@ -65,7 +65,7 @@ func TestBalanced(t *testing.T) {
 		prices[nodes[i].Key] = 10 * cent
 	}
 	nodes[9].Pool = "q"
-	totals := TotalsOf(&Cluster{Nodes: nodes}, func(key string) offering.Price { return prices[key] })
+	totals := TotalsOf(&Input{Nodes: nodes}, func(key string) offering.Price { return prices[key] })
 	want := map[string]PoolTotals{"p": {90 * cent, 90}, "q": {10 * cent, 10}}
 	if diff := cmp.Diff(want, totals); diff != "" {
 		t.Fatal(diff)

@@ -23,8 +23,8 @@ type Move struct {
 	// Receivers are existing nodes that take pods of the move; Launches are new nodes for the
 	// other pods. Whichever offerings are launched, the move saves what its pools ask for, except
 	// for causes that replace a node whatever it costs.
-	Receivers []schedule.Nomination
-	Launches  []schedule.Launch
+	Nominations []schedule.Nomination
+	Launches    []schedule.Launch
 	// PriceBefore is what the removed nodes cost per hour, PriceAfter what the launches cost at
 	// their first offerings.
 	PriceBefore, PriceAfter offering.Price
@@ -55,7 +55,7 @@ type Plan struct {
 	Moves []Move
 	Kept  []Kept // by key
 	// Done is set when the search looked at everything; else Next says where the next call
-	// continues, with Moves among Cluster.Underway.
+	// continues, with Moves among Input.Underway.
 	Done bool
 	Next Cursor
 }
@@ -68,13 +68,13 @@ type Cursor struct {
 
 // newMove builds a move from the plan.
 func newMove(cause Cause, set []*node, p schedule.Plan) Move {
-	m := Move{Cause: cause, Receivers: p.Nominations, Launches: p.Launches, PriceAfter: p.Price()}
+	m := Move{Cause: cause, Nominations: p.Nominations, Launches: p.Launches, PriceAfter: p.Price()}
 	for _, n := range set {
 		m.Nodes = append(m.Nodes, n.Key)
 		m.PriceBefore = m.PriceBefore.Add(n.price)
 	}
 	slices.Sort(m.Nodes)
-	for _, r := range m.Receivers {
+	for _, r := range m.Nominations {
 		m.Evictions += len(r.Pods)
 	}
 	for i := range m.Launches {

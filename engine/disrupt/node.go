@@ -76,12 +76,12 @@ func (n *node) readPrice() {
 
 // setEligibility decides whether the node may be consolidated, or must be replaced because it
 // is due.
-func (n *node) setEligibility(c *Cluster, count NodeCount) {
+func (n *node) setEligibility(in *Input, count NodeCount) {
 	cause := Underutilized
-	if IsEmpty(n.Node, c.Settings) {
+	if IsEmpty(n.Node, in.Settings) {
 		cause = Empty
 	}
-	kept, eligible := Eligible(n.Node, n.pool, cause, c)
+	kept, eligible := Eligible(n.Node, n.pool, cause, in)
 	n.kept = kept
 	stays := n.info != nil && !n.info.MarkedForDeletion
 	if eligible && stays && cause == Underutilized {
@@ -90,7 +90,7 @@ func (n *node) setEligibility(c *Cluster, count NodeCount) {
 	if len(n.Due) == 0 {
 		return
 	}
-	if kept, ok := Eligible(n.Node, n.pool, n.Due[0].Cause, c); !ok {
+	if kept, ok := Eligible(n.Node, n.pool, n.Due[0].Cause, in); !ok {
 		n.kept = kept
 		return
 	}
@@ -135,14 +135,14 @@ type nodes struct {
 	pools map[string]*Pool
 }
 
-func newNodes(w *cluster.Snapshot, c *Cluster) *nodes {
+func newNodes(snapshot *cluster.Snapshot, in *Input) *nodes {
 	s := &nodes{byKey: map[string]*node{}, pools: map[string]*Pool{}}
-	for i := range c.Pools {
-		s.pools[c.Pools[i].Name] = &c.Pools[i]
+	for i := range in.Pools {
+		s.pools[in.Pools[i].Name] = &in.Pools[i]
 	}
-	for i := range c.Nodes {
-		n := &node{Node: &c.Nodes[i], pool: s.pools[c.Nodes[i].Pool]}
-		if n.info = w.NodeByKey(n.Key); n.info != nil {
+	for i := range in.Nodes {
+		n := &node{Node: &in.Nodes[i], pool: s.pools[in.Nodes[i].Pool]}
+		if n.info = snapshot.NodeByKey(n.Key); n.info != nil {
 			n.readPrice()
 		}
 		s.byKey[n.Key] = n
@@ -166,7 +166,7 @@ func (s *nodes) setRoles(m *Move) {
 			n.role = leaves
 		}
 	}
-	for _, r := range m.Receivers {
+	for _, r := range m.Nominations {
 		if n := s.byKey[r.Node]; n != nil && n.role == noMove {
 			n.role = receives
 		}
@@ -175,9 +175,9 @@ func (s *nodes) setRoles(m *Move) {
 
 // backingOff says that a node would be launched in a pool that is backing off: launches for other
 // moves failed there recently.
-func (s *nodes) backingOff(launches []schedule.Launch, c *Cluster) Kept {
+func (s *nodes) backingOff(launches []schedule.Launch, in *Input) Kept {
 	for i := range launches {
-		if p := s.pools[launches[i].Pool]; p != nil && c.Now.Before(p.BackOffUntil) {
+		if p := s.pools[launches[i].Pool]; p != nil && in.Now.Before(p.BackOffUntil) {
 			return Kept{Because: BackingOff, Until: p.BackOffUntil, Detail: fmt.Sprintf(
 				"The replacement would be launched in NodePool %q, where moves failed; it is tried again later", p.Name)}
 		}

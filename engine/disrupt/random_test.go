@@ -32,7 +32,7 @@ func checkMoves(s *enginetest.Script, moves []disrupt.Move) error {
 			}
 			removed[key] = true
 		}
-		for _, h := range m.Receivers {
+		for _, h := range m.Nominations {
 			receivers[h.Node] = append(receivers[h.Node], h.Pods...)
 		}
 		p.Launches = append(p.Launches, m.Launches...)
@@ -108,17 +108,17 @@ func TestRandomClustersConverge(t *testing.T) {
 func TestOrderDoesNotMatter(t *testing.T) {
 	for seed := range uint64(60) {
 		s := enginetest.WithoutPending(enginetest.Populated(seed, 25))
-		search := func(c disrupt.Cluster) string {
-			return fmt.Sprintf("%+v", disrupt.Search(s.Snapshot(), c, disrupt.Cursor{}))
+		search := func(in disrupt.Input) string {
+			return fmt.Sprintf("%+v", disrupt.Search(s.Snapshot(), in, disrupt.Cursor{}))
 		}
-		c := disrupttest.Of(s).ForDisruption(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
-		want := search(c)
+		in := disrupttest.Of(s).ForDisruption(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
+		want := search(in)
 		r := rand.New(rand.NewPCG(seed, 1))
-		r.Shuffle(len(c.Nodes), func(i, j int) { c.Nodes[i], c.Nodes[j] = c.Nodes[j], c.Nodes[i] })
-		r.Shuffle(len(c.Pools), func(i, j int) { c.Pools[i], c.Pools[j] = c.Pools[j], c.Pools[i] })
+		r.Shuffle(len(in.Nodes), func(i, j int) { in.Nodes[i], in.Nodes[j] = in.Nodes[j], in.Nodes[i] })
+		r.Shuffle(len(in.Pools), func(i, j int) { in.Pools[i], in.Pools[j] = in.Pools[j], in.Pools[i] })
 		r.Shuffle(len(s.Nodes), func(i, j int) { s.Nodes[i], s.Nodes[j] = s.Nodes[j], s.Nodes[i] })
 		r.Shuffle(len(s.Pods), func(i, j int) { s.Pods[i], s.Pods[j] = s.Pods[j], s.Pods[i] })
-		if got := search(c); got != want {
+		if got := search(in); got != want {
 			t.Fatalf("seed %d: %s\nthen %s", seed, want, got)
 		}
 	}
@@ -136,14 +136,14 @@ func TestSlicesAddUp(t *testing.T) {
 			}
 			settings := disrupt.Defaults()
 			settings.MaxSteps = steps
-			c := f.ForDisruption(disrupttest.Now(), pools, settings)
-			census := disrupt.CountNodes(&c)
+			in := f.ForDisruption(disrupttest.Now(), pools, settings)
+			census := disrupt.CountNodes(&in)
 			script := f.Script(&enginetest.Script{Types: f.Types["default"], Pools: poolSpecs(f)})
 			var from disrupt.Cursor
 			known := map[string]bool{}
 			for slice := 0; ; slice++ {
-				p := disrupt.Search(f.Builder.Snapshot(), c, from)
-				c.Underway = append(c.Underway, p.Moves...)
+				p := disrupt.Search(f.Builder.Snapshot(), in, from)
+				in.Underway = append(in.Underway, p.Moves...)
 				for _, l := range p.Kept {
 					known[l.Key] = true
 				}
@@ -154,11 +154,11 @@ func TestSlicesAddUp(t *testing.T) {
 					t.Fatalf("seed %d: no end", seed)
 				}
 			}
-			if err := checkMoves(script, c.Underway); err != nil {
+			if err := checkMoves(script, in.Underway); err != nil {
 				t.Fatalf("seed %d, %d steps: %v", seed, steps, err)
 			}
 			gone := map[string]int{}
-			for _, m := range c.Underway {
+			for _, m := range in.Underway {
 				for _, key := range m.Nodes {
 					known[key] = true
 					gone[f.Nodes[key].Pool]++
@@ -169,8 +169,8 @@ func TestSlicesAddUp(t *testing.T) {
 					t.Errorf("seed %d, %d steps: pool %s loses %d nodes, %d are allowed", seed, steps, pools[i].Name, gone[pools[i].Name], most)
 				}
 			}
-			if len(known) != len(c.Nodes) {
-				t.Errorf("seed %d, %d steps: something is known of %d of %d nodes", seed, steps, len(known), len(c.Nodes))
+			if len(known) != len(in.Nodes) {
+				t.Errorf("seed %d, %d steps: something is known of %d of %d nodes", seed, steps, len(known), len(in.Nodes))
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // receivers decides which nodes may receive pods of moves: the others
 // take no pods in the what-if.
 type receivers struct {
-	c      *Cluster
+	in     *Input
 	nodes  *nodes
 	whatIf *cluster.WhatIf
 	// admitting is set while pods may go to nodes that are not consolidatable yet.
@@ -30,7 +30,7 @@ const (
 // closeNonReceivers closes the nodes that may not receive pods in any stage.
 func (s *receivers) closeNonReceivers() {
 	for _, n := range s.nodes.all {
-		if n.info != nil && n.role != leaves && !CanReceive(n.Node, n.pool, s.c) {
+		if n.info != nil && n.role != leaves && !CanReceive(n.Node, n.pool, s.in) {
 			s.whatIf.StopTakingPods(n.info)
 		}
 	}
@@ -91,10 +91,10 @@ func (s *receivers) admitNotConsolidatable() {
 // notConsolidatable reports whether the node receives no pods only because consolidateAfter has
 // not passed.
 func (s *receivers) notConsolidatable(n *node) bool {
-	if n.info == nil || n.role == leaves || n.losesPods() || CanReceive(n.Node, n.pool, s.c) {
+	if n.info == nil || n.role == leaves || n.losesPods() || CanReceive(n.Node, n.pool, s.in) {
 		return false
 	}
-	return CanReceive(n.Node, nil, s.c)
+	return CanReceive(n.Node, nil, s.in)
 }
 
 // closeAdmitted closes the nodes that were admitted.
@@ -113,12 +113,12 @@ func (s *receivers) closeAdmitted() {
 
 // closeAllExcept closes all nodes except the move's receivers: pods that are nominated to other
 // nodes keep their free capacity.
-func (s *receivers) closeAllExcept(w *cluster.Snapshot, m *Move) {
+func (s *receivers) closeAllExcept(snapshot *cluster.Snapshot, m *Move) {
 	receiving := map[string]bool{}
-	for _, r := range m.Receivers {
+	for _, r := range m.Nominations {
 		receiving[r.Node] = true
 	}
-	for _, info := range w.Nodes {
+	for _, info := range snapshot.Nodes {
 		if !receiving[info.Key] && info.Index >= 0 && !slices.Contains(m.Nodes, info.Key) {
 			s.whatIf.StopTakingPods(info)
 		}

@@ -18,10 +18,10 @@ import (
 // The move is not rehearsed again: it was decided together with others, and would be rehearsed
 // alone. Nor does Recheck compare the move with other moves: the search compared more of them, and
 // the two would disagree again and again. The move itself may
-// be among Cluster.Underway.
-func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Kept) {
-	c.Underway = slices.DeleteFunc(slices.Clone(c.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
-	s := newSearch(w, &c, false)
+// be among Input.Underway.
+func Recheck(snapshot *cluster.Snapshot, in Input, m Move) (Move, Kept) {
+	in.Underway = slices.DeleteFunc(slices.Clone(in.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
+	s := newSearch(snapshot, &in, false)
 	defer s.drafts.whatIf.End()
 	for _, n := range s.nodes.all {
 		if n.forecast == wrongType { // the search made the forecast; Recheck does not repeat it
@@ -36,7 +36,7 @@ func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Kept) {
 	if !m.Cause.respectsBlocks() {
 		s.receivers.admitNotConsolidatable()
 	}
-	s.receivers.closeAllExcept(w, &m)
+	s.receivers.closeAllExcept(snapshot, &m)
 	if now, kept := s.decideAgain(set, &m); kept.Because == "" {
 		return now, kept
 	}
@@ -83,7 +83,7 @@ func (s *search) whyKept(key string, cause Cause, counted map[string]int) Kept {
 	if n == nil || n.info == nil || n.info.MarkedForDeletion {
 		return Kept{Because: MarkedForDeletion, Detail: "Node is deleting or marked for deletion"}
 	}
-	if kept, ok := Eligible(n.Node, n.pool, cause, s.c); !ok {
+	if kept, ok := Eligible(n.Node, n.pool, cause, s.in); !ok {
 		return kept
 	}
 	if n.role == receives {
@@ -100,7 +100,7 @@ func (s *search) whyKept(key string, cause Cause, counted map[string]int) Kept {
 func (s *search) moveOf(set []*node, m *Move) (Move, Kept) {
 	switch {
 	case m.Cause == Empty:
-		return emptyMoveBuilder{s.c, s.drafts}.build(set[0])
+		return emptyMoveBuilder{s.in, s.drafts}.build(set[0])
 	case m.Cause != Underutilized:
 		return s.dueMoves().build(set[0], m.Cause)
 	case len(m.Launches) == 0:

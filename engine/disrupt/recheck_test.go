@@ -21,12 +21,12 @@ func TestDecidedMovesStayRight(t *testing.T) {
 		f := disrupttest.Overprovisioned(seed, 12)
 		script := f.Script(&enginetest.Script{Types: f.Types[enginetest.NodeClass], Pools: poolSpecs(f)})
 		for pass := range 4 {
-			c := f.ForDisruption(disrupttest.Now(), disrupttest.OverprovisionedPools(), disrupt.Settings{SpotToSpot: true})
-			w := f.Builder.Snapshot()
-			p := disrupt.Search(w, c, disrupt.Cursor{})
-			c.Underway = p.Moves
+			in := f.ForDisruption(disrupttest.Now(), disrupttest.OverprovisionedPools(), disrupt.Settings{SpotToSpot: true})
+			snapshot := f.Builder.Snapshot()
+			p := disrupt.Search(snapshot, in, disrupt.Cursor{})
+			in.Underway = p.Moves
 			for i, m := range p.Moves {
-				now, kept := disrupt.Recheck(w, c, m)
+				now, kept := disrupt.Recheck(snapshot, in, m)
 				if asked++; kept.Because != "" {
 					t.Logf("seed %d, pass %d: %v is no longer right: %s %s", seed, pass, m.Nodes, kept.Because, kept.Detail)
 					refused++
@@ -35,12 +35,12 @@ func TestDecidedMovesStayRight(t *testing.T) {
 				if now.Saves() <= 0 {
 					t.Errorf("seed %d: %v costs %s, then %s", seed, m.Nodes, now.PriceBefore, now.PriceAfter)
 				}
-				c.Underway[i] = now
+				in.Underway[i] = now
 			}
-			if err := checkMoves(f.Script(script), c.Underway); err != nil {
+			if err := checkMoves(f.Script(script), in.Underway); err != nil {
 				t.Fatalf("seed %d, pass %d: %v", seed, pass, err)
 			}
-			if err := f.Apply(c.Underway); err != nil {
+			if err := f.Apply(in.Underway); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -58,15 +58,15 @@ func TestSomeMoveOfEveryPlanIsStillRight(t *testing.T) {
 		s := enginetest.WithoutPending(enginetest.Populated(seed, 25))
 		f := disrupttest.Of(s)
 		for pass := 0; ; pass++ {
-			w, c := f.Builder.Snapshot(), f.ForDisruption(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
-			c.Underway = disrupt.Search(w, c, disrupt.Cursor{}).Moves
-			if len(c.Underway) == 0 {
+			snapshot, in := f.Builder.Snapshot(), f.ForDisruption(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
+			in.Underway = disrupt.Search(snapshot, in, disrupt.Cursor{}).Moves
+			if len(in.Underway) == 0 {
 				break
 			}
-			asked += len(c.Underway)
-			right := stillRight(w, c)
-			if refused += len(c.Underway) - len(right); len(right) == 0 {
-				t.Fatalf("seed %d, pass %d: of %d moves none is right when looked at again\n%s", seed, pass, len(c.Underway), enginetest.Format(f.Script(s)))
+			asked += len(in.Underway)
+			right := stillRight(snapshot, in)
+			if refused += len(in.Underway) - len(right); len(right) == 0 {
+				t.Fatalf("seed %d, pass %d: of %d moves none is right when looked at again\n%s", seed, pass, len(in.Underway), enginetest.Format(f.Script(s)))
 			}
 			if err := f.Apply(right); err != nil || pass > 30 {
 				t.Fatalf("seed %d, pass %d: %v", seed, pass, err)
@@ -78,11 +78,11 @@ func TestSomeMoveOfEveryPlanIsStillRight(t *testing.T) {
 
 // stillRight rechecks the moves under way, one after the other, each with the earlier ones as
 // they are then.
-func stillRight(w *cluster.Snapshot, c disrupt.Cluster) (right []disrupt.Move) {
-	c.Underway = slices.Clone(c.Underway)
-	for i, m := range slices.Clone(c.Underway) {
-		if now, kept := disrupt.Recheck(w, c, m); kept.Because == "" {
-			c.Underway[i], right = now, append(right, now)
+func stillRight(snapshot *cluster.Snapshot, in disrupt.Input) (right []disrupt.Move) {
+	in.Underway = slices.Clone(in.Underway)
+	for i, m := range slices.Clone(in.Underway) {
+		if now, kept := disrupt.Recheck(snapshot, in, m); kept.Because == "" {
+			in.Underway[i], right = now, append(right, now)
 		}
 	}
 	return right

@@ -12,7 +12,7 @@ import (
 
 // replacementBuilder makes moves that replace nodes by cheaper ones.
 type replacementBuilder struct {
-	c       *Cluster
+	in      *Input
 	nodes   *nodes
 	drafts  *drafts
 	savings savings
@@ -43,10 +43,10 @@ func (s replacementBuilder) build(set []*node, d *schedule.Draft) (Move, Kept) {
 	if relaunched != nil && len(plan.Launches) == 0 {
 		plan = s.redraft(set, before-required)
 	}
-	if s.c.Settings.Upstream && len(plan.Launches) > 1 {
+	if s.in.Settings.Upstream && len(plan.Launches) > 1 {
 		return Move{}, Kept{Because: NotCheaper, Detail: fmt.Sprintf("Can't remove without creating %d candidates", len(plan.Launches))}
 	}
-	if kept := s.nodes.backingOff(plan.Launches, s.c); kept.Because != "" {
+	if kept := s.nodes.backingOff(plan.Launches, s.in); kept.Because != "" {
 		return Move{}, kept
 	}
 	if kept := s.limitPrice(plan.Launches, set, before-required); kept.Because != "" {

@@ -232,7 +232,7 @@ func (s *replaceStage) setAround(n *node, group func(*node) string, size int) []
 // mayJoin keeps spot nodes out of sets with others while spot may not be replaced by spot: in
 // such a set they could be replaced by spot all the same. Karpenter has no such rule.
 func (s *replaceStage) mayJoin(n, o *node) bool {
-	return s.savings.c.Settings.SpotToSpot || s.savings.c.Settings.Upstream || !allSpot([]*node{o})
+	return s.savings.in.Settings.SpotToSpot || s.savings.in.Settings.Upstream || !allSpot([]*node{o})
 }
 
 // proposeSingle makes a proposal for the node by itself, and records by how much a

@@ -16,10 +16,10 @@ import (
 //
 // Budgets, prices and free capacity elsewhere are checked separately. p is nil when the pool is
 // not known.
-func Eligible(n *Node, p *Pool, cause Cause, c *Cluster) (Kept, bool) {
-	kept := keptForAnyCause(n, p, cause, c)
+func Eligible(n *Node, p *Pool, cause Cause, in *Input) (Kept, bool) {
+	kept := keptForAnyCause(n, p, cause, in)
 	if kept.Because == "" && cause.respectsBlocks() {
-		kept = keptFromConsolidation(n, p, cause, c)
+		kept = keptFromConsolidation(n, p, cause, in)
 	}
 	if kept.Because == "" && !cause.respectsBlocks() {
 		kept = notDue(n, cause)
@@ -33,9 +33,9 @@ func Eligible(n *Node, p *Pool, cause Cause, c *Cluster) (Kept, bool) {
 func (c Cause) respectsBlocks() bool { return c == Empty || c == Underutilized }
 
 // keptForAnyCause returns the first reason that holds for every cause.
-func keptForAnyCause(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
+func keptForAnyCause(n *Node, p *Pool, cause Cause, in *Input) Kept {
 	switch {
-	case underway(n.Key, c.Underway):
+	case underway(n.Key, in.Underway):
 		return Kept{Because: MoveInProgress, Detail: "A move of the node is under way"}
 	case n.Initialized.IsZero():
 		return Kept{Because: NotInitialized, Detail: "Node isn't initialized"}
@@ -56,7 +56,7 @@ func keptForAnyCause(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	if b := n.firstBlock(true); b != nil && (cause.respectsBlocks() || !n.HasTerminationGracePeriod) {
 		return b.kept()
 	}
-	return backingOff(n, p, c)
+	return backingOff(n, p, in)
 }
 
 func underway(key string, moves []Move) bool {
@@ -83,25 +83,25 @@ func (b *Block) kept() Kept {
 }
 
 // backingOff keeps the node from every cause while a move of it or of its pool failed recently.
-func backingOff(n *Node, p *Pool, c *Cluster) Kept {
-	if until := c.BackOffUntil[n.Key]; c.Now.Before(until) {
+func backingOff(n *Node, p *Pool, in *Input) Kept {
+	if until := in.BackOffUntil[n.Key]; in.Now.Before(until) {
 		return Kept{Because: BackingOff, Detail: "A move of the node failed, it is tried again later", Until: until}
 	}
-	if c.Now.Before(p.BackOffUntil) {
+	if in.Now.Before(p.BackOffUntil) {
 		return Kept{Because: BackingOff, Detail: fmt.Sprintf("Moves in NodePool %q failed, it is tried again later", p.Name), Until: p.BackOffUntil}
 	}
 	return Kept{}
 }
 
 func notDue(n *Node, cause Cause) Kept {
-	if slices.ContainsFunc(n.Due, func(d Due) bool { return d.Cause == cause }) {
+	if slices.ContainsFunc(n.Due, func(d DueCause) bool { return d.Cause == cause }) {
 		return Kept{}
 	}
 	return Kept{Because: NoReplacementNeeded}
 }
 
 // keptFromConsolidation returns the first reason not to consolidate the node.
-func keptFromConsolidation(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
+func keptFromConsolidation(n *Node, p *Pool, cause Cause, in *Input) Kept {
 	switch {
 	case p.Static:
 		return Kept{Because: reason.Static, Detail: fmt.Sprintf("NodePool %q keeps a fixed number of nodes", p.Name)}
@@ -112,19 +112,19 @@ func keptFromConsolidation(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	case n.HasBufferCapacity:
 		return Kept{Because: BufferCapacity, Detail: fmt.Sprintf("Node %q has buffer pods", n.Name)}
 	}
-	if kept := occupancy(n, p, cause, c.Settings); kept.Because != "" {
+	if kept := occupancy(n, p, cause, in.Settings); kept.Because != "" {
 		return kept
 	}
-	if at, ok := Consolidatable(n, p, c.Now); !ok {
+	if at, ok := Consolidatable(n, p, in.Now); !ok {
 		return Kept{Because: NotYetConsolidatable, Until: at,
-			Detail: fmt.Sprintf("Quiet for %s of %s", c.Now.Sub(n.LastPodEvent).Truncate(time.Second), p.ConsolidateAfter)}
+			Detail: fmt.Sprintf("Quiet for %s of %s", in.Now.Sub(n.LastPodEvent).Truncate(time.Second), p.ConsolidateAfter)}
 	}
-	if cause == Underutilized && c.Now.Before(p.ConsolidationPausedUntil) {
+	if cause == Underutilized && in.Now.Before(p.ConsolidationPausedUntil) {
 		return Kept{Because: ConsolidationUndone, Until: p.ConsolidationPausedUntil,
 			Detail: fmt.Sprintf("The last consolidation in NodePool %q did not come true, it is tried again later", p.Name)}
 	}
 	if cause == Underutilized {
-		return belowMinAge(n, p, c)
+		return belowMinAge(n, p, in)
 	}
 	return Kept{}
 }
@@ -158,14 +158,14 @@ func Consolidatable(n *Node, p *Pool, now time.Time) (at time.Time, ok bool) {
 
 // belowMinAge keeps nodes below the minimum age: the pods that they were launched for may not be
 // bound yet. Karpenter has no minimum age.
-func belowMinAge(n *Node, p *Pool, c *Cluster) Kept {
+func belowMinAge(n *Node, p *Pool, in *Input) Kept {
 	minAge := p.MinAge
 	if minAge < 0 {
-		minAge = c.Settings.MinAge
+		minAge = in.Settings.MinAge
 	}
-	if reached := n.Created.Add(minAge); c.Now.Before(reached) && !c.Settings.Upstream {
+	if reached := n.Created.Add(minAge); in.Now.Before(reached) && !in.Settings.Upstream {
 		return Kept{Because: RecentlyLaunched, Until: reached,
-			Detail: fmt.Sprintf("Node is %s old, NodePool %q asks for %s", c.Now.Sub(n.Created).Truncate(time.Second), p.Name, minAge)}
+			Detail: fmt.Sprintf("Node is %s old, NodePool %q asks for %s", in.Now.Sub(n.Created).Truncate(time.Second), p.Name, minAge)}
 	}
 	return Kept{}
 }
@@ -175,9 +175,9 @@ func belowMinAge(n *Node, p *Pool, c *Cluster) Kept {
 // leaving or in a move itself, or until consolidateAfter has passed since the last pod was
 // bound or left: until then it may become empty or fill up. Static pools and consolidateAfter:
 // Never have no such wait.
-func CanReceive(n *Node, p *Pool, c *Cluster) bool {
-	if n.Initialized.IsZero() || n.MarkedForDeletion || n.Terminating || underway(n.Key, c.Underway) {
+func CanReceive(n *Node, p *Pool, in *Input) bool {
+	if n.Initialized.IsZero() || n.MarkedForDeletion || n.Terminating || underway(n.Key, in.Underway) {
 		return false
 	}
-	return p == nil || p.Static || p.ConsolidationDisabled || !c.Now.Before(n.LastPodEvent.Add(p.ConsolidateAfter))
+	return p == nil || p.Static || p.ConsolidationDisabled || !in.Now.Before(n.LastPodEvent.Add(p.ConsolidateAfter))
 }

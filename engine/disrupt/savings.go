@@ -11,18 +11,18 @@ import (
 
 // savings decides whether sets of nodes save enough.
 type savings struct {
-	c      *Cluster
+	in     *Input
 	totals map[string]PoolTotals
 }
 
 // required is what replacing the nodes must save.
 func (s savings) required(set []*node) offering.Price {
-	return RequiredSavings(partsOf(set), s.c.Settings)
+	return RequiredSavings(partsOf(set), s.in.Settings)
 }
 
 // pays reports whether a move of the nodes saves enough.
 func (s savings) pays(set []*node, saves offering.Price, launches int) bool {
-	return Pays(partsOf(set), saves, launches, s.c.Settings)
+	return Pays(partsOf(set), saves, launches, s.in.Settings)
 }
 
 // scoreByPool scores a move of the nodes in their Balanced pools.
@@ -38,7 +38,7 @@ func (s savings) cannotReachThreshold(n *node) bool {
 // spotToSpot says why the nodes cannot be replaced by spot nodes, as far as the nodes
 // themselves decide it: a spot node is hardly ever replaced by nodes of another capacity type.
 func (s savings) spotToSpot(set []*node) Kept {
-	if s.c.Settings.SpotToSpot || !allSpot(set) {
+	if s.in.Settings.SpotToSpot || !allSpot(set) {
 		return Kept{}
 	}
 	return Kept{Because: SpotToSpot, Detail: "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"}

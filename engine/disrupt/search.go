@@ -18,9 +18,9 @@ import (
 // It looks in stages: nodes that are empty; nodes that are due; nodes whose pods fit on other
 // nodes; nodes whose pods cost less on new nodes. With Settings.MaxSteps it stops after that many
 // drafts of package schedule, and the Plan says where to continue. The order of nodes and pools
-// in the Cluster does not change the Plan.
-func Search(w *cluster.Snapshot, c Cluster, from Cursor) Plan {
-	s := newSearch(w, &c, !c.Settings.Upstream)
+// in the Input does not change the Plan.
+func Search(snapshot *cluster.Snapshot, in Input, from Cursor) Plan {
+	s := newSearch(snapshot, &in, !in.Settings.Upstream)
 	defer s.drafts.whatIf.End()
 	s.accepted.dependencies.add(s.drafts.snapshot(), s.arrivals)
 	all := s.stages(from != Cursor{})
@@ -39,7 +39,7 @@ func Search(w *cluster.Snapshot, c Cluster, from Cursor) Plan {
 
 // search is what the stages of one call of Search share, or what Recheck needs.
 type search struct {
-	c         *Cluster
+	in        *Input
 	nodes     *nodes
 	budgets   budgets
 	savings   savings
@@ -51,31 +51,31 @@ type search struct {
 }
 
 // newSearch applies the moves under way. It rehearses its moves when rehearsed is set.
-func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
-	s := &search{c: c, nodes: newNodes(w, c), budgets: CountNodes(c), drafts: &drafts{before: w, whatIf: w.WhatIf()}}
+func newSearch(snapshot *cluster.Snapshot, in *Input, rehearsed bool) *search {
+	s := &search{in: in, nodes: newNodes(snapshot, in), budgets: CountNodes(in), drafts: &drafts{before: snapshot, whatIf: snapshot.WhatIf()}}
 	var infos []*cluster.NodeInfo
-	for i := range c.Nodes {
-		if info := s.nodes.byKey[c.Nodes[i].Key].info; info != nil {
+	for i := range in.Nodes {
+		if info := s.nodes.byKey[in.Nodes[i].Key].info; info != nil {
 			infos = append(infos, info)
 		}
 	}
-	s.prices = schedule.NewShadowPrices(w, infos)
-	s.savings = savings{c, TotalsOf(c, func(key string) offering.Price { return s.nodes.byKey[key].price })}
-	s.receivers = &receivers{c: c, nodes: s.nodes, whatIf: s.drafts.whatIf}
+	s.prices = schedule.NewShadowPrices(snapshot, infos)
+	s.savings = savings{in, TotalsOf(in, func(key string) offering.Price { return s.nodes.byKey[key].price })}
+	s.receivers = &receivers{in: in, nodes: s.nodes, whatIf: s.drafts.whatIf}
 	s.accepted = &accepted{nodes: s.nodes, budgets: s.budgets, drafts: s.drafts, dependencies: dependencies{}}
 	if rehearsed {
-		s.accepted.sim = schedsim.New(w)
+		s.accepted.sim = schedsim.New(snapshot)
 	}
-	s.arrivals = s.accepted.applyUnderway(c.Underway)
+	s.arrivals = s.accepted.applyUnderway(in.Underway)
 	s.receivers.closeNonReceivers()
 	for _, n := range s.nodes.all {
-		n.setEligibility(c, s.budgets[n.Pool])
+		n.setEligibility(in, s.budgets[n.Pool])
 	}
-	setPerEviction(c, s.nodes.all, s.prices)
+	setPerEviction(in, s.nodes.all, s.prices)
 	for _, n := range s.nodes.all {
 		s.setWaste(n)
 	}
-	forecast(s.nodes.all, s.prices, c.Settings)
+	forecast(s.nodes.all, s.prices, in.Settings)
 	return s
 }
 
@@ -84,8 +84,8 @@ func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
 // indefinitely, and the price of nodes for the other pods at the best prices) divided by the pods
 // that may move: where few pods may move, the saving of the whole cluster depends on these. The
 // value does not change while the cluster shrinks, so no plan is undone by the next.
-func setPerEviction(c *Cluster, all []*node, prices *schedule.ShadowPrices) {
-	t := &c.Settings.MinSavings
+func setPerEviction(in *Input, all []*node, prices *schedule.ShadowPrices) {
+	t := &in.Settings.MinSavings
 	if t.MaxShareOfPodCost <= 0 {
 		return
 	}
@@ -129,8 +129,8 @@ type stage struct {
 // take pods. At last nodes that are mostly empty, or that seemed the wrong instance type, take
 // pods too: no better move was found for them.
 func (s *search) stages(resumed bool) []stage {
-	empty := &emptyStage{s.c, s.nodes, s.budgets, s.accepted, emptyMoveBuilder{s.c, s.drafts}}
-	due := &dueStage{s.c, s.nodes, s.budgets, s.accepted, s.dueMoves()}
+	empty := &emptyStage{s.in, s.nodes, s.budgets, s.accepted, emptyMoveBuilder{s.in, s.drafts}}
+	due := &dueStage{s.in, s.nodes, s.budgets, s.accepted, s.dueMoves()}
 	deletion := &deleteStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, receivers: s.receivers, savings: s.savings,
 		builder: deletionBuilder{s.drafts, s.savings}, resumed: resumed, postponed: map[*node]bool{}}
 	replacement := &replaceStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, drafts: s.drafts, savings: s.savings,
@@ -148,12 +148,12 @@ func (s *search) stages(resumed bool) []stage {
 }
 
 func (s *search) dueMoves() dueMoveBuilder {
-	return dueMoveBuilder{s.c, s.nodes, s.drafts, s.receivers}
+	return dueMoveBuilder{s.in, s.nodes, s.drafts, s.receivers}
 }
 
 // replacements makes replacements of a search, or of Recheck when the move was decided before.
 func (s *search) replacements(decided bool) replacementBuilder {
-	return replacementBuilder{s.c, s.nodes, s.drafts, s.savings, decided}
+	return replacementBuilder{s.in, s.nodes, s.drafts, s.savings, decided}
 }
 
 // runStage runs one stage from the cursor on, if the cursor is in it. The list includes nodes that
@@ -169,7 +169,7 @@ func (s *search) runStage(i int, stage stage, from Cursor) (next Cursor, done bo
 		if at > 0 {
 			next.Key = list[at-1].Key
 		}
-		if limit := s.c.Settings.MaxSteps; limit > 0 && s.drafts.steps >= limit {
+		if limit := s.in.Settings.MaxSteps; limit > 0 && s.drafts.steps >= limit {
 			return next, false
 		}
 		stage.consider(list[at])

@@ -30,12 +30,12 @@ func TestKeptNodesSayWhatWouldBeSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := disrupttest.Of(s)
-	c := f.ForDisruption(disrupttest.Now(), poolsOf(s), disrupt.Settings{})
-	for i := range c.Nodes {
-		c.Nodes[i].Blocks = []disrupt.Block{{Because: disrupt.DoNotDisrupt, Detail: "asked to"}}
+	in := f.ForDisruption(disrupttest.Now(), poolsOf(s), disrupt.Settings{})
+	for i := range in.Nodes {
+		in.Nodes[i].Blocks = []disrupt.Block{{Because: disrupt.DoNotDisrupt, Detail: "asked to"}}
 	}
 	got := map[string]offering.Price{}
-	for _, l := range disrupt.Search(f.Builder.Snapshot(), c, disrupt.Cursor{}).Kept {
+	for _, l := range disrupt.Search(f.Builder.Snapshot(), in, disrupt.Cursor{}).Kept {
 		if l.Because != disrupt.DoNotDisrupt {
 			t.Errorf("%s is kept because of %s", l.Key, l.Because)
 		}
@@ -52,20 +52,20 @@ func TestRecheck(t *testing.T) {
 	const script = "pod a1 cpu=1500m mem=1Gi on=a\npod b1 cpu=7500m mem=1Gi on=b\n"
 	for _, tc := range []struct {
 		name, more string
-		change     func(*disrupt.Cluster)
+		change     func(*disrupt.Input)
 		want       reason.Reason
 	}{
 		{"nothing changed", "", nil, ""},
 		{"a pod came that fits", "pod a2 cpu=100m mem=1Gi on=a\n", nil, ""},
 		{"a pod came that does not fit the launch", "pod a2 cpu=4 mem=1Gi on=a\n", nil, disrupt.DecisionChanged},
-		{"a node may not be disrupted any more", "", func(c *disrupt.Cluster) {
-			c.Nodes[0].Blocks = []disrupt.Block{{Because: disrupt.DoNotDisrupt}}
+		{"a node may not be disrupted any more", "", func(in *disrupt.Input) {
+			in.Nodes[0].Blocks = []disrupt.Block{{Because: disrupt.DoNotDisrupt}}
 		}, disrupt.DoNotDisrupt},
-		{"the budget is used up", "", func(c *disrupt.Cluster) { c.Nodes[1].Ready = false }, disrupt.BudgetExhausted},
-		{"it became empty", "", func(c *disrupt.Cluster) { c.Nodes[0].Pods = 0 }, disrupt.NotOccupied},
+		{"the budget is used up", "", func(in *disrupt.Input) { in.Nodes[1].Ready = false }, disrupt.BudgetExhausted},
+		{"it became empty", "", func(in *disrupt.Input) { in.Nodes[0].Pods = 0 }, disrupt.NotOccupied},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			search := func(text string) (*disrupttest.Cluster, disrupt.Cluster) {
+			search := func(text string) (*disrupttest.Cluster, disrupt.Input) {
 				s, err := enginetest.Parse(poolCatalog + "node a type=D8 pool=p\nnode b type=D8 pool=p\n" + text)
 				if err != nil {
 					t.Fatal(err)
@@ -75,17 +75,17 @@ func TestRecheck(t *testing.T) {
 				pools[0].Budgets = []disrupt.Budget{{Nodes: 1, Active: true}}
 				return f, f.ForDisruption(disrupttest.Now(), pools, disrupt.Settings{})
 			}
-			f, c := search(script)
-			p := disrupt.Search(f.Builder.Snapshot(), c, disrupt.Cursor{})
+			f, in := search(script)
+			p := disrupt.Search(f.Builder.Snapshot(), in, disrupt.Cursor{})
 			if len(p.Moves) != 1 {
 				t.Fatalf("moves: %s", printPlan(p))
 			}
-			f, c = search(script + tc.more)
+			f, in = search(script + tc.more)
 			if tc.change != nil {
-				tc.change(&c)
+				tc.change(&in)
 			}
-			c.Underway = p.Moves
-			m, kept := disrupt.Recheck(f.Builder.Snapshot(), c, p.Moves[0])
+			in.Underway = p.Moves
+			m, kept := disrupt.Recheck(f.Builder.Snapshot(), in, p.Moves[0])
 			if kept.Because != tc.want {
 				t.Errorf("%q %s", kept.Because, kept.Detail)
 			}

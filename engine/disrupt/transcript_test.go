@@ -198,7 +198,7 @@ func nodeWord(key, value string) (func(*disrupt.Node), error) {
 	switch key {
 	case "drifted":
 		return func(n *disrupt.Node) {
-			n.Due = []disrupt.Due{{Cause: disrupt.Drifted, Detail: "ImageDrift", Since: at}}
+			n.Due = []disrupt.DueCause{{Cause: disrupt.Drifted, Detail: "ImageDrift", Since: at}}
 		}, err
 	case "last-pod-event":
 		return func(n *disrupt.Node) { n.LastPodEvent = at }, err
@@ -207,13 +207,13 @@ func nodeWord(key, value string) (func(*disrupt.Node), error) {
 }
 
 func (s *scenario) search() disrupt.Plan {
-	c := s.cluster.ForDisruption(disrupttest.Now(), s.pools, s.settings)
-	for i := range c.Nodes {
-		if change := s.nodes[c.Nodes[i].Key]; change != nil {
-			change(&c.Nodes[i])
+	in := s.cluster.ForDisruption(disrupttest.Now(), s.pools, s.settings)
+	for i := range in.Nodes {
+		if change := s.nodes[in.Nodes[i].Key]; change != nil {
+			change(&in.Nodes[i])
 		}
 	}
-	return disrupt.Search(s.cluster.Builder.Snapshot(), c, disrupt.Cursor{})
+	return disrupt.Search(s.cluster.Builder.Snapshot(), in, disrupt.Cursor{})
 }
 
 // printPlan writes the moves and the kept nodes, one a line.
@@ -221,7 +221,7 @@ func printPlan(p disrupt.Plan) string {
 	var b strings.Builder
 	for _, m := range p.Moves {
 		fmt.Fprintf(&b, "%s %s:", m.Cause, strings.Join(m.Nodes, " "))
-		for _, r := range m.Receivers {
+		for _, r := range m.Nominations {
 			fmt.Fprintf(&b, " %d pods to %s,", len(r.Pods), r.Node)
 		}
 		for _, l := range m.Launches {

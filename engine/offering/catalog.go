@@ -57,7 +57,7 @@ const negativePrice = "its price is negative, so it is not known"
 
 // Compile sorts and indexes the instance types of a provider. Of types with equal names it
 // keeps the first. It does not change the input.
-func Compile(space *constraint.Space, resources *quantity.Space, types []InstanceType) *Catalog {
+func Compile(interner *constraint.Interner, resources *quantity.Positions, types []InstanceType) *Catalog {
 	c := &Catalog{Source: types, Types: slices.Clone(types), columns: map[*constraint.Key]*column{}}
 	slices.SortStableFunc(c.Types, func(a, b InstanceType) int { return cmp.Compare(a.Name, b.Name) })
 	c.Types = slices.CompactFunc(c.Types, func(a, b InstanceType) bool { return a.Name == b.Name })
@@ -75,7 +75,7 @@ func Compile(space *constraint.Space, resources *quantity.Space, types []Instanc
 			cmp.Compare(a.CapacityType, b.CapacityType), cmp.Compare(a.Zone, b.Zone))
 	})
 	for i := range c.Offerings {
-		c.indexRow(space, i)
+		c.indexRow(interner, i)
 		if c.Offerings[i].Fallback {
 			c.Fallbacks.Put(i)
 		}
@@ -89,7 +89,7 @@ func Compile(space *constraint.Space, resources *quantity.Space, types []Instanc
 
 // UpdateVectors brings the vectors up to date after the positions of resources have moved.
 // Only the owner of the Snapshot (the Builder) may call it.
-func (c *Catalog) UpdateVectors(resources *quantity.Space) {
+func (c *Catalog) UpdateVectors(resources *quantity.Positions) {
 	if c.vectorsVersion == resources.Version() {
 		return
 	}
@@ -145,9 +145,9 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-func (c *Catalog) indexRow(space *constraint.Space, i int) {
+func (c *Catalog) indexRow(interner *constraint.Interner, i int) {
 	for key, values := range rowLabels(c.Types[c.Offerings[i].Type], c.Offerings[i].Offering) {
-		k := space.Key(key)
+		k := interner.Key(key)
 		col := c.columns[k]
 		if col == nil {
 			col = &column{rows: map[int]bitset.Set{}}
@@ -271,7 +271,7 @@ func (c *Catalog) Matches(i int, q constraint.Requirement) bool {
 // go by, for instance after a restart. It is called for every claim in flight whenever the
 // catalog changes, so it builds no index.
 func Compatible(types []InstanceType, rules []constraint.Rule, requests quantity.Amounts) ([]Ref, error) {
-	set, err := constraint.NewSpace().Set(rules)
+	set, err := constraint.NewInterner().Set(rules)
 	if err != nil {
 		return nil, err
 	}

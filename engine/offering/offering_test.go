@@ -107,7 +107,7 @@ func TestCompatibleEqualsCatalog(t *testing.T) {
 }
 
 func byCatalog(types []offering.InstanceType, rules []constraint.Rule, requests quantity.Amounts) ([]offering.Ref, error) {
-	space, resources := constraint.NewSpace(), quantity.NewSpace()
+	interner, resources := constraint.NewInterner(), quantity.NewPositions()
 	for name := range requests {
 		resources.AddRequest(name, 1)
 	}
@@ -116,8 +116,8 @@ func byCatalog(types []offering.InstanceType, rules []constraint.Rule, requests 
 	}
 	resources.AssignPositions()
 	asked := resources.RequestVector(requests)
-	set, err := space.Set(rules)
-	c := offering.Compile(space, resources, types)
+	set, err := interner.Set(rules)
+	c := offering.Compile(interner, resources, types)
 	var out []offering.Ref
 	for i, row := range c.Offerings {
 		fits := row.Unavailable == "" && c.Allocatable[row.Type].Holds(&asked)

@@ -177,7 +177,7 @@ func (o *Overlay) read(catalogsSoFar []*overlaidCatalog) (constraint.Set, error)
 			return nil, fmt.Errorf("capacity of %s is negative", name)
 		}
 	}
-	set, err := constraint.NewSpace().Set(o.Rules)
+	set, err := constraint.NewInterner().Set(o.Rules)
 	if err != nil {
 		return nil, err
 	}

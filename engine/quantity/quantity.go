@@ -33,7 +33,7 @@ const Attachable = "attachable-volumes-csi-"
 // Dim is the position of one resource in a Vector.
 type Dim int
 
-// The positions that every Space shares; extended resources follow.
+// The positions that all Positions share; extended resources follow.
 const (
 	CPU Dim = iota
 	Memory
@@ -45,7 +45,7 @@ const (
 	base
 )
 
-// Dims is the length of a Vector: the positions that every Space shares, and those of
+// Dims is the length of a Vector: the positions that all Positions share, and those of
 // extended resources (GPUs, huge pages, devices, attached volumes).
 const Dims = 24
 

@@ -14,11 +14,11 @@ import (
 )
 
 // placed lists the extended resources that have a position, by position.
-func placed(s *quantity.Space, names []string) []string {
+func placed(p *quantity.Positions, names []string) []string {
 	var out []string
-	for d := range quantity.Dim(s.Len()) {
-		if name := s.Name(d); slices.Contains(names, name) {
-			if at, ok := s.Position(name); ok && at == d {
+	for d := range quantity.Dim(p.Len()) {
+		if name := p.Name(d); slices.Contains(names, name) {
+			if at, ok := p.Position(name); ok && at == d {
 				out = append(out, name)
 			}
 		}
@@ -29,7 +29,7 @@ func placed(s *quantity.Space, names []string) []string {
 // TestPositions (Rule POD-7, Rule POD-9): a resource has a position while something offers it
 // and something requests it, and positions follow the names.
 func TestPositions(t *testing.T) {
-	s := quantity.NewSpace()
+	p := quantity.NewPositions()
 	disks, gpu, fpga, odd := quantity.Attachable+"disk", "nvidia.com/gpu", "example.com/fpga", "example.com/odd"
 	all := []string{disks, gpu, fpga, odd}
 	for _, step := range []struct {
@@ -37,19 +37,19 @@ func TestPositions(t *testing.T) {
 		count func()
 		want  []string
 	}{
-		{"asked for", func() { s.AddRequest(odd, 1); s.AddRequest(gpu, 1); s.AddRequest(disks, 1) }, nil},
-		{"offered", func() { s.AddOffers(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{gpu}},
-		{"none of it is no offer", func() { s.AddOffers(quantity.Nodes, quantity.Amounts{odd: 0}, 1) }, []string{gpu}},
-		{"a limit of none is a limit", func() { s.AddOffers(quantity.Nodes, quantity.Amounts{disks: 0}, 1) }, []string{disks, gpu}},
-		{"before others by name", func() { s.AddRequest(fpga, 2) }, []string{disks, fpga, gpu}},
-		{"still asked for", func() { s.AddRequest(fpga, -1) }, []string{disks, fpga, gpu}},
-		{"not asked for", func() { s.AddRequest(fpga, -1) }, []string{disks, gpu}},
-		{"not offered", func() { s.AddOffers(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, -1) }, []string{disks}},
-		{"again", func() { s.AddRequest(fpga, 1); s.AddOffers(quantity.Nodes, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{disks, fpga, gpu}},
+		{"asked for", func() { p.AddRequest(odd, 1); p.AddRequest(gpu, 1); p.AddRequest(disks, 1) }, nil},
+		{"offered", func() { p.AddOffers(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{gpu}},
+		{"none of it is no offer", func() { p.AddOffers(quantity.Nodes, quantity.Amounts{odd: 0}, 1) }, []string{gpu}},
+		{"a limit of none is a limit", func() { p.AddOffers(quantity.Nodes, quantity.Amounts{disks: 0}, 1) }, []string{disks, gpu}},
+		{"before others by name", func() { p.AddRequest(fpga, 2) }, []string{disks, fpga, gpu}},
+		{"still asked for", func() { p.AddRequest(fpga, -1) }, []string{disks, fpga, gpu}},
+		{"not asked for", func() { p.AddRequest(fpga, -1) }, []string{disks, gpu}},
+		{"not offered", func() { p.AddOffers(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, -1) }, []string{disks}},
+		{"again", func() { p.AddRequest(fpga, 1); p.AddOffers(quantity.Nodes, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{disks, fpga, gpu}},
 	} {
 		step.count()
-		s.AssignPositions()
-		if diff := cmp.Diff(step.want, placed(s, all)); diff != "" {
+		p.AssignPositions()
+		if diff := cmp.Diff(step.want, placed(p, all)); diff != "" {
 			t.Errorf("%s: %s", step.name, diff)
 		}
 	}
@@ -59,13 +59,13 @@ func TestPositions(t *testing.T) {
 // count at one position, of which no node has any. Volumes that no node limits count
 // nowhere.
 func TestAskedWithoutPosition(t *testing.T) {
-	s := quantity.NewSpace()
+	p := quantity.NewPositions()
 	request := quantity.Amounts{"cpu": 500, "example.com/a": 3, "example.com/b": 1, "example.com/none": 0, quantity.Attachable + "disk": 2}
 	want := quantity.Vector{quantity.CPU: 500, quantity.Unoffered: 1}
-	if got := s.RequestVector(request); got != want {
+	if got := p.RequestVector(request); got != want {
 		t.Errorf("asked %v, want %v", got, want)
 	}
-	room := s.CapacityVector(quantity.Amounts{"cpu": 4000, "example.com/a": 8})
+	room := p.CapacityVector(quantity.Amounts{"cpu": 4000, "example.com/a": 8})
 	if room.Holds(&want) {
 		t.Error("a machine has room for what has no position")
 	}
@@ -74,8 +74,8 @@ func TestAskedWithoutPosition(t *testing.T) {
 // TestSettleTellsWhatChanged (Rule POD-8): a resource that keeps its position moves no
 // other, and only the Vectors of requests for it must be computed again.
 func TestAssignPositionsTellsWhatChanged(t *testing.T) {
-	s := quantity.NewSpace()
-	plugin := func(by int) { s.AddOffers(quantity.Nodes, quantity.Amounts{"example.com/b": 1}, by) }
+	p := quantity.NewPositions()
+	plugin := func(by int) { p.AddOffers(quantity.Nodes, quantity.Amounts{"example.com/b": 1}, by) }
 	for _, step := range []struct {
 		name    string
 		count   func()
@@ -83,15 +83,15 @@ func TestAssignPositionsTellsWhatChanged(t *testing.T) {
 		moved   bool
 	}{
 		{"nothing", func() {}, nil, false},
-		{"a first one", func() { s.AddRequest("example.com/b", 1); plugin(1) }, []string{"example.com/b"}, true},
+		{"a first one", func() { p.AddRequest("example.com/b", 1); plugin(1) }, []string{"example.com/b"}, true},
 		{"its plugin goes", func() { plugin(-1) }, []string{"example.com/b"}, false},
 		{"and comes", func() { plugin(1) }, []string{"example.com/b"}, false},
 		{"goes and comes unseen", func() { plugin(-1); plugin(1) }, nil, false},
 		{"one more offers it", func() { plugin(1) }, nil, false},
-		{"nobody offers this", func() { s.AddRequest("example.com/a", 1) }, nil, false},
+		{"nobody offers this", func() { p.AddRequest("example.com/a", 1) }, nil, false},
 	} {
 		step.count()
-		changed, moved := s.AssignPositions()
+		changed, moved := p.AssignPositions()
 		if !slices.Equal(changed, step.changed) || moved != step.moved {
 			t.Errorf("%s: %v and %v, want %v and %v", step.name, changed, moved, step.changed, step.moved)
 		}
@@ -119,22 +119,22 @@ func TestPositionsAreShared(t *testing.T) {
 		want = append(want, fmt.Sprintf("b.example.com/%02d", i))
 	}
 	for seed := range uint64(50) {
-		r, s := rand.New(rand.NewPCG(seed, 1)), quantity.NewSpace()
+		r, p := rand.New(rand.NewPCG(seed, 1)), quantity.NewPositions()
 		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		for _, name := range names {
-			s.AddOffers(offer[name], quantity.Amounts{name: 1}, 1)
-			s.AddRequest(name, 1)
+			p.AddOffers(offer[name], quantity.Amounts{name: 1}, 1)
+			p.AddRequest(name, 1)
 			if r.IntN(3) == 0 {
-				s.AssignPositions()
+				p.AssignPositions()
 			}
 		}
-		s.AssignPositions()
-		if diff := cmp.Diff(want, placed(s, names)); diff != "" {
+		p.AssignPositions()
+		if diff := cmp.Diff(want, placed(p, names)); diff != "" {
 			t.Fatalf("seed %d: %s", seed, diff)
 		}
-		s.AddRequest(disks, -1)
-		s.AssignPositions()
-		if _, ok := s.Position(fmt.Sprintf("b.example.com/%02d", quantity.Extended-1)); !ok {
+		p.AddRequest(disks, -1)
+		p.AssignPositions()
+		if _, ok := p.Position(fmt.Sprintf("b.example.com/%02d", quantity.Extended-1)); !ok {
 			t.Fatalf("seed %d: a position that is free is not given to the next", seed)
 		}
 	}

@@ -88,8 +88,8 @@ type classes struct {
 // podsAt is the pods of a class on a node, without those that terminate.
 type podsAt struct{ node, pods int }
 
-func newClasses(w *cluster.Snapshot, g *groups, n *nodes) *classes {
-	return &classes{snapshot: w, groups: g, nodes: n, compiled: map[*cluster.PodClass]*podClass{}}
+func newClasses(snapshot *cluster.Snapshot, g *groups, n *nodes) *classes {
+	return &classes{snapshot: snapshot, groups: g, nodes: n, compiled: map[*cluster.PodClass]*podClass{}}
 }
 
 func (s *classes) of(c *cluster.PodClass) *podClass {

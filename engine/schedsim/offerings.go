@@ -21,8 +21,8 @@ type pricedOffering struct {
 	price   offering.Price
 }
 
-func newOfferings(w *cluster.Snapshot) offerings {
-	return offerings{w, map[*cluster.PodShape]pricedOffering{}, map[offering.Key]pricedOffering{}}
+func newOfferings(snapshot *cluster.Snapshot) offerings {
+	return offerings{snapshot, map[*cluster.PodShape]pricedOffering{}, map[offering.Key]pricedOffering{}}
 }
 
 // cheapest is the cheapest offering for pods of the shape, in any domain.

@@ -17,11 +17,11 @@ import (
 
 // Move is nodes that are drained together, and the plan for their pods.
 type Move struct {
-	Drains    []Drain
-	Receivers []schedule.Nomination
-	Launches  []schedule.Launch
-	// PriceBefore is what the move's nodes cost per hour, PriceAfter what the launches cost at their
-	// first offerings.
+	Drains      []Drain
+	Nominations []schedule.Nomination
+	Launches    []schedule.Launch
+	// PriceBefore is what the move's nodes cost per hour, PriceAfter what the launches cost at
+	// their first offerings.
 	PriceBefore, PriceAfter offering.Price
 }
 
@@ -53,15 +53,15 @@ type Cluster struct {
 }
 
 // New returns the nodes of the snapshot that are initialized and take pods.
-func New(w *cluster.Snapshot) *Cluster {
-	g := newGroups(w.LabelsUsed())
-	n := newNodes(w.Nodes, g)
+func New(snapshot *cluster.Snapshot) *Cluster {
+	g := newGroups(snapshot.LabelsUsed())
+	n := newNodes(snapshot.Nodes, g)
 	return &Cluster{
-		snapshot:  w,
+		snapshot:  snapshot,
 		nodes:     n,
-		classes:   newClasses(w, g, n),
+		classes:   newClasses(snapshot, g, n),
 		scheduler: scheduler{nodes: n, groups: g},
-		offerings: newOfferings(w),
+		offerings: newOfferings(snapshot),
 	}
 }
 
@@ -141,7 +141,7 @@ func (c *Cluster) decisiveSaving(m *Move) offering.Price {
 // moved.
 func (c *Cluster) collect(m *Move) {
 	c.leaving.reset()
-	for _, r := range m.Receivers {
+	for _, r := range m.Nominations {
 		if at, ok := c.nodes.find(c.snapshot.NodeByKey(r.Node)); ok {
 			c.leaving.targets.add(r.Pods, at)
 		}

@@ -175,8 +175,8 @@ func (ps *preferenceSearch) choose(plain *solver) Plan {
 // search looks for the best plan that costs at most the surplus more than the plan that
 // honours no preference.
 func (ps *preferenceSearch) search(before offering.Price) {
-	ps.maxFinalPrice = min(ps.options.maxPrice, surplus(before, ps.snapshot.Settings.PreferenceSurplusPermille))
-	ps.maxPlannedPrice = min(ps.options.maxPrice, max(ps.maxFinalPrice, surplus(ps.best.limits.price.spent, ps.snapshot.Settings.PreferenceSurplusPermille)))
+	ps.maxFinalPrice = min(ps.options.maxPrice, withSurplus(before, ps.snapshot.Settings.PreferenceSurplusPermille))
+	ps.maxPlannedPrice = min(ps.options.maxPrice, max(ps.maxFinalPrice, withSurplus(ps.best.limits.price.spent, ps.snapshot.Settings.PreferenceSurplusPermille)))
 	kept := []classPreference{}
 	for rest := ps.toHonour; len(rest) > 0 && ps.attempted < ps.options.maxAttempts; {
 		n := ps.mostHonoured(kept, rest)
@@ -267,7 +267,7 @@ func (ps *preferenceSearch) honouredOf(items []classPreference) honoured {
 }
 
 // surplus is the price increased by that many thousandths.
-func surplus(price offering.Price, thousandths int) offering.Price {
+func withSurplus(price offering.Price, thousandths int) offering.Price {
 	if thousandths < 0 { // cluster.UnlimitedPreferenceSurplus
 		return noMaxPrice
 	}

@@ -129,7 +129,7 @@ func disruption(seed uint64) string {
 	var w strings.Builder
 	for _, m := range found.Moves {
 		fmt.Fprintf(&w, "move %s %v: %d → %d, %d evictions\n", m.Cause, m.Nodes, m.PriceBefore, m.PriceAfter, m.Evictions)
-		for _, home := range m.Receivers {
+		for _, home := range m.Nominations {
 			fmt.Fprintf(&w, "  to %s: %s\n", home.Node, pods(home.Pods))
 		}
 		for _, l := range m.Launches {

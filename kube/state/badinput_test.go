@@ -80,7 +80,7 @@ func (n *nasty) solve() (plan schedule.Plan) {
 	for _, p := range n.pods {
 		m.SetPod(p, true)
 	}
-	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
+	m.View(func(snapshot *cluster.Snapshot) { plan = schedule.Solve(snapshot) })
 	return plan
 }
 

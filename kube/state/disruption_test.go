@@ -184,7 +184,7 @@ func TestDisruptionNode(t *testing.T) {
 			m.Claim.Status.Conditions = append(m.Claim.Status.Conditions, conditionOf(karpv1.ConditionTypeDrifted, "ImageDrift", noon.Add(-time.Minute)))
 		}, func(n *disrupt.Node) {
 			n.ExpireAfter = 90 * time.Minute
-			n.Due = []disrupt.Due{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: noon.Add(-30 * time.Minute)}, {Cause: disrupt.Drifted, Detail: "ImageDrift", Since: noon.Add(-time.Minute)}}
+			n.Due = []disrupt.DueCause{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: noon.Add(-30 * time.Minute)}, {Cause: disrupt.Drifted, Detail: "ImageDrift", Since: noon.Add(-time.Minute)}}
 		}},
 		"within its life": {func(m *kube.ManagedNode) { m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("121m") }, func(n *disrupt.Node) { n.ExpireAfter = 121 * time.Minute }},
 		"no labels": {func(m *kube.ManagedNode) { m.InSnapshot.Price = 0 }, func(n *disrupt.Node) {

@@ -71,8 +71,8 @@ func device(name string, kinds ...string) *corev1.Node {
 // it fits, or why it is unplaced.
 func outcomes(m *Mirror) map[string]string {
 	out := map[string]string{}
-	m.View(func(w *cluster.Snapshot) {
-		plan := schedule.Solve(w)
+	m.View(func(snapshot *cluster.Snapshot) {
+		plan := schedule.Solve(snapshot)
 		for _, l := range plan.Launches {
 			for _, p := range l.Pods {
 				out[p.Name] = l.Offerings[0].Type
@@ -343,6 +343,6 @@ func TestOnlyTheEndStateOfResourcesCounts(t *testing.T) {
 }
 
 func planOf(m *Mirror) (plan schedule.Plan) {
-	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
+	m.View(func(snapshot *cluster.Snapshot) { plan = schedule.Solve(snapshot) })
 	return plan
 }

@@ -266,7 +266,7 @@ func (x *monkey) compare(t *testing.T) {
 // known is the state of a Mirror, and the plan for its Snapshot.
 func known(m *Mirror) map[string]any {
 	var plan schedule.Plan
-	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
+	m.View(func(snapshot *cluster.Snapshot) { plan = schedule.Solve(snapshot) })
 	return map[string]any{
 		"pods": keysOf(m.parts.pods.byUID), "nodes": keysOf(m.parts.nodes.byName), "claims": keysOf(m.parts.nodes.claims), "pools": keysOf(m.parts.pools), "daemonSets": keysOf(m.parts.daemonSets.byUID), "daemons": m.parts.builder.daemons, "daemonOf": m.parts.daemonSets.ownerOf,
 		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "worldPods": m.parts.builder.pods, "worldNodes": m.parts.builder.nodes,

@@ -149,8 +149,8 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 			Virtual                                               int
 		}
 		read := func() (out facts) {
-			m.View(func(w *cluster.Snapshot) {
-				out = facts{m.parts.builder.pods, m.parts.builder.nodes, m.parts.nominations.nodeOf, m.parts.nodes.moving, m.parts.activity, keysOf(m.parts.nodes.unseen), virtual(w)}
+			m.View(func(snapshot *cluster.Snapshot) {
+				out = facts{m.parts.builder.pods, m.parts.builder.nodes, m.parts.nominations.nodeOf, m.parts.nodes.moving, m.parts.activity, keysOf(m.parts.nodes.unseen), virtual(snapshot)}
 			})
 			return out
 		}
@@ -170,8 +170,8 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 	})
 }
 
-func virtual(w *cluster.Snapshot) (n int) {
-	for _, c := range w.Classes {
+func virtual(snapshot *cluster.Snapshot) (n int) {
+	for _, c := range snapshot.Classes {
 		for _, p := range c.Pods {
 			if p.UID == "virtual" {
 				n++

@@ -258,9 +258,9 @@ func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
 		pool.Spec.Template.Spec.NodeClassRef = &ref
 		m.SetPool(pool)
 	}
-	m.View(func(w *cluster.Snapshot) {
-		if len(w.Catalogs) != 1 || w.Catalogs[0].Pool.Name != "AKSNodeClass" {
-			t.Errorf("%d markets, want the one of our kind", len(w.Catalogs))
+	m.View(func(snapshot *cluster.Snapshot) {
+		if len(snapshot.Catalogs) != 1 || snapshot.Catalogs[0].Pool.Name != "AKSNodeClass" {
+			t.Errorf("%d markets, want the one of our kind", len(snapshot.Catalogs))
 		}
 	})
 }

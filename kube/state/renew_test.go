@@ -81,7 +81,7 @@ func TestRenewalForgetsNothingThatExists(t *testing.T) {
 }
 
 func printedPlan(m *Mirror) (plan string) {
-	m.View(func(w *cluster.Snapshot) { plan = enginetest.Print(schedule.Solve(w)) })
+	m.View(func(snapshot *cluster.Snapshot) { plan = enginetest.Print(schedule.Solve(snapshot)) })
 	return plan
 }
 
@@ -183,7 +183,7 @@ func TestStandbyForgets(t *testing.T) {
 			m.RemovePod(p)
 			m.RemovePDB(&budget)
 			if i%100 == 0 {
-				m.View(func(w *cluster.Snapshot) { w.PodsToPlace() })
+				m.View(func(snapshot *cluster.Snapshot) { snapshot.PodsToPlace() })
 			}
 			m.Tidy()
 		}

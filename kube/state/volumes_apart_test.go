@@ -61,6 +61,6 @@ func solveMounting(pods int, claim func(i int) string, edit func(*corev1.Pod)) (
 		edit(p)
 		m.SetPod(p, true)
 	}
-	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
+	m.View(func(snapshot *cluster.Snapshot) { plan = schedule.Solve(snapshot) })
 	return plan
 }

@@ -167,7 +167,7 @@ func (a *aksBackend) confirmDeleted(ctx context.Context, handle string) (bool, e
 }
 
 // failureReason returns the reason that AKS reports with the machine.
-func (a *aksBackend) failureReason(_ context.Context, _ provider.Claim, vm *virtualMachine) armerr.Refusal {
+func (a *aksBackend) failureReason(_ context.Context, _ provider.Claim, vm *virtualMachine) armerr.Failure {
 	if vm.aksMachine != nil && vm.aksMachine.failure.Kind != "" {
 		return vm.aksMachine.failure
 	}

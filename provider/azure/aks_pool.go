@@ -180,7 +180,7 @@ func batchHeader(machines []aksMachineSpec) string {
 func (a *aksPool) delete(ctx context.Context, handles []string) []error {
 	_, err := a.pools.BeginDeleteMachines(ctx, a.group, a.cluster, a.name,
 		aks.AgentPoolDeleteMachinesParameter{MachineNames: to.SliceOfPtrs(handles...)}, nil)
-	if half := len(handles) / 2; half > 0 && armerr.Classify(err).Kind == armerr.OtherRefusal {
+	if half := len(handles) / 2; half > 0 && armerr.Classify(err).Kind == armerr.OtherFailure {
 		return append(a.delete(ctx, handles[:half]), a.delete(ctx, handles[half:])...)
 	}
 	err = armerr.Shareable(err)

@@ -24,7 +24,7 @@ import (
 type aksMachine struct {
 	state   string // provisioning state in AKS
 	tags    map[string]*string
-	failure armerr.Refusal // zero for none
+	failure armerr.Failure // zero for none
 	drift   string         // why AKS would recreate the machine; empty when it would not
 	row     *aks.Machine
 }
@@ -89,7 +89,7 @@ func (m *virtualMachine) setStatus(s *aks.MachineStatus) {
 }
 
 // provisioningFailure prefers Compute's error, which AKS wraps.
-func provisioningFailure(e *aks.ErrorDetail) armerr.Refusal {
+func provisioningFailure(e *aks.ErrorDetail) armerr.Failure {
 	for _, d := range e.Details {
 		if d != nil && armtext.Of(d.Code) != "" {
 			return armerr.FromCode(armtext.Of(d.Code), armtext.Of(d.Message))

@@ -24,7 +24,7 @@ type assembly struct {
 	memory   *observedMemory
 	inFlight *inFlights
 	claims   *ctxlock.ByName
-	refusals *refusals
+	failures *failures
 	catalogs *catalogCache
 	pool     *aksPool
 	lists    resourceLists
@@ -37,23 +37,23 @@ func assemble(o *Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	instances, orphans, probes, reclaims := a.instances(), a.orphans(), stock.NewProbes(o.Now), stock.NewSpotReclaims(o.Now)
+	instances, leftovers, probes, reclaims := a.instances(), a.leftovers(), stock.NewProbes(o.Now), stock.NewSpotReclaims(o.Now)
 	terminator := &terminator{
 		claims: a.claims, vms: a.lists.vms, backends: a.backends, ids: a.ids, owner: a.owner, inFlight: a.inFlight, limiter: a.limiter,
-		orphans: orphans, quota: a.sources.quota, instances: instances, refusals: a.refusals, now: o.Now,
+		leftovers: leftovers, quota: a.sources.quota, instances: instances, failures: a.failures, now: o.Now,
 	}
 	creator := &vmCreator{
-		catalogs: a.catalogs, quota: a.sources.quota, probes: probes, reclaims: reclaims, refusals: a.refusals, images: a.sources.images,
+		catalogs: a.catalogs, quota: a.sources.quota, probes: probes, reclaims: reclaims, failures: a.failures, images: a.sources.images,
 		inFlight: a.inFlight, limiter: a.limiter, ids: a.ids, now: o.Now, log: o.Log,
 	}
 	progress := &launchProgress{
-		conn: a.conn, instances: instances, inFlight: a.inFlight, probes: probes, refusals: a.refusals, terminator: terminator,
+		conn: a.conn, instances: instances, inFlight: a.inFlight, probes: probes, failures: a.failures, terminator: terminator,
 		limiter: a.limiter, zones: a.zones, now: o.Now, log: o.Log,
 	}
 	return &Provider{
 		limits: a.conn.limits, cni: o.cni(), ids: a.ids, sources: a.sources, network: a.sources.network, images: a.sources.images,
-		prices: a.sources.prices, memory: a.memory, refusals: a.refusals, reclaims: reclaims, catalogs: a.catalogs, cleanup: a.cleanup(),
-		lists: a.lists, instances: instances, launcher: a.launcher(creator, progress), terminator: terminator, orphans: orphans,
+		prices: a.sources.prices, memory: a.memory, failures: a.failures, reclaims: reclaims, catalogs: a.catalogs, cleanup: a.cleanup(),
+		lists: a.lists, instances: instances, launcher: a.launcher(creator, progress), terminator: terminator, leftovers: leftovers,
 		updater: a.updater(), drift: a.drift(), encryption: a.encryption(),
 	}, nil
 }
@@ -76,7 +76,7 @@ func newAssembly(o *Options) (*assembly, error) {
 		return nil, err
 	}
 	a.memory = newObservedMemory(o, a.sources.sizes)
-	a.refusals = &refusals{
+	a.failures = &failures{
 		unavailable: stock.NewUnavailableOfferings(o.Now), policies: stock.NewPolicies(), images: a.sources.images, network: a.sources.network,
 		sizes: a.sources.sizes, zones: a.zones, now: o.Now, log: o.Log,
 	}
@@ -96,7 +96,7 @@ func (a *assembly) newCatalogs() *catalogCache {
 	}
 	return &catalogCache{
 		now: a.opts.Now, nodeClasses: a.classes, types: types, memory: a.memory, zones: a.zones, sizes: a.sources.sizes,
-		prices: a.sources.prices, quota: a.sources.quota, unavailable: a.refusals.unavailable, byClass: map[string]*classCatalog{},
+		prices: a.sources.prices, quota: a.sources.quota, unavailable: a.failures.unavailable, byClass: map[string]*classCatalog{},
 	}
 }
 
@@ -112,7 +112,7 @@ func (a *assembly) newBackends() *backends {
 		return &backends{compute: compute, all: []backend{compute}}
 	}
 	aks := &aksBackend{
-		pool: a.pool, vms: a.lists.vms, compute: compute, unavailable: a.refusals.unavailable, inFlight: a.inFlight,
+		pool: a.pool, vms: a.lists.vms, compute: compute, unavailable: a.failures.unavailable, inFlight: a.inFlight,
 		subnets: a.subnets, zones: a.zones, owner: a.owner, now: a.opts.Now,
 	}
 	aks.batch(a.opts.AKSMachines.Batching, a.opts.Panics)
@@ -134,12 +134,12 @@ func (a *assembly) launcher(creator *vmCreator, progress *launchProgress) *launc
 	finder := &vmFinder{vms: a.lists.vms, backends: a.backends, inFlight: a.inFlight, owner: a.owner, quota: a.sources.quota, now: a.opts.Now}
 	return &launcher{
 		claims: a.claims, classes: a.classes, catalogs: a.catalogs, subnets: a.subnets, vms: a.lists.vms,
-		finder: finder, creator: creator, progress: progress, refusals: a.refusals,
+		finder: finder, creator: creator, progress: progress, failures: a.failures,
 	}
 }
 
-func (a *assembly) orphans() *orphanCollector {
-	return &orphanCollector{
+func (a *assembly) leftovers() *leftoverCollector {
+	return &leftoverCollector{
 		vms: a.lists.vms, nics: a.lists.nics, disks: a.lists.disks, limiter: a.limiter, group: a.opts.NodeResourceGroup,
 		nicClient: a.conn.network.NewInterfacesClient(), diskClient: a.conn.compute.NewDisksClient(), now: a.opts.Now,
 	}
@@ -166,6 +166,6 @@ func (a *assembly) encryption() *diskEncryption {
 
 func (a *assembly) cleanup() *cleanup {
 	return &cleanup{now: a.opts.Now, remove: []func(time.Time){
-		a.catalogs.removeUnused, a.sources.quota.DropUnused, a.refusals.unavailable.DropExpired, a.refusals.policies.DropExpired, a.sources.network.DropExpired, a.inFlight.removeOld,
+		a.catalogs.removeUnused, a.sources.quota.DropUnused, a.failures.unavailable.DropExpired, a.failures.policies.DropExpired, a.sources.network.DropExpired, a.inFlight.removeOld,
 	}}
 }

@@ -36,7 +36,7 @@ type backend interface {
 	// exist.
 	read(ctx context.Context, handle string) (*virtualMachine, error)
 	// failureReason returns why the virtual machine of a claim failed.
-	failureReason(context.Context, provider.Claim, *virtualMachine) armerr.Refusal
+	failureReason(context.Context, provider.Claim, *virtualMachine) armerr.Failure
 	// delete requests a deletion and does not wait for it. It returns nil when the virtual
 	// machine does not exist any more.
 	delete(context.Context, *virtualMachine) error

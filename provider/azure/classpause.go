@@ -29,13 +29,13 @@ const poolMissingTTL = time.Minute
 
 // classPause says why no node of a node class is launched now, and what to do about it; the
 // reason is empty when launches are allowed.
-func (x *refusals) classPause(class string) (reason, detail string) {
+func (x *failures) classPause(class string) (reason, detail string) {
 	b, _ := x.unavailable.ClassPause(class)
 	return b.Reason, b.Description
 }
 
 // checkClassPause returns why launches of the node class pause; nil when they do not.
-func (x *refusals) checkClassPause(class string) error {
+func (x *failures) checkClassPause(class string) error {
 	reason, detail := x.classPause(class)
 	if reason == "" {
 		return nil
@@ -45,13 +45,13 @@ func (x *refusals) checkClassPause(class string) error {
 
 // pauseClass pauses the node class after a refusal that concerns it rather than an offering, and
 // reports whether it did.
-func (x *refusals) pauseClass(class string, r armerr.Refusal) bool {
+func (x *failures) pauseClass(class string, r armerr.Failure) bool {
 	switch {
 	case r.MissingAction != "" && x.unavailable.LaunchedRecently(class):
 		return false // mostly a role assignment that is still propagating
 	case r.MissingAction != "":
 		x.unavailable.PauseClass(class, ClassDenied, r, network.DeniedTTL)
-	case r.Kind == armerr.OtherRefusal:
+	case r.Kind == armerr.OtherFailure:
 		sizes, pause := x.unavailable.SuspectClass(class, r.Code)
 		if !pause {
 			return false
@@ -66,4 +66,4 @@ func (x *refusals) pauseClass(class string, r armerr.Refusal) bool {
 
 // policyDenial describes the last refusal by a policy of the subscription for a node class, and
 // what to do about it; empty when there is none, or a node was launched since.
-func (x *refusals) policyDenial(class string) string { return x.policies.Last(class, x.now()) }
+func (x *failures) policyDenial(class string) string { return x.policies.Last(class, x.now()) }

@@ -92,7 +92,7 @@ func (c *computeBackend) read(ctx context.Context, handle string) (*virtualMachi
 
 // failureReason reads the failure from the creation's operation, as this process or the claim
 // remembers it, and otherwise from the status of the virtual machine.
-func (c *computeBackend) failureReason(ctx context.Context, claim provider.Claim, vm *virtualMachine) armerr.Refusal {
+func (c *computeBackend) failureReason(ctx context.Context, claim provider.Claim, vm *virtualMachine) armerr.Failure {
 	if op := c.inFlight.get(vm.handle).operation; op != nil {
 		if _, err := op.Poll(ctx); err == nil && op.Done() {
 			if _, err := op.Result(ctx); err != nil {

@@ -100,7 +100,7 @@ func imageDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.
 		return provider.Drift{}, err
 	}
 	name, had := image.Parts(m.ImageID)
-	kept := image.Kept(class)
+	kept := image.Tolerated(class)
 	for _, imageID := range class.Status.Images {
 		other, version := image.Parts(imageID.ID)
 		if name == "" || !strings.EqualFold(name, other) {

@@ -38,13 +38,17 @@ func ImageSelectionOf(class *v1beta1.AKSNodeClass) (ImageSelection, error) {
 	return image.SelectionOf(class)
 }
 
-// ImagesKept parses AnnotationImagesKept; nil when it is missing or malformed.
-func ImagesKept(class *v1beta1.AKSNodeClass) map[string]string { return image.Kept(class) }
+// ToleratedImages parses AnnotationImagesKept; nil when it is missing or malformed.
+func ToleratedImages(class *v1beta1.AKSNodeClass) map[string]string { return image.Tolerated(class) }
 
-// KeepImages records in AnnotationImagesKept the versions of images that next lacks, or has in
+// TolerateImages records in AnnotationImagesKept the versions of images that next lacks, or has in
 // another version.
-func KeepImages(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) { image.Keep(class, next) }
+func TolerateImages(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
+	image.Tolerate(class, next)
+}
 
-// DescribeKeptImages describes which images new nodes use because the node class lost its own; empty
-// when there are none.
-func DescribeKeptImages(class *v1beta1.AKSNodeClass) string { return image.DescribeKept(class) }
+// DescribeToleratedImages describes which images new nodes use because the node class lost its
+// own; empty when there are none.
+func DescribeToleratedImages(class *v1beta1.AKSNodeClass) string {
+	return image.DescribeTolerated(class)
+}

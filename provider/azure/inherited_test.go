@@ -117,8 +117,8 @@ func TestMachinesOfKarpenterAreThisClusters(t *testing.T) {
 		if drift.Reason != "" {
 			t.Errorf("it drifted: %+v, %v", drift, err)
 		}
-		if orphans, err := p.Orphans(t.Context()); err != nil || len(orphans) > 0 {
-			t.Errorf("orphans %+v, %v", orphans, err)
+		if leftovers, err := p.Leftovers(t.Context()); err != nil || len(leftovers) > 0 {
+			t.Errorf("orphans %+v, %v", leftovers, err)
 		}
 		neighbour := r.inherit(t, "web-x7k2p-abcde", unchanged)
 		if err := r.down(t, p, id); err != nil {

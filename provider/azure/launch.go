@@ -26,7 +26,7 @@ type launcher struct {
 	finder   *vmFinder
 	creator  *vmCreator
 	progress *launchProgress
-	refusals *refusals
+	failures *failures
 }
 
 // A launch is the state of one Launch call for one claim.
@@ -71,7 +71,7 @@ func (x *launcher) launch(ctx context.Context, claim provider.Claim) (provider.I
 		in.RetryAfter = max(in.RetryAfter, r.RetryAfter)
 		return in, nil
 	case err != nil:
-		x.refusals.recordListError(l.class.Name, err)
+		x.failures.recordListError(l.class.Name, err)
 		return provider.Instance{}, err
 	case !found.decided:
 		in := l.pending()

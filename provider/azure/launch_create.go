@@ -25,7 +25,7 @@ type vmCreator struct {
 	quota    *quota.Tracker
 	probes   *stock.Probes
 	reclaims *stock.SpotReclaims
-	refusals *refusals
+	failures *failures
 	images   *image.Images
 	inFlight *inFlights
 	limiter  rateLimiter
@@ -57,7 +57,7 @@ func (c *vmCreator) create(ctx context.Context, l *launch) (provider.Instance, e
 	if err := checkClassReady(l.class); err != nil {
 		return provider.Instance{}, err
 	}
-	if err := c.refusals.checkClassPause(l.class.Name); err != nil {
+	if err := c.failures.checkClassPause(l.class.Name); err != nil {
 		return provider.Instance{}, err
 	}
 	in, lacksQuota, err := c.tryOfferings(ctx, l)
@@ -153,7 +153,7 @@ func (c *vmCreator) skip(l *launch, candidate candidate) bool {
 // knownRefusal reports whether a remembered fact rules out an offering, and which.
 func (c *vmCreator) knownRefusal(l *launch, candidate candidate) (provider.RefusedOffering, bool) {
 	s, o := candidate.instanceType.sku, candidate.offering
-	if attempt, ok := c.refusals.blocked(l.requester(), s, candidate.ref); ok {
+	if attempt, ok := c.failures.blocked(l.requester(), s, candidate.ref); ok {
 		return attempt, true
 	}
 	if why := c.catalogs.whyUnavailable(s, o, nil, l.region.quota.Value, stock.Requester{}); why != "" {
@@ -197,19 +197,19 @@ func (c *vmCreator) request(ctx context.Context, l *launch, candidate candidate)
 	err := c.send(ctx, l, candidate)
 	if err == nil {
 		if l.backend.acceptanceIsFinal() {
-			c.refusals.recordAccepted(l.class.Name, l.imageID)
+			c.failures.recordAccepted(l.class.Name, l.imageID)
 		}
 		return outcome{instance: c.launched(l, candidate.ref), done: true}, nil
 	}
 	var driver *bootstrap.DriverError
 	if errors.As(err, &driver) {
-		return c.handleRefusal(l, candidate, armerr.Refusal{Kind: armerr.NoDriver, Code: "NoGPUDriver", Detail: driver.Error(), Err: err})
+		return c.handleRefusal(l, candidate, armerr.Failure{Kind: armerr.NoDriver, Code: "NoGPUDriver", Detail: driver.Error(), Err: err})
 	}
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) || errors.Is(err, errBeforeRequest) {
 		c.quota.Cancel(l.holder())
-		if !c.refusals.pauseClass(l.class.Name, armerr.Classify(err)) {
-			c.refusals.recordPreparationError(l.class.Name, err)
+		if !c.failures.pauseClass(l.class.Name, armerr.Classify(err)) {
+			c.failures.recordPreparationError(l.class.Name, err)
 		}
 		return outcome{}, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
@@ -235,7 +235,7 @@ func (c *vmCreator) send(ctx context.Context, l *launch, candidate candidate) er
 }
 
 // handleRefusal acts on a refused or failed creation.
-func (c *vmCreator) handleRefusal(l *launch, candidate candidate, r armerr.Refusal) (outcome, error) {
+func (c *vmCreator) handleRefusal(l *launch, candidate candidate, r armerr.Failure) (outcome, error) {
 	l.addRefused(candidate.ref, r.Code, r.Reason(), r.Detail)
 	if r.Kind == armerr.Transient {
 		// The virtual machine may exist. Only a list that starts from now on shows whether it
@@ -255,12 +255,12 @@ func (c *vmCreator) handleRefusal(l *launch, candidate candidate, r armerr.Refus
 		in.RetryAfter = max(in.RetryAfter, r.RetryAfter)
 		return outcome{instance: in, done: true}, nil
 	}
-	c.refusals.record(l.requester(), r, l.imageID, candidate.ref)
+	c.failures.record(l.requester(), r, l.imageID, candidate.ref)
 	if !r.AboutOffering() {
 		return outcome{}, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, candidate.ref.Type)
 	}
 	c.probes.Refused(l.handle)
-	c.refusals.blockOffering(l.requester(), r, candidate.instanceType.sku, candidate.ref)
+	c.failures.blockOffering(l.requester(), r, candidate.instanceType.sku, candidate.ref)
 	c.log.Info("VM refused", slog.String("claim", l.claim.Name), slog.String("size", candidate.ref.Type),
 		slog.String("zone", candidate.ref.Zone), slog.String("capacityType", candidate.ref.CapacityType), slog.String("code", r.Code))
 	return outcome{}, c.recordUnclassified(l, r)
@@ -268,12 +268,12 @@ func (c *vmCreator) handleRefusal(l *launch, candidate candidate, r armerr.Refus
 
 // recordUnclassified counts refusals of unknown kind, and returns an error when three consecutive
 // offerings got one: the offering is not the cause then.
-func (c *vmCreator) recordUnclassified(l *launch, r armerr.Refusal) error {
-	if r.Kind != armerr.OtherRefusal {
+func (c *vmCreator) recordUnclassified(l *launch, r armerr.Failure) error {
+	if r.Kind != armerr.OtherFailure {
 		l.unclassified = 0
 		return nil
 	}
-	if l.unclassified++; !c.refusals.pauseClass(l.class.Name, r) && l.unclassified < 3 {
+	if l.unclassified++; !c.failures.pauseClass(l.class.Name, r) && l.unclassified < 3 {
 		return nil
 	}
 	return armerr.Wrap(r.Err, "launching %s: three offerings were refused for the same reason", l.claim.Name)

@@ -21,7 +21,7 @@ type launchProgress struct {
 	instances  *instanceReader
 	inFlight   *inFlights
 	probes     *stock.Probes
-	refusals   *refusals
+	failures   *failures
 	terminator *terminator
 	limiter    rateLimiter
 	zones      zones
@@ -70,7 +70,7 @@ func (p *launchProgress) recordRunning(l *launch, vm *virtualMachine) {
 	p.probes.Proven(l.handle)
 	p.inFlight.recordRunning(l.handle)
 	if !l.backend.acceptanceIsFinal() {
-		p.refusals.recordAccepted(l.class.Name, imageOf(vm))
+		p.failures.recordAccepted(l.class.Name, imageOf(vm))
 	}
 }
 
@@ -95,7 +95,7 @@ func (p *launchProgress) handleFailure(ctx context.Context, l *launch) (provider
 }
 
 // deleteFailed records why a virtual machine failed and deletes it.
-func (p *launchProgress) deleteFailed(ctx context.Context, l *launch, vm *virtualMachine, r armerr.Refusal) (provider.Instance, error) {
+func (p *launchProgress) deleteFailed(ctx context.Context, l *launch, vm *virtualMachine, r armerr.Failure) (provider.Instance, error) {
 	ref := p.zones.refOf(vm)
 	p.recordFailure(l, vm, r)
 	p.probes.Refused(l.handle)
@@ -112,25 +112,25 @@ func (p *launchProgress) deleteFailed(ctx context.Context, l *launch, vm *virtua
 
 // recordFailure records the reason of a failed virtual machine like a refusal: Compute may refuse
 // later what AKS has accepted.
-func (p *launchProgress) recordFailure(l *launch, vm *virtualMachine, r armerr.Refusal) {
+func (p *launchProgress) recordFailure(l *launch, vm *virtualMachine, r armerr.Failure) {
 	ref := p.zones.refOf(vm)
-	if p.refusals.record(l.requester(), r, imageOf(vm), ref) {
+	if p.failures.record(l.requester(), r, imageOf(vm), ref) {
 		return
 	}
-	ofOffering := asOfferingRefusal(r)
+	ofOffering := asOfferingFailure(r)
 	if s := l.region.skus.Value.ByName[ref.Type]; s != nil {
-		p.refusals.blockOffering(l.requester(), ofOffering, s, ref)
+		p.failures.blockOffering(l.requester(), ofOffering, s, ref)
 	}
-	if r.Kind == armerr.OtherRefusal || r.Kind == armerr.Denied {
-		p.refusals.pauseClass(l.class.Name, ofOffering)
+	if r.Kind == armerr.OtherFailure || r.Kind == armerr.Denied {
+		p.failures.pauseClass(l.class.Name, ofOffering)
 	}
 }
 
-// asOfferingRefusal returns the reason of a failed virtual machine as a refusal of its offering,
+// asOfferingFailure returns the reason of a failed virtual machine as a failure of its offering,
 // whatever the error code: requesting the same again at once would not help.
-func asOfferingRefusal(r armerr.Refusal) armerr.Refusal {
+func asOfferingFailure(r armerr.Failure) armerr.Failure {
 	if !r.AboutOffering() {
-		r.Kind = armerr.OtherRefusal
+		r.Kind = armerr.OtherFailure
 	}
 	return r
 }

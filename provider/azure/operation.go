@@ -65,32 +65,32 @@ func withoutOperation() map[string]string { return map[string]string{AnnotationO
 // recordedFailure reads why the operation recorded in the claim failed, with one request. It
 // reports false when that is not known: the claim records none or that of another offering, or
 // Azure no longer has it.
-func (c *connection) recordedFailure(ctx context.Context, claim provider.Claim, choice offering.Ref) (armerr.Refusal, bool) {
+func (c *connection) recordedFailure(ctx context.Context, claim provider.Claim, choice offering.Ref) (armerr.Failure, bool) {
 	var op operation
 	if err := json.Unmarshal([]byte(claim.LaunchState[AnnotationOperation]), &op); err != nil {
-		return armerr.Refusal{}, false
+		return armerr.Failure{}, false
 	}
 	if op.Type != choice.Type || op.Zone != choice.Zone || op.CapacityType != choice.CapacityType || !c.trusts(op.URL) {
-		return armerr.Refusal{}, false
+		return armerr.Failure{}, false
 	}
 	req, err := runtime.NewRequest(ctx, http.MethodGet, op.URL)
 	if err != nil {
-		return armerr.Refusal{}, false
+		return armerr.Failure{}, false
 	}
 	resp, err := c.pipeline().Do(req)
 	if err != nil {
-		return armerr.Refusal{}, false
+		return armerr.Failure{}, false
 	}
 	body, err := runtime.Payload(resp)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		return armerr.Refusal{}, false
+		return armerr.Failure{}, false
 	}
 	var status struct {
 		Status string
 		Error  struct{ Code, Message string }
 	}
 	if json.Unmarshal(body, &status) != nil || status.Status != stateFailed || status.Error.Code == "" {
-		return armerr.Refusal{}, false
+		return armerr.Failure{}, false
 	}
 	return armerr.FromCode(status.Error.Code, status.Error.Message), true
 }

@@ -24,11 +24,11 @@ const unpreparedTTL = 3 * time.Minute
 
 // recordPreparationError pauses the node class when its launches fail repeatedly before the
 // request.
-func (x *refusals) recordPreparationError(class string, err error) {
+func (x *failures) recordPreparationError(class string, err error) {
 	if isTemporary(err) || x.checkClassPause(class) != nil { // it pauses already
 		return
 	}
-	r := preparationRefusal(err)
+	r := preparationFailure(err)
 	if x.unavailable.RecordPreparationError(class, r.Describe()) {
 		x.unavailable.PauseClass(class, ClassUnprepared, r, unpreparedTTL)
 	}
@@ -36,22 +36,22 @@ func (x *refusals) recordPreparationError(class string, err error) {
 
 // recordListError pauses the node class after a permanent error of listing the virtual machines:
 // the group does not exist, or may not be read.
-func (x *refusals) recordListError(class string, err error) {
+func (x *failures) recordListError(class string, err error) {
 	r := armerr.Classify(err)
 	if r.Kind != armerr.NotFound && r.Kind != armerr.Denied || x.checkClassPause(class) != nil {
 		return
 	}
 	if x.unavailable.RecordPreparationError(class, r.Describe()) && !x.pauseClass(class, r) {
-		x.unavailable.PauseClass(class, ClassUnprepared, preparationRefusal(err), unpreparedTTL)
+		x.unavailable.PauseClass(class, ClassUnprepared, preparationFailure(err), unpreparedTTL)
 	}
 }
 
-// preparationRefusal returns the refusal for an error before the request, from Azure or from
+// preparationFailure returns the failure for an error before the request, from Azure or from
 // karve.
-func preparationRefusal(err error) armerr.Refusal {
+func preparationFailure(err error) armerr.Failure {
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) {
-		return armerr.Refusal{Kind: armerr.OtherRefusal, Code: notReady.Reason, Detail: armerr.Shorten(notReady.Detail), Err: err}
+		return armerr.Failure{Kind: armerr.OtherFailure, Code: notReady.Reason, Detail: armerr.Shorten(notReady.Detail), Err: err}
 	}
 	r := armerr.Classify(err)
 	if r.Kind == armerr.Transient { // the error is not Azure's, or it would pass by itself

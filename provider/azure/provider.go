@@ -27,7 +27,7 @@ type Provider struct {
 	prices  *priceList
 	memory  *observedMemory
 
-	refusals *refusals
+	failures *failures
 	reclaims *stock.SpotReclaims
 	catalogs *catalogCache
 	cleanup  *cleanup
@@ -36,26 +36,26 @@ type Provider struct {
 	instances  *instanceReader
 	launcher   *launcher
 	terminator *terminator
-	orphans    *orphanCollector
+	leftovers  *leftoverCollector
 	updater    *updater
 	drift      *driftChecker
 	encryption *diskEncryption
 }
 
 var (
-	_ provider.Provider         = (*Provider)(nil)
-	_ provider.CapacityObserver = (*Provider)(nil)
-	_ provider.DriftNotifier    = (*Provider)(nil)
-	_ provider.Drifter          = (*Provider)(nil)
-	_ provider.SpotObserver     = (*Provider)(nil)
-	_ provider.FailureObserver  = (*Provider)(nil)
-	_ provider.OrphanCollector  = (*Provider)(nil)
-	_ provider.PriceReporter    = (*Provider)(nil)
-	_ provider.Recognizer       = (*Provider)(nil)
-	_ provider.Repairer         = (*Provider)(nil)
-	_ provider.RequestReporter  = (*Provider)(nil)
-	_ provider.UnreadableLister = (*Provider)(nil)
-	_ provider.Updater          = (*Provider)(nil)
+	_ provider.Provider          = (*Provider)(nil)
+	_ provider.CapacityObserver  = (*Provider)(nil)
+	_ provider.DriftNotifier     = (*Provider)(nil)
+	_ provider.Drifter           = (*Provider)(nil)
+	_ provider.SpotObserver      = (*Provider)(nil)
+	_ provider.FailureObserver   = (*Provider)(nil)
+	_ provider.LeftoverCollector = (*Provider)(nil)
+	_ provider.PriceReporter     = (*Provider)(nil)
+	_ provider.Recognizer        = (*Provider)(nil)
+	_ provider.Repairer          = (*Provider)(nil)
+	_ provider.RequestReporter   = (*Provider)(nil)
+	_ provider.UnreadableLister  = (*Provider)(nil)
+	_ provider.Updater           = (*Provider)(nil)
 )
 
 // New checks the options and returns a provider. It sends no request to Azure.
@@ -124,12 +124,12 @@ func (p *Provider) TerminateByClaim(ctx context.Context, claim provider.Claim) e
 	return p.terminator.terminateByClaim(ctx, claim)
 }
 
-// Orphans lists the interfaces and disks of this cluster whose virtual machine does not exist.
-func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) { return p.orphans.list(ctx) }
+// Leftovers lists the interfaces and disks of this cluster whose virtual machine does not exist.
+func (p *Provider) Leftovers(ctx context.Context) ([]Leftover, error) { return p.leftovers.list(ctx) }
 
-// CollectOrphans deletes the orphans of claims that do not exist any more.
-func (p *Provider) CollectOrphans(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
-	return p.orphans.collect(ctx, claimed)
+// CollectLeftovers deletes the leftovers of claims that do not exist any more.
+func (p *Provider) CollectLeftovers(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
+	return p.leftovers.collect(ctx, claimed)
 }
 
 // Update changes the tags and identities of a virtual machine, and the tags of its interface, to
@@ -171,18 +171,18 @@ func (p *Provider) SpotReclaimed(c offering.Ref) {
 
 // NodeUnusable blocks the size for an hour, for that node class.
 func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
-	p.refusals.nodeUnusable(class, c, lacks)
+	p.failures.nodeUnusable(class, c, lacks)
 }
 
 // ClassPause says why no node of a node class is launched now, and what to do about it; the
 // reason is empty when launches are allowed.
 func (p *Provider) ClassPause(class string) (reason, detail string) {
-	return p.refusals.classPause(class)
+	return p.failures.classPause(class)
 }
 
 // PolicyDenial describes the last refusal by a policy of the subscription for a node class, and
 // what to do about it; empty when there is none, or a node was launched since.
-func (p *Provider) PolicyDenial(class string) string { return p.refusals.policyDenial(class) }
+func (p *Provider) PolicyDenial(class string) string { return p.failures.policyDenial(class) }
 
 // Images returns one image of every definition that the node class can use, in the version it
 // wants, preferred definitions first. Definitions without such a version are left out;

@@ -132,7 +132,7 @@ func TestWhatIsNoListIsAnError(t *testing.T) {
 func TestListsAreOfTheSDKsVersions(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
 	e := r.edited(nil)
-	if _, err := r.provider(t).Orphans(t.Context()); err != nil {
+	if _, err := r.provider(t).Leftovers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ours := e.versions

@@ -26,10 +26,10 @@ type terminator struct {
 	owner     ownership
 	inFlight  *inFlights
 	limiter   rateLimiter
-	orphans   *orphanCollector
+	leftovers *leftoverCollector
 	quota     *quota.Tracker
 	instances *instanceReader
-	refusals  *refusals
+	failures  *failures
 	now       func() time.Time
 }
 
@@ -140,7 +140,7 @@ func (t *terminator) delete(ctx context.Context, vm *virtualMachine) error {
 		return err
 	}
 	if state(vm) == provider.Failed {
-		t.refusals.recordFailed(vm)
+		t.failures.recordFailed(vm)
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (t *terminator) requestDeletion(ctx context.Context, vm *virtualMachine) er
 		return err
 	}
 	if state(vm) == provider.Creating && t.inFlight.isLate(vm) {
-		t.refusals.recordStillCreating(vm)
+		t.failures.recordStillCreating(vm)
 	}
 	t.inFlight.put(vm.handle, inFlight{
 		requestedAt: t.now(), deleting: true, vmName: strings.ToLower(armtext.Of(vm.Name)), quotaUses: t.instances.quotaUses(ctx, vm),
@@ -208,7 +208,7 @@ func (t *terminator) deleteLeftovers(ctx context.Context, handle string) error {
 	if requested := t.inFlight.get(handle).requestedAt; requested.After(since) {
 		since = requested
 	}
-	left, err := t.orphans.leftovers(ctx, handle, since)
+	left, err := t.leftovers.leftoversOf(ctx, handle, since)
 	if err != nil {
 		return fmt.Errorf("terminating %s: %w", handle, err)
 	}
@@ -218,7 +218,7 @@ func (t *terminator) deleteLeftovers(ctx context.Context, handle string) error {
 	}
 	var errs []error
 	for _, o := range left {
-		_, err := t.orphans.delete(ctx, o)
+		_, err := t.leftovers.delete(ctx, o)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -87,7 +87,7 @@ func statuses(vm *virtualMachine) []*armcompute.InstanceViewStatus {
 }
 
 // failureInStatus returns why a virtual machine failed, from its own status.
-func (m *virtualMachine) failureInStatus() armerr.Refusal {
+func (m *virtualMachine) failureInStatus() armerr.Failure {
 	if m.aksMachine != nil && m.aksMachine.failure.Kind != "" {
 		return m.aksMachine.failure
 	}
@@ -99,8 +99,8 @@ func (m *virtualMachine) failureInStatus() armerr.Refusal {
 	return unexplained()
 }
 
-func unexplained() armerr.Refusal {
-	return armerr.Refusal{Kind: armerr.OtherRefusal, Code: "ProvisioningFailed", Detail: "Azure does not say why"}
+func unexplained() armerr.Failure {
+	return armerr.Failure{Kind: armerr.OtherFailure, Code: "ProvisioningFailed", Detail: "Azure does not say why"}
 }
 
 // refOf returns the offering of a virtual machine, without its price.

@@ -17,30 +17,30 @@ import (
 // with: the effect of a mistake in a rule.
 type brokenDecider struct {
 	Engine
-	facts func(*disrupt.Cluster)
+	facts func(*disrupt.Input)
 	plan  func(*disrupt.Plan)
 	late  func(*disrupt.Move) // once it was looked at again
 	solve func(*schedule.Plan)
 }
 
-func (b brokenDecider) Solve(w *cluster.Snapshot) schedule.Plan {
-	p := b.Engine.Solve(w)
+func (b brokenDecider) Solve(snapshot *cluster.Snapshot) schedule.Plan {
+	p := b.Engine.Solve(snapshot)
 	if b.solve != nil {
 		b.solve(&p)
 	}
 	return p
 }
 
-func (b brokenDecider) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
-	b.changeInput(&c)
-	p := b.Engine.Search(w, c)
+func (b brokenDecider) Search(snapshot *cluster.Snapshot, in disrupt.Input) disrupt.Plan {
+	b.changeInput(&in)
+	p := b.Engine.Search(snapshot, in)
 	b.changePlan(&p)
 	return p
 }
 
-func (b brokenDecider) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
-	b.changeInput(&c)
-	now, left := b.Engine.Recheck(w, c, m)
+func (b brokenDecider) Recheck(snapshot *cluster.Snapshot, in disrupt.Input, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
+	b.changeInput(&in)
+	now, left := b.Engine.Recheck(snapshot, in, m)
 	if left.Because != "" {
 		return now, left
 	}
@@ -58,26 +58,26 @@ func (b brokenDecider) changePlan(p *disrupt.Plan) {
 	}
 }
 
-func (b brokenDecider) changeInput(c *disrupt.Cluster) {
+func (b brokenDecider) changeInput(in *disrupt.Input) {
 	if b.facts != nil {
-		b.facts(c)
+		b.facts(in)
 	}
 }
 
 // without drops the blocks for one reason.
-func without(c *disrupt.Cluster, drop func(disrupt.Block) bool) {
-	for i := range c.Nodes {
-		c.Nodes[i].Blocks = slices.DeleteFunc(slices.Clone(c.Nodes[i].Blocks), drop)
+func without(in *disrupt.Input, drop func(disrupt.Block) bool) {
+	for i := range in.Nodes {
+		in.Nodes[i].Blocks = slices.DeleteFunc(slices.Clone(in.Nodes[i].Blocks), drop)
 	}
 }
 
 // TestBrokenRulesAreFound breaks the engine's rules one at a time. Each time the Checker
 // must report the rule that was broken, within the first hours of some clusters.
 func TestBrokenRulesAreFound(t *testing.T) {
-	pools := func(change func(*disrupt.Pool)) func(*disrupt.Cluster) {
-		return func(c *disrupt.Cluster) {
-			for i := range c.Pools {
-				change(&c.Pools[i])
+	pools := func(change func(*disrupt.Pool)) func(*disrupt.Input) {
+		return func(in *disrupt.Input) {
+			for i := range in.Pools {
+				change(&in.Pools[i])
 			}
 		}
 	}
@@ -87,19 +87,19 @@ func TestBrokenRulesAreFound(t *testing.T) {
 				p.Budgets[i].Nodes++
 			}
 		})},
-		"do-not-disrupt": {facts: func(c *disrupt.Cluster) {
-			without(c, func(b disrupt.Block) bool { return b.Because == disrupt.DoNotDisrupt })
+		"do-not-disrupt": {facts: func(in *disrupt.Input) {
+			without(in, func(b disrupt.Block) bool { return b.Because == disrupt.DoNotDisrupt })
 		}},
-		"pdb": {facts: func(c *disrupt.Cluster) {
-			without(c, func(b disrupt.Block) bool { return b.Because == disrupt.PodDisruptionBudget })
+		"pdb": {facts: func(in *disrupt.Input) {
+			without(in, func(b disrupt.Block) bool { return b.Because == disrupt.PodDisruptionBudget })
 		}},
 		"quiet":       {facts: pools(func(p *disrupt.Pool) { p.ConsolidateAfter /= 2 })},
 		"age":         {facts: pools(func(p *disrupt.Pool) { p.MinAge = 0 })},
 		"min-savings": {facts: pools(func(p *disrupt.Pool) { p.MinSavings = &disrupt.MinSavings{} })},
 		"policy":      {facts: pools(func(p *disrupt.Pool) { p.Policy = disrupt.WhenEmptyOrUnderutilized })},
-		"due": {facts: func(c *disrupt.Cluster) {
-			for i := range c.Nodes {
-				c.Nodes[i].Due = []disrupt.Due{{Cause: disrupt.Drifted, Detail: "NodePoolDrifted", Since: c.Nodes[i].Created}}
+		"due": {facts: func(in *disrupt.Input) {
+			for i := range in.Nodes {
+				in.Nodes[i].Due = []disrupt.DueCause{{Cause: disrupt.Drifted, Detail: "NodePoolDrifted", Since: in.Nodes[i].Created}}
 			}
 		}},
 		// The launch may use an offering that it must not.
@@ -115,8 +115,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		}},
 		"placed": {plan: func(p *disrupt.Plan) {
 			for i := range p.Moves {
-				if h := p.Moves[i].Receivers; len(h) > 0 {
-					p.Moves[i].Receivers = h[1:]
+				if h := p.Moves[i].Nominations; len(h) > 0 {
+					p.Moves[i].Nominations = h[1:]
 				}
 			}
 		}},

@@ -373,7 +373,7 @@ func (w *Checker) checkPlacements(m *move) {
 		return
 	}
 	places := map[string]int{}
-	for _, h := range m.Receivers {
+	for _, h := range m.Nominations {
 		w.checkReceiver(m, h.Node, h.Pods, places)
 	}
 	for _, l := range m.Launches {

@@ -46,11 +46,11 @@ func (d *disruption) searchAt(t time.Time) {
 
 func (d *disruption) search() {
 	d.searchDue, d.lastSearch = false, d.c.now
-	w := d.c.mirror.snapshot()
+	snapshot := d.c.mirror.snapshot()
 	facts := d.input(nil)
 	d.changesSearched = d.c.changes
 	d.c.Stats.Searches++
-	plan := d.c.decider.Search(w, facts)
+	plan := d.c.decider.Search(snapshot, facts)
 	d.c.Checker.checkReasons(plan)
 	for _, m := range plan.Moves {
 		d.choose(m)
@@ -91,7 +91,7 @@ func (d *disruption) choose(plan disrupt.Move) {
 	d.moves = append(d.moves, m)
 	d.c.Stats.Moves++
 	d.c.logf("move %d: %s %v, %d launches, %d evictions, %s -> %s %s", m.id, m.Cause, m.Nodes, len(m.Launches), m.Evictions, m.PriceBefore, m.PriceAfter, m.Detail)
-	for _, h := range plan.Receivers {
+	for _, h := range plan.Nominations {
 		d.c.logf("  to %s: %s", h.Node, d.c.describe(h.Pods))
 	}
 	d.c.Checker.moveChosen(m)
@@ -156,7 +156,7 @@ func (d *disruption) launch(m *move) {
 		m.replacements = append(m.replacements, r)
 		d.c.mirror.nominate(r.key, l.Pods)
 	}
-	for _, h := range m.Receivers {
+	for _, h := range m.Nominations {
 		d.c.mirror.nominate(h.Node, h.Pods)
 	}
 	for _, n := range m.nodes {

@@ -10,8 +10,8 @@ import (
 
 // input are the inputs of a decision about nodes besides the Snapshot. The move itself, when
 // it is checked again, is not under way.
-func (d *disruption) input(but *move) disrupt.Cluster {
-	in := disrupt.Cluster{Now: d.c.now, BackOffUntil: d.backoff, Settings: d.c.Settings}
+func (d *disruption) input(but *move) disrupt.Input {
+	in := disrupt.Input{Now: d.c.now, BackOffUntil: d.backoff, Settings: d.c.Settings}
 	for _, M0 := range d.c.nodes.list {
 		in.Nodes = append(in.Nodes, d.nodeInput(M0, but))
 	}
@@ -48,10 +48,10 @@ func (d *disruption) nodeInput(n *node, but *move) disrupt.Node {
 	}
 	in.Nominated = slices.ContainsFunc(d.c.workloads.pods, func(p *pod) bool { return p.nominatedTo == n.key }) || d.c.now.Before(d.c.mirror.nominatedUntil[n.key])
 	if n.version != n.pool.Version {
-		in.Due = append(in.Due, disrupt.Due{Cause: disrupt.Drifted, Detail: "NodePoolDrifted", Since: n.created})
+		in.Due = append(in.Due, disrupt.DueCause{Cause: disrupt.Drifted, Detail: "NodePoolDrifted", Since: n.created})
 	}
 	if end := n.created.Add(n.pool.ExpireAfter); n.pool.ExpireAfter > 0 && !end.After(d.c.now) {
-		in.Due = append(in.Due, disrupt.Due{Cause: disrupt.Expired, Detail: "Expired", Since: end})
+		in.Due = append(in.Due, disrupt.DueCause{Cause: disrupt.Expired, Detail: "Expired", Since: end})
 	}
 	return in
 }

@@ -31,12 +31,12 @@ func (pr *provisioner) needsNode(p *pod) bool {
 // provision launches nodes for pods that wait.
 func (pr *provisioner) provision() {
 	pr.due = false
-	w := pr.c.mirror.snapshot()
+	snapshot := pr.c.mirror.snapshot()
 	if !slices.ContainsFunc(pr.c.workloads.pods, pr.needsNode) {
 		return
 	}
 	pr.c.Stats.Solves++
-	plan := pr.c.decider.Solve(w)
+	plan := pr.c.decider.Solve(snapshot)
 	for _, n := range plan.Nominations {
 		pr.c.mirror.nominate(n.Node, n.Pods)
 	}

@@ -110,7 +110,7 @@ func (g *collector) deleteOrphans(ctx context.Context, claims map[string]claim) 
 	for c := range maps.Values(claims) {
 		names[c.Name] = true
 	}
-	_, _ = g.catalog.provider.CollectOrphans(ctx, func(name, uid string) bool {
+	_, _ = g.catalog.provider.CollectLeftovers(ctx, func(name, uid string) bool {
 		_, lives := claims[uid]
 		return lives || uid == "" && names[name]
 	})

@@ -39,7 +39,7 @@ func TestMirrorForgetsWhatIsGone(t *testing.T) {
 		stays := resident(m)
 		decide := func() {
 			m.DropLapsed()
-			m.View(func(w *cluster.Snapshot) { schedule.Solve(w) })
+			m.View(func(snapshot *cluster.Snapshot) { schedule.Solve(snapshot) })
 		}
 		soak{
 			half: perHalf(1000), slack: numbers, bytes: 2 << 20,

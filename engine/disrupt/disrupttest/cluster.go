@@ -133,8 +133,8 @@ func (c *Cluster) Price() offering.Price {
 
 // ForDisruption is what disruption reads besides the snapshot. Nodes are as Disruption says, and
 // the eviction cost of their pods is 1 each unless it says something else.
-func (c *Cluster) ForDisruption(now time.Time, pools []disrupt.Pool, settings disrupt.Settings) disrupt.Cluster {
-	out := disrupt.Cluster{Now: now, Pools: pools, Settings: settings}
+func (c *Cluster) ForDisruption(now time.Time, pools []disrupt.Pool, settings disrupt.Settings) disrupt.Input {
+	out := disrupt.Input{Now: now, Pools: pools, Settings: settings}
 	for _, key := range slices.Sorted(maps.Keys(c.Nodes)) {
 		n := c.Nodes[key]
 		if n.Pool == "" || !n.HasNodeClaim {
@@ -175,7 +175,7 @@ func (c *Cluster) Apply(moves []disrupt.Move) error {
 }
 
 func (c *Cluster) apply(m disrupt.Move) error {
-	for _, r := range m.Receivers {
+	for _, r := range m.Nominations {
 		n, ok := c.Nodes[r.Node]
 		if !ok {
 			return fmt.Errorf("node %s does not exist", r.Node)
@@ -274,12 +274,12 @@ func labelsOf(t *offering.InstanceType, o *offering.Offering, l schedule.Launch)
 }
 
 func admitted(rules []constraint.Rule, key, value string) bool {
-	space := constraint.NewSpace()
+	interner := constraint.NewInterner()
 	for _, r := range rules {
 		if r.Key != key {
 			continue
 		}
-		set, err := space.Set([]constraint.Rule{r})
+		set, err := interner.Set([]constraint.Rule{r})
 		if err != nil {
 			return false
 		}

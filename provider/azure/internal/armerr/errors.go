@@ -3,7 +3,7 @@
 // Package armerr determines what an error of Azure means, and what karve does about it. ARM,
 // Compute, Network and AKS report the same condition under several codes, and different
 // conditions under one code: Classify reads the status, the code and the message, and returns a
-// Refusal. Other packages decide which refusals are remembered, and where. The zero Refusal means
+// Failure. Other packages decide which failures are remembered, and where. The zero Failure means
 // no error.
 package armerr
 
@@ -23,8 +23,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
-// A Refusal is a classified ARM error.
-type Refusal struct {
+// A Failure is a classified ARM error.
+type Failure struct {
 	Kind          Kind
 	Code          string // Azure's
 	Detail        string // its message, shortened
@@ -37,7 +37,7 @@ type Refusal struct {
 
 // Describe describes what was refused and what to do about it. The next step goes first, because
 // the text may be cut off where it is shown.
-func (r Refusal) Describe() string {
+func (r Failure) Describe() string {
 	words := r.Code
 	for _, more := range []string{r.Advice, r.Detail} {
 		if more != "" {
@@ -51,9 +51,9 @@ func (r Refusal) Describe() string {
 // takes precedence over the code, and the code over phrases of the message: the code
 // OperationNotAllowed alone can mean throttling, three kinds of quota, or a virtual machine in
 // the wrong state.
-func Classify(err error) Refusal {
+func Classify(err error) Failure {
 	if err == nil {
-		return Refusal{}
+		return Failure{}
 	}
 	if all := new(SharedError); errors.As(err, &all) {
 		return all.r
@@ -65,10 +65,10 @@ func Classify(err error) Refusal {
 	}
 	resp := ResponseOf(err)
 	if resp == nil {
-		return Refusal{Kind: Transient, Code: "RequestFailed", Detail: Shorten(err.Error()), Advice: connectionAdvice(err), Err: err}
+		return Failure{Kind: Transient, Code: "RequestFailed", Detail: Shorten(err.Error()), Advice: connectionAdvice(err), Err: err}
 	}
 	words := Message(resp)
-	r := Refusal{Code: resp.ErrorCode, Detail: Shorten(words), Err: err}
+	r := Failure{Code: resp.ErrorCode, Detail: Shorten(words), Err: err}
 	if resp.RawResponse != nil {
 		r.RetryAfter = ratelimit.RetryAfter(resp.RawResponse.Header)
 	}
@@ -80,7 +80,7 @@ func Classify(err error) Refusal {
 	} else {
 		r.setMeaning(resp.ErrorCode, resp.Error())
 	}
-	if kind, plain := statusKinds[resp.StatusCode]; plain && r.Kind == OtherRefusal {
+	if kind, plain := statusKinds[resp.StatusCode]; plain && r.Kind == OtherFailure {
 		r.Kind = kind
 	}
 	r.setAdvice(words)
@@ -111,7 +111,7 @@ func ResponseOf(err error) *azcore.ResponseError {
 // A SharedError is an error returned to many callers at once, already classified: the SDK's own
 // errors are not safe for concurrent reads.
 type SharedError struct {
-	r    Refusal
+	r    Failure
 	text string
 }
 
@@ -139,7 +139,7 @@ func (e *detailError) Error() string { return e.code + ": " + e.message }
 var statusKinds = map[int]Kind{http.StatusNotFound: NotFound, http.StatusForbidden: Denied}
 
 // setMeaning sets the kind by a code and its message.
-func (r *Refusal) setMeaning(code, text string) {
+func (r *Failure) setMeaning(code, text string) {
 	m := MeaningOf(code, text)
 	r.Kind = m.Kind
 	r.LimitIsZero = r.Reaction().reason == ReasonQuota && strings.Contains(text, "Current Limit: 0,")
@@ -148,8 +148,8 @@ func (r *Refusal) setMeaning(code, text string) {
 
 // FromCode is like Classify for a code and message from another source, such as the status of a
 // failed virtual machine.
-func FromCode(code, text string) Refusal {
-	r := Refusal{Code: code, Detail: Shorten(text), Err: fmt.Errorf("%s: %s", code, text)}
+func FromCode(code, text string) Failure {
+	r := Failure{Code: code, Detail: Shorten(text), Err: fmt.Errorf("%s: %s", code, text)}
 	r.setMeaning(code, text)
 	r.setAdvice(text)
 	return r
@@ -210,15 +210,15 @@ func Wrap(err error, format string, args ...any) error {
 		}
 		return fmt.Errorf("%s: %w", act, err)
 	}
-	return &callError{act: act, refusal: Classify(err)}
+	return &callError{act: act, failure: Classify(err)}
 }
 
 // A callError is a failed call that is not about capacity.
 type callError struct {
 	act     string
-	refusal Refusal
+	failure Failure
 }
 
-func (e *callError) Error() string { return e.act + ": " + e.refusal.Describe() }
+func (e *callError) Error() string { return e.act + ": " + e.failure.Describe() }
 
-func (e *callError) Unwrap() error { return e.refusal.Err }
+func (e *callError) Unwrap() error { return e.failure.Err }

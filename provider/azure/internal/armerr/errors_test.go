@@ -64,7 +64,7 @@ func TestClassify(t *testing.T) {
 		{name: "quota of machines", status: 409, body: quotaBody("Virtual Machines", "25000"), want: VMQuota, reason: "Quota", avoid: Everything, rest: 10 * time.Minute},
 		{name: "spot quota, in words", status: 409, body: quotaBody("Low Priority Cores", "100"), want: SpotQuota, reason: "Quota", avoid: ThisCapacityType, rest: 10 * time.Minute},
 		{name: "spot quota, in the link only", status: 409, body: wrapped("OperationNotAllowed", "exceeding approved standardDSv5Family Cores quota, see https://x?LowPriorityCores"), want: SpotQuota, reason: "Quota", avoid: ThisCapacityType, rest: 10 * time.Minute},
-		{name: "an operation in the wrong state", status: 409, body: wrapped("OperationNotAllowed", "VM is deallocated"), want: OtherRefusal, reason: "Other", avoid: ThisOffering, rest: 3 * time.Minute},
+		{name: "an operation in the wrong state", status: 409, body: wrapped("OperationNotAllowed", "VM is deallocated"), want: OtherFailure, reason: "Other", avoid: ThisOffering, rest: 3 * time.Minute},
 		{name: "compute throttling, flat, with the code of quota", status: 429, header: "Retry-After: 1200",
 			body: `{"code":"OperationNotAllowed","message":"The server rejected the request because too many requests have been received for this subscription.","details":[{"code":"TooManyRequests","target":"HighCostGet30Min","message":"{}"}]}`,
 			want: Throttled, reason: "Throttled", after: 20 * time.Minute},
@@ -77,7 +77,7 @@ func TestClassify(t *testing.T) {
 		{name: "overconstrained", status: 409, body: wrapped("OverconstrainedAllocationRequest", "Allocation failed."), want: Overconstrained, reason: "OutOfStock", avoid: ThisSizeInScope, rest: time.Hour},
 		{name: "size not sold here", status: 400, body: wrapped("InvalidParameter", "The requested VM size Standard_X1 is not available in the current region."), want: SizeNotSupported, reason: "Restricted", avoid: ThisSize, rest: 23 * time.Hour},
 		{name: "size not sold to the subscription", status: 400, body: wrapped("BadRequest", "The VM size of Standard_X1 is not supported for subscription s"), want: SizeNotSupported, reason: "Restricted", avoid: ThisSize, rest: 23 * time.Hour},
-		{name: "another bad parameter", status: 400, body: wrapped("InvalidParameter", "The value of parameter adminUsername is invalid."), want: OtherRefusal, reason: "Other", avoid: ThisOffering, rest: 3 * time.Minute},
+		{name: "another bad parameter", status: 400, body: wrapped("InvalidParameter", "The value of parameter adminUsername is invalid."), want: OtherFailure, reason: "Other", avoid: ThisOffering, rest: 3 * time.Minute},
 		{name: "policy", status: 403, body: wrapped("RequestDisallowedByPolicy", "Resource 'x' was disallowed by policy."), want: Disallowed, reason: "Restricted", avoid: ThisSize, rest: 10 * time.Minute},
 		{name: "subnet full", status: 400, body: wrapped("SubnetIsFull", "Subnet aks-subnet with address prefix 10.0.0.0/28 does not have enough capacity for 1 IP addresses."), want: SubnetFull, reason: "Network", avoid: ThisSubnet, rest: time.Minute},
 		{name: "load balancer pool gone", status: 400, body: wrapped("InvalidResourceReference", "Resource p referenced by resource n was not found."), want: StaleReference, reason: "Network", after: 10 * time.Second},
@@ -107,7 +107,7 @@ func TestClassify(t *testing.T) {
 		{name: "eviction policy", status: 400, body: wrapped("EvictionPolicyCanBeSetOnlyOnAzureSpotVirtualMachines", "Eviction policy can be set only on Azure Spot Virtual Machines."), want: SpotTerms, reason: "Restricted", avoid: ThisSizeAsSpot, rest: time.Hour},
 		{name: "priority", status: 400, body: wrapped("VMPriorityCannotBeApplied", "The specified priority value 'Spot' cannot be applied."), want: SpotTerms, reason: "Restricted", avoid: ThisSizeAsSpot, rest: time.Hour},
 		{name: "billing profile and priority at odds", status: 400, body: wrapped("ConflictingUserInput", "The billing profile is for Azure Spot machines only."), want: SpotTerms, reason: "Restricted", avoid: ThisSizeAsSpot, rest: time.Hour},
-		{name: "a request at odds with what is there", status: 409, body: wrapped("ConflictingUserInput", "Disk x already exists in resource group g."), want: OtherRefusal, reason: "Other", avoid: ThisOffering, rest: 3 * time.Minute},
+		{name: "a request at odds with what is there", status: 409, body: wrapped("ConflictingUserInput", "Disk x already exists in resource group g."), want: OtherFailure, reason: "Other", avoid: ThisOffering, rest: 3 * time.Minute},
 		{name: "subnet too small", status: 400, body: wrapped("InsufficientSubnetSize", "Subnet too small."), want: SubnetFull, reason: "Network", avoid: ThisSubnet, rest: time.Minute},
 		{name: "NIC in use", status: 400, body: wrapped("NicInUse", "Network Interface n is used by existing resource v."), want: InUse, reason: "Other"},
 		{name: "network busy", status: 409, body: wrapped("AnotherOperationInProgress", "Another operation on this or dependent resource is in progress."), want: InUse, reason: "Other"},
@@ -140,7 +140,7 @@ func TestClassify(t *testing.T) {
 		{name: "execution error", status: 200, body: wrapped("InternalExecutionError", "An internal execution error occurred."), want: Transient, reason: "Other"},
 		{name: "unavailable, told late", status: 200, body: wrapped("ServiceUnavailable", "Sorry."), want: Transient, reason: "Other"},
 		{name: "gateway, told late", status: 200, body: wrapped("GatewayTimeout", "Sorry."), want: Transient, reason: "Other"},
-		{name: "unheard of", status: 409, body: wrapped("BrandNewError", "Something else."), want: OtherRefusal, reason: "Other", avoid: ThisOffering, rest: 3 * time.Minute},
+		{name: "unheard of", status: 409, body: wrapped("BrandNewError", "Something else."), want: OtherFailure, reason: "Other", avoid: ThisOffering, rest: 3 * time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := armError(test.status, test.header, test.body)

@@ -30,7 +30,7 @@ const (
 	BootFailed           Kind = "bootFailed"   // created, but its operating system never reported
 	MissingResource      Kind = "useless"      // the node joined without the resource it was launched for
 	NoDriver             Kind = "noDriver"     // the class's image has no driver for the size's GPU; nothing was requested
-	OtherRefusal         Kind = "otherRefusal" // a 4xx with an unknown code
+	OtherFailure         Kind = "otherRefusal" // a 4xx with an unknown code
 
 	// These are not about the offering: another one would get the same error.
 	StaleReference  Kind = "staleReference" // a reference to a deleted resource, mostly a load balancer pool
@@ -39,7 +39,7 @@ const (
 	Exists          Kind = "exists"          // a resource of that name exists
 	NotFound        Kind = "notFound"        // 404
 	InUse           Kind = "inUse"           // busy, such as a NIC reserved for another virtual machine
-	Throttled       Kind = "throttled"       // try again after Refusal.RetryAfter
+	Throttled       Kind = "throttled"       // try again after Failure.RetryAfter
 	Denied          Kind = "denied"          // credentials or permissions
 	Transient       Kind = "transient"       // the outcome is unknown
 )
@@ -86,7 +86,7 @@ var meanings = []meaning{
 	{code: "EvictionPolicyCanBeSetOnlyOnAzureSpotVirtualMachines", Kind: SpotTerms},
 	{code: "VMPriorityCannotBeApplied", Kind: SpotTerms},
 	{code: "ConflictingUserInput", contains: "pot", Kind: SpotTerms}, // Spot or spot
-	{code: "ConflictingUserInput", Kind: OtherRefusal},
+	{code: "ConflictingUserInput", Kind: OtherFailure},
 	{code: "RequestDisallowedByPolicy", Kind: Disallowed},
 
 	// The network.
@@ -131,7 +131,7 @@ var meanings = []meaning{
 	{code: "GatewayTimeout", Kind: Transient},
 }
 
-// MeaningOf returns the meaning of a code; an unknown code is an OtherRefusal.
+// MeaningOf returns the meaning of a code; an unknown code is an OtherFailure.
 func MeaningOf(code, text string) meaning {
 	known := code
 	if code == "QuotaExceeded" { // AKS's code for Compute's quota errors
@@ -142,7 +142,7 @@ func MeaningOf(code, text string) meaning {
 			return m
 		}
 	}
-	return meaning{code: code, Kind: OtherRefusal}
+	return meaning{code: code, Kind: OtherFailure}
 }
 
 // Reasons of provider.RefusedOffering.
@@ -206,7 +206,7 @@ var reactions = map[Kind]reaction{
 	BootFailed:           {reason: reasonOther, Blocks: ThisOffering, For: 10 * time.Minute, ForClass: true},
 	MissingResource:      {reason: reasonOther, Blocks: ThisSize, For: time.Hour, ForClass: true},
 	NoDriver:             {reason: ReasonRestricted, Blocks: ThisSize, For: 10 * time.Minute, ForClass: true},
-	OtherRefusal:         {reason: reasonOther, Blocks: ThisOffering, For: 3 * time.Minute, ForClass: true},
+	OtherFailure:         {reason: reasonOther, Blocks: ThisOffering, For: 3 * time.Minute, ForClass: true},
 	StaleReference:       {reason: ReasonNetwork},
 	ImageMissing:         {reason: reasonOther},
 	extensionFailed:      {reason: reasonOther},
@@ -219,16 +219,16 @@ var reactions = map[Kind]reaction{
 }
 
 // Reaction returns how karve reacts to the refusal.
-func (r Refusal) Reaction() reaction { return reactions[r.Kind] }
+func (r Failure) Reaction() reaction { return reactions[r.Kind] }
 
 // Reason returns the reason of the provider.RefusedOffering.
-func (r Refusal) Reason() string { return r.Reaction().reason }
+func (r Failure) Reason() string { return r.Reaction().reason }
 
 // AboutOffering reports whether another offering may succeed.
-func (r Refusal) AboutOffering() bool { return r.Reaction().Blocks != "" }
+func (r Failure) AboutOffering() bool { return r.Reaction().Blocks != "" }
 
 // BlockedFor returns how long the offerings of a refusal are blocked.
-func (r Refusal) BlockedFor(capacityType string) time.Duration {
+func (r Failure) BlockedFor(capacityType string) time.Duration {
 	c := r.Reaction()
 	switch {
 	case r.LimitIsZero && c.ifLimitZero > 0:

@@ -69,7 +69,7 @@ func (p Permission) Advice() string {
 }
 
 // setAdvice sets the next step.
-func (r *Refusal) setAdvice(message string) {
+func (r *Failure) setAdvice(message string) {
 	r.Advice = cmp.Or(adviceFor(r.Kind, message), adviceByCode[r.Code])
 	if r.Kind == Denied {
 		r.MissingAction = lackedPermission(message).Action

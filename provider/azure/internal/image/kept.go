@@ -16,8 +16,8 @@ import (
 // because of that.
 const AnnotationKept = "karve.dev/images-kept"
 
-// Kept parses the annotation; nil when it is missing or malformed.
-func Kept(class *v1beta1.AKSNodeClass) map[string]string {
+// Tolerated parses the annotation; nil when it is missing or malformed.
+func Tolerated(class *v1beta1.AKSNodeClass) map[string]string {
 	var kept map[string]string
 	if err := json.Unmarshal([]byte(class.Annotations[AnnotationKept]), &kept); err != nil {
 		return nil
@@ -25,10 +25,10 @@ func Kept(class *v1beta1.AKSNodeClass) map[string]string {
 	return kept
 }
 
-// Keep records in the annotation the versions of images that next lacks, or has in another
+// Tolerate records in the annotation the versions of images that next lacks, or has in another
 // version. An existing entry for a definition is kept: nodes may still run it.
-func Keep(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
-	kept := Kept(class)
+func Tolerate(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
+	kept := Tolerated(class)
 	for _, image := range class.Status.Images {
 		name, had := Parts(image.ID)
 		key := strings.ToLower(name)
@@ -48,10 +48,10 @@ func Keep(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
 	}
 }
 
-// DescribeKept describes which images new nodes use because the node class lost its own; empty
+// DescribeTolerated describes which images new nodes use because the node class lost its own; empty
 // when there are none.
-func DescribeKept(class *v1beta1.AKSNodeClass) string {
-	words, kept := "", Kept(class)
+func DescribeTolerated(class *v1beta1.AKSNodeClass) string {
+	words, kept := "", Tolerated(class)
 	for _, image := range class.Status.Images {
 		name, version := Parts(image.ID)
 		if lost := kept[strings.ToLower(name)]; lost != "" && lost != version {

@@ -113,7 +113,7 @@ const joinAction = "Microsoft.Network/virtualNetworks/subnets/join/action"
 
 // RecordDenied records that a virtual machine was refused because karve may not join its subnet,
 // which checking beforehand does not always find: see checkJoin.
-func (n *Reader) RecordDenied(s SubnetID, r armerr.Refusal) {
+func (n *Reader) RecordDenied(s SubnetID, r armerr.Failure) {
 	if r.Kind != armerr.Denied || !strings.Contains(strings.ToLower(r.Advice), strings.ToLower(joinAction)) {
 		return
 	}

@@ -32,7 +32,7 @@ func (m *UnavailableOfferings) ClassPause(class string) (block, bool) {
 }
 
 // PauseClass pauses a whole node class.
-func (m *UnavailableOfferings) PauseClass(class, reason string, r armerr.Refusal, ttl time.Duration) {
+func (m *UnavailableOfferings) PauseClass(class, reason string, r armerr.Failure, ttl time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	until := m.now().Add(ttl)

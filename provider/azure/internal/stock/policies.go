@@ -30,7 +30,7 @@ type policyDenial struct {
 	at          time.Time
 }
 
-func (d *Policies) RecordDenial(class string, choice offering.Ref, r armerr.Refusal, now time.Time) {
+func (d *Policies) RecordDenial(class string, choice offering.Ref, r armerr.Failure, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.denied[class] = policyDenial{choice.Type + " in " + choice.Zone + ": " + r.Describe(), now}

@@ -79,8 +79,8 @@ func ScopeOf(zone string) string {
 	return scopeZonal
 }
 
-// RecordRefusal records a refusal of s in a zone.
-func (m *UnavailableOfferings) RecordRefusal(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by Requester) {
+// RecordFailure records a failure of s in a zone.
+func (m *UnavailableOfferings) RecordFailure(r armerr.Failure, s *sku.SKU, zone, capacityType string, by Requester) {
 	keys, minVCPUs := keysBlockedBy(r, s, zone, capacityType, by)
 	if len(keys) == 0 {
 		return
@@ -111,7 +111,7 @@ func (m *UnavailableOfferings) put(key blockKey, b block) {
 }
 
 // describeBlock describes a refusal and until when it applies.
-func describeBlock(r armerr.Refusal, until time.Time) string {
+func describeBlock(r armerr.Failure, until time.Time) string {
 	return fmt.Sprintf("%s; tried again after %s", r.Describe(), until.UTC().Format("15:04:05Z"))
 }
 
@@ -196,7 +196,7 @@ func (v Blocks) Blocked(s *sku.SKU, zone, capacityType string, by Requester) (bl
 }
 
 // keysBlockedBy returns which offerings a refusal of s blocks, and from how many vCPUs on.
-func keysBlockedBy(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by Requester) (keys []blockKey, minVCPUs int64) {
+func keysBlockedBy(r armerr.Failure, s *sku.SKU, zone, capacityType string, by Requester) (keys []blockKey, minVCPUs int64) {
 	c := r.Reaction()
 	if c.OnlyLarger && !r.LimitIsZero {
 		minVCPUs = s.VCPUs

@@ -26,36 +26,36 @@ func TestBlocksApplyToOtherOfferings(t *testing.T) {
 	}
 	const spot, onDemand = offering.Spot, offering.OnDemand
 	for _, test := range []struct {
-		refusal armerr.Refusal
+		failure armerr.Failure
 		ct      string
 		ttl     time.Duration
 		probes  []probe
 	}{
-		{armerr.Refusal{Kind: armerr.SpotQuota}, spot, 10 * time.Minute, []probe{{e4, "r-1", spot, true}, {d2, "0", spot, false}, {d8, "0", spot, true}, {d4, "r-1", onDemand, false}}},
-		{armerr.Refusal{Kind: armerr.FamilyQuota}, onDemand, 10 * time.Minute, []probe{{d2, "r-1", onDemand, false}, {d8, "r-3", onDemand, true}, {e4, "r-1", onDemand, false}, {d4, "r-1", spot, false}}},
-		{armerr.Refusal{Kind: armerr.FamilyQuota, LimitIsZero: true}, onDemand, time.Hour, []probe{{d2, "0", onDemand, true}, {e4, "r-1", onDemand, false}}},
-		{armerr.Refusal{Kind: armerr.RegionalQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", onDemand, false}, {d8, "r-1", spot, false}}},
-		{armerr.Refusal{Kind: armerr.VMQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", spot, true}}},
-		{armerr.Refusal{Kind: armerr.SkuNotAvailable}, onDemand, 23 * time.Hour, []probe{{d4, "r-2", onDemand, true}, {d4, "0", onDemand, false}, {d4, "r-1", spot, false}, {d8, "r-1", onDemand, false}}},
-		{armerr.Refusal{Kind: armerr.SkuNotAvailable}, spot, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "r-3", onDemand, false}}},
-		{armerr.Refusal{Kind: armerr.ZonalAllocation}, spot, time.Hour, []probe{{d4, "r-1", onDemand, true}, {d8, "r-1", spot, true}, {d2, "r-1", spot, false}, {d4, "r-2", spot, false}, {e4, "r-1", spot, false}}},
-		{armerr.Refusal{Kind: armerr.Allocation}, onDemand, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "0", spot, false}}},
-		{armerr.Refusal{Kind: armerr.OverconstrainedZonal}, spot, time.Hour, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}, {d4, "r-2", spot, false}}},
-		{armerr.Refusal{Kind: armerr.Overconstrained}, spot, time.Hour, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, false}}},
-		{armerr.Refusal{Kind: armerr.SizeNotSupported}, spot, 23 * time.Hour, []probe{{d4, "0", onDemand, true}, {d8, "r-1", spot, false}}},
-		{armerr.Refusal{Kind: armerr.SpotPrice}, spot, 10 * time.Minute, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, true}, {d4, "r-1", onDemand, false}, {d2, "r-1", spot, false}}},
-		{armerr.Refusal{Kind: armerr.BootFailed}, spot, 10 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}}},
-		{armerr.Refusal{Kind: armerr.SubnetFull}, spot, time.Minute, []probe{{e4, "0", onDemand, true}}},
-		{armerr.Refusal{Kind: armerr.OtherRefusal}, spot, 3 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-2", spot, false}}},
-		{armerr.Refusal{Kind: armerr.Throttled}, spot, 0, []probe{{d4, "r-1", spot, false}}},
+		{armerr.Failure{Kind: armerr.SpotQuota}, spot, 10 * time.Minute, []probe{{e4, "r-1", spot, true}, {d2, "0", spot, false}, {d8, "0", spot, true}, {d4, "r-1", onDemand, false}}},
+		{armerr.Failure{Kind: armerr.FamilyQuota}, onDemand, 10 * time.Minute, []probe{{d2, "r-1", onDemand, false}, {d8, "r-3", onDemand, true}, {e4, "r-1", onDemand, false}, {d4, "r-1", spot, false}}},
+		{armerr.Failure{Kind: armerr.FamilyQuota, LimitIsZero: true}, onDemand, time.Hour, []probe{{d2, "0", onDemand, true}, {e4, "r-1", onDemand, false}}},
+		{armerr.Failure{Kind: armerr.RegionalQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", onDemand, false}, {d8, "r-1", spot, false}}},
+		{armerr.Failure{Kind: armerr.VMQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", spot, true}}},
+		{armerr.Failure{Kind: armerr.SkuNotAvailable}, onDemand, 23 * time.Hour, []probe{{d4, "r-2", onDemand, true}, {d4, "0", onDemand, false}, {d4, "r-1", spot, false}, {d8, "r-1", onDemand, false}}},
+		{armerr.Failure{Kind: armerr.SkuNotAvailable}, spot, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "r-3", onDemand, false}}},
+		{armerr.Failure{Kind: armerr.ZonalAllocation}, spot, time.Hour, []probe{{d4, "r-1", onDemand, true}, {d8, "r-1", spot, true}, {d2, "r-1", spot, false}, {d4, "r-2", spot, false}, {e4, "r-1", spot, false}}},
+		{armerr.Failure{Kind: armerr.Allocation}, onDemand, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "0", spot, false}}},
+		{armerr.Failure{Kind: armerr.OverconstrainedZonal}, spot, time.Hour, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}, {d4, "r-2", spot, false}}},
+		{armerr.Failure{Kind: armerr.Overconstrained}, spot, time.Hour, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, false}}},
+		{armerr.Failure{Kind: armerr.SizeNotSupported}, spot, 23 * time.Hour, []probe{{d4, "0", onDemand, true}, {d8, "r-1", spot, false}}},
+		{armerr.Failure{Kind: armerr.SpotPrice}, spot, 10 * time.Minute, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, true}, {d4, "r-1", onDemand, false}, {d2, "r-1", spot, false}}},
+		{armerr.Failure{Kind: armerr.BootFailed}, spot, 10 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}}},
+		{armerr.Failure{Kind: armerr.SubnetFull}, spot, time.Minute, []probe{{e4, "0", onDemand, true}}},
+		{armerr.Failure{Kind: armerr.OtherFailure}, spot, 3 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-2", spot, false}}},
+		{armerr.Failure{Kind: armerr.Throttled}, spot, 0, []probe{{d4, "r-1", spot, false}}},
 	} {
 		now := time.Unix(0, 0)
 		m := NewUnavailableOfferings(func() time.Time { return now })
-		m.RecordRefusal(test.refusal, d4, "r-1", test.ct, Requester{"class", "subnet"})
+		m.RecordFailure(test.failure, d4, "r-1", test.ct, Requester{"class", "subnet"})
 		learnt := m.current()
 		for _, p := range test.probes {
 			if _, blocked := m.Blocked(p.sku, p.zone, p.ct, Requester{"class", "subnet"}); blocked != p.blocked {
-				t.Errorf("%s (%s): %s in %s (%s) blocked is %v", test.refusal.Kind, test.ct, p.sku.Name, p.zone, p.ct, blocked)
+				t.Errorf("%s (%s): %s in %s (%s) blocked is %v", test.failure.Kind, test.ct, p.sku.Name, p.zone, p.ct, blocked)
 			}
 		}
 		if test.ttl == 0 {
@@ -63,11 +63,11 @@ func TestBlocksApplyToOtherOfferings(t *testing.T) {
 		}
 		now = now.Add(test.ttl - time.Second)
 		if m.current() != learnt {
-			t.Errorf("%s: forgotten before %v", test.refusal.Kind, test.ttl)
+			t.Errorf("%s: forgotten before %v", test.failure.Kind, test.ttl)
 		}
 		now = now.Add(2 * time.Second)
 		if _, blocked := m.Blocked(d8, "r-1", test.ct, Requester{"class", "subnet"}); blocked || m.current() == learnt {
-			t.Errorf("%s: not forgotten after %v, or the version says nothing of it", test.refusal.Kind, test.ttl)
+			t.Errorf("%s: not forgotten after %v, or the version says nothing of it", test.failure.Kind, test.ttl)
 		}
 	}
 }
@@ -75,8 +75,8 @@ func TestBlocksApplyToOtherOfferings(t *testing.T) {
 func TestTheWiderBlockIsKept(t *testing.T) {
 	m := NewUnavailableOfferings(func() time.Time { return time.Unix(0, 0) })
 	small, large := testSKU("a", "f", 2), testSKU("b", "f", 64)
-	m.RecordRefusal(armerr.Refusal{Kind: armerr.FamilyQuota}, small, "0", offering.OnDemand, Requester{})
-	m.RecordRefusal(armerr.Refusal{Kind: armerr.FamilyQuota}, large, "0", offering.OnDemand, Requester{})
+	m.RecordFailure(armerr.Failure{Kind: armerr.FamilyQuota}, small, "0", offering.OnDemand, Requester{})
+	m.RecordFailure(armerr.Failure{Kind: armerr.FamilyQuota}, large, "0", offering.OnDemand, Requester{})
 	if _, blocked := m.Blocked(small, "0", offering.OnDemand, Requester{}); !blocked {
 		t.Error("a refusal of a large size made one of a small size forgotten")
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Space assigns resources their positions in Vectors. The base resources always have theirs.
+// Positions assigns resources their positions in Vectors. The base resources always have theirs.
 // An extended resource has one while a catalog or a node offers it and a pod, a DaemonSet or
 // a NodePool limit requests it: a name that only a pod mentions takes none.
 //
@@ -19,8 +19,8 @@ import (
 // names. The remaining resources count as Unoffered.
 //
 // Offers and requests are counted as they arrive; positions change only in AssignPositions.
-// The zero Space is not usable; see NewSpace.
-type Space struct {
+// The zero Positions is not usable; see NewPositions.
+type Positions struct {
 	names        []string       // by position
 	positions    map[string]Dim // by name; a resource keeps its position while there are enough
 	attachLimits []Dim          // positions of attach limits
@@ -63,25 +63,25 @@ const (
 	ofNode
 )
 
-// NewSpace returns a Space with only the base resources.
-func NewSpace() *Space {
-	s := &Space{requestPositions: map[string]Dim{}, counts: map[string]counted{}, ranks: map[string]rank{}}
-	s.assign(nil)
-	return s
+// NewPositions returns Positions with only the base resources.
+func NewPositions() *Positions {
+	p := &Positions{requestPositions: map[string]Dim{}, counts: map[string]counted{}, ranks: map[string]rank{}}
+	p.assign(nil)
+	return p
 }
 
 // assign gives positions to the extended resources, which must be sorted.
-func (s *Space) assign(extended []string) {
-	s.names = append([]string{NameCPU, NameMemory, NameStorage, NamePods, ""}, extended...)
-	s.positions, s.attachLimits = map[string]Dim{}, nil
-	for d, name := range s.names {
-		s.positions[name] = Dim(d)
+func (p *Positions) assign(extended []string) {
+	p.names = append([]string{NameCPU, NameMemory, NameStorage, NamePods, ""}, extended...)
+	p.positions, p.attachLimits = map[string]Dim{}, nil
+	for d, name := range p.names {
+		p.positions[name] = Dim(d)
 		if attachable(name) {
-			s.attachLimits = append(s.attachLimits, Dim(d))
+			p.attachLimits = append(p.attachLimits, Dim(d))
 		}
 	}
-	delete(s.positions, "")
-	s.version++
+	delete(p.positions, "")
+	p.version++
 }
 
 func attachable(name string) bool { return strings.HasPrefix(name, Attachable) }
@@ -98,45 +98,45 @@ func IsExtended(name string) bool {
 // AddOffers adds the offers of one instance type or node (sign is 1), or removes them (sign is -1).
 // An attach limit counts even if it is zero: without a limit, the number of volumes is not
 // limited.
-func (s *Space) AddOffers(from Source, a Amounts, sign int) {
+func (p *Positions) AddOffers(from Source, a Amounts, sign int) {
 	for name, n := range a {
 		if IsExtended(name) && (n > 0 || attachable(name)) {
-			u := s.counts[name]
+			u := p.counts[name]
 			u.offers[from] += sign
-			s.setCounts(name, u)
+			p.setCounts(name, u)
 		}
 	}
 }
 
 // AddRequest adds one request for the resource (sign is 1), or removes one (sign is -1).
-func (s *Space) AddRequest(name string, sign int) {
+func (p *Positions) AddRequest(name string, sign int) {
 	if IsExtended(name) {
-		u := s.counts[name]
+		u := p.counts[name]
 		u.requests += sign
-		s.setCounts(name, u)
+		p.setCounts(name, u)
 	}
 }
 
 // AddRequests is AddRequest for every resource that the amounts name.
-func (s *Space) AddRequests(a Amounts, sign int) {
+func (p *Positions) AddRequests(a Amounts, sign int) {
 	for name := range a {
-		s.AddRequest(name, sign)
+		p.AddRequest(name, sign)
 	}
 }
 
-func (s *Space) setCounts(name string, u counted) {
-	s.counts[name] = u
+func (p *Positions) setCounts(name string, u counted) {
+	p.counts[name] = u
 	if u == (counted{}) {
-		delete(s.counts, name)
+		delete(p.counts, name)
 	}
 	now := u.rank(name)
-	if s.ranks[name] == now {
+	if p.ranks[name] == now {
 		return
 	}
-	s.outdated = true
-	s.ranks[name] = now
+	p.outdated = true
+	p.ranks[name] = now
 	if now == none {
-		delete(s.ranks, name)
+		delete(p.ranks, name)
 	}
 }
 
@@ -155,47 +155,47 @@ func (u counted) rank(name string) rank {
 // AssignPositions gives positions to the resources that need one. It returns, in order, the
 // resources whose requests now count at another position: the Vectors of these requests must
 // be computed again. If moved, all Vectors must be.
-func (s *Space) AssignPositions() (changed []string, moved bool) {
-	if !s.outdated {
+func (p *Positions) AssignPositions() (changed []string, moved bool) {
+	if !p.outdated {
 		return nil, false
 	}
-	s.outdated = false
-	chosen, rest := s.chooseNeeded()
-	if slices.ContainsFunc(chosen, s.isNew) {
-		s.assign(s.withUnneeded(chosen))
+	p.outdated = false
+	chosen, rest := p.chooseNeeded()
+	if slices.ContainsFunc(chosen, p.isNew) {
+		p.assign(p.withUnneeded(chosen))
 		moved = true
 	}
-	before := s.requestPositions
-	s.requestPositions = map[string]Dim{}
+	before := p.requestPositions
+	p.requestPositions = map[string]Dim{}
 	for _, name := range chosen {
-		s.requestPositions[name] = s.positions[name]
+		p.requestPositions[name] = p.positions[name]
 	}
 	for _, name := range rest {
-		s.requestPositions[name] = Unoffered
+		p.requestPositions[name] = Unoffered
 	}
-	return difference(before, s.requestPositions), moved
+	return difference(before, p.requestPositions), moved
 }
 
 // chooseNeeded lists the resources that get a position, and those for which there is none left.
-func (s *Space) chooseNeeded() (chosen, rest []string) {
-	names := slices.SortedFunc(maps.Keys(s.ranks), func(a, b string) int {
-		return cmp.Or(cmp.Compare(s.ranks[a], s.ranks[b]), cmp.Compare(a, b))
+func (p *Positions) chooseNeeded() (chosen, rest []string) {
+	names := slices.SortedFunc(maps.Keys(p.ranks), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.ranks[a], p.ranks[b]), cmp.Compare(a, b))
 	})
 	n := min(len(names), Extended)
 	return names[:n], names[n:]
 }
 
 // isNew reports whether the resource has no position yet.
-func (s *Space) isNew(name string) bool {
-	_, ok := s.positions[name]
+func (p *Positions) isNew(name string) bool {
+	_, ok := p.positions[name]
 	return !ok
 }
 
 // withUnneeded adds the resources that have a position and do not need it now, if there are
 // enough positions. So a device plugin that comes and goes moves no positions.
-func (s *Space) withUnneeded(chosen []string) []string {
+func (p *Positions) withUnneeded(chosen []string) []string {
 	out := slices.Clone(chosen)
-	for _, name := range s.names[base:] {
+	for _, name := range p.names[base:] {
 		if !slices.Contains(chosen, name) {
 			out = append(out, name)
 		}
@@ -225,49 +225,51 @@ func difference(before, after map[string]Dim) []string {
 }
 
 // Position returns the position of a resource; false when it has none.
-func (s *Space) Position(name string) (Dim, bool) {
+func (p *Positions) Position(name string) (Dim, bool) {
 	if !IsExtended(name) {
-		d, ok := s.positions[name]
+		d, ok := p.positions[name]
 		return d, ok
 	}
-	d, ok := s.requestPositions[name]
+	d, ok := p.requestPositions[name]
 	return d, ok && d != Unoffered
 }
 
 // RequestPosition returns the position at which requests for a resource count: Unoffered when
 // it has none of its own. It reports false for volumes that no node limits.
-func (s *Space) RequestPosition(name string) (Dim, bool) {
-	if d, ok := s.Position(name); ok {
+func (p *Positions) RequestPosition(name string) (Dim, bool) {
+	if d, ok := p.Position(name); ok {
 		return d, true
 	}
-	return Unoffered, s.LacksPosition(name) || !attachable(name)
+	return Unoffered, p.LacksPosition(name) || !attachable(name)
 }
 
 // LacksPosition reports whether the resource is offered and requested, but has no position because
 // others come first.
-func (s *Space) LacksPosition(name string) bool { return s.requestPositions[name] == Unoffered }
+func (p *Positions) LacksPosition(name string) bool { return p.requestPositions[name] == Unoffered }
 
 // IsOfferedBy reports whether a source of that kind offers the extended resource.
-func (s *Space) IsOfferedBy(from Source, name string) bool { return s.counts[name].offers[from] > 0 }
+func (p *Positions) IsOfferedBy(from Source, name string) bool {
+	return p.counts[name].offers[from] > 0
+}
 
 // Name returns the resource at position d; empty for Unoffered.
-func (s *Space) Name(d Dim) string { return s.names[d] }
+func (p *Positions) Name(d Dim) string { return p.names[d] }
 
 // Len is the number of positions.
-func (s *Space) Len() int { return len(s.names) }
+func (p *Positions) Len() int { return len(p.names) }
 
 // Version increases whenever positions move.
-func (s *Space) Version() int { return s.version }
+func (p *Positions) Version() int { return p.version }
 
 // CapacityVector converts what a node or instance type provides into a Vector. Resources without a
 // position are left out. Attach limits that are not listed are unlimited.
-func (s *Space) CapacityVector(a Amounts) Vector {
+func (p *Positions) CapacityVector(a Amounts) Vector {
 	var v Vector
-	for _, d := range s.attachLimits {
+	for _, d := range p.attachLimits {
 		v[d] = Most
 	}
 	for name, n := range a {
-		if d, ok := s.positions[name]; ok {
+		if d, ok := p.positions[name]; ok {
 			v[d] = clamp(n)
 		}
 	}
@@ -275,13 +277,13 @@ func (s *Space) CapacityVector(a Amounts) Vector {
 }
 
 // RequestVector converts a request into a Vector. Amounts of zero and below are left out.
-func (s *Space) RequestVector(a Amounts) Vector {
+func (p *Positions) RequestVector(a Amounts) Vector {
 	var v Vector
 	for name, n := range a {
 		if n <= 0 {
 			continue
 		}
-		switch d, counts := s.RequestPosition(name); {
+		switch d, counts := p.RequestPosition(name); {
 		case !counts:
 		case d == Unoffered:
 			v[d] = 1
@@ -294,13 +296,13 @@ func (s *Space) RequestVector(a Amounts) Vector {
 
 // Amounts converts v back into Amounts, without zeros and without resources that do not need
 // their position now.
-func (s *Space) Amounts(v Vector) Amounts {
+func (p *Positions) Amounts(v Vector) Amounts {
 	a := Amounts{}
-	for d, name := range s.names {
+	for d, name := range p.names {
 		if v[d] == 0 {
 			continue
 		}
-		if _, ok := s.Position(name); ok {
+		if _, ok := p.Position(name); ok {
 			a[name] = v[d]
 		}
 	}

@@ -6,19 +6,19 @@ import (
 	"strconv"
 )
 
-// Space interns label keys and their values. It only grows, and a value keeps its ID for the
-// life of the Space, so Requirements made at any time can be compared. It is not safe for
+// Interner interns label keys and their values. It only grows, and a value keeps its ID for the
+// life of the Interner, so Requirements made at any time can be compared. It is not safe for
 // concurrent use while it grows.
-type Space struct {
+type Interner struct {
 	keys map[string]*Key
 	size int // keys and values
 }
 
-// NewSpace returns an empty Space.
-func NewSpace() *Space { return &Space{keys: map[string]*Key{}} }
+// NewInterner returns an empty Interner.
+func NewInterner() *Interner { return &Interner{keys: map[string]*Key{}} }
 
-// Len is how many keys and values the Space has seen.
-func (s *Space) Len() int { return s.size }
+// Len is how many keys and values the Interner has seen.
+func (in *Interner) Len() int { return in.size }
 
 // Key is one label key with the values seen so far.
 type Key struct {
@@ -28,24 +28,24 @@ type Key struct {
 	// numbers[i] is values[i] as an integer, where isNumber[i].
 	numbers  []int64
 	isNumber []bool
-	space    *Space
+	interner *Interner
 }
 
 // Key returns the interned key of that name.
-func (s *Space) Key(name string) *Key {
-	k, ok := s.keys[name]
+func (in *Interner) Key(name string) *Key {
+	k, ok := in.keys[name]
 	if !ok {
-		k = &Key{Name: name, ids: map[string]int{}, space: s}
-		s.keys[name] = k
-		s.size++
+		k = &Key{Name: name, ids: map[string]int{}, interner: in}
+		in.keys[name] = k
+		in.size++
 	}
 	return k
 }
 
 // Lookup returns the key of that name if it is interned. Unlike Key, it never grows the
-// Space.
-func (s *Space) Lookup(name string) (*Key, bool) {
-	k, ok := s.keys[name]
+// Interner.
+func (in *Interner) Lookup(name string) (*Key, bool) {
+	k, ok := in.keys[name]
 	return k, ok
 }
 
@@ -60,7 +60,7 @@ func (k *Key) ID(value string) int {
 	k.numbers = append(k.numbers, n)
 	k.isNumber = append(k.isNumber, err == nil)
 	k.ids[value] = id
-	k.space.size++
+	k.interner.size++
 	return id
 }
 

@@ -31,17 +31,17 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 		name := r.State().VMs[0].Name
 		r.leaveNIC(t, name+"-left", c)
 		r.leaveNIC(t, name+"-right", provider.Claim{Name: "b"})
-		if orphans, err := p.Orphans(t.Context()); err != nil || len(orphans) > 0 {
-			t.Fatalf("orphans while the machine lives: %v, %v", orphans, err)
+		if leftovers, err := p.Leftovers(t.Context()); err != nil || len(leftovers) > 0 {
+			t.Fatalf("orphans while the machine lives: %v, %v", leftovers, err)
 		}
 		r.deleteVM(t, name)
-		orphans, err := p.Orphans(t.Context())
-		if err != nil || len(orphans) != 1 || orphans[0].Kind != azure.OrphanNIC || orphans[0].Claim != "a" {
-			t.Fatalf("orphans after it went: %+v, %v", orphans, err)
+		leftovers, err := p.Leftovers(t.Context())
+		if err != nil || len(leftovers) != 1 || leftovers[0].Kind != azure.LeftoverNIC || leftovers[0].Claim != "a" {
+			t.Fatalf("orphans after it went: %+v, %v", leftovers, err)
 		}
 		tidy := func(want int, claimed func(name, uid string) bool, when string) {
 			t.Helper()
-			if names, err := p.CollectOrphans(t.Context(), claimed); err != nil || len(names) != want {
+			if names, err := p.CollectLeftovers(t.Context(), claimed); err != nil || len(names) != want {
 				t.Fatalf("tidied up %v, %v %s, want %d", names, err, when, want)
 			}
 		}
@@ -79,7 +79,7 @@ func TestOrphansOfKarpenter(t *testing.T) {
 		}
 		p := r.provider(t)
 		for range 3 {
-			if _, err := p.CollectOrphans(t.Context(), func(name, uid string) bool { return uid == "" && name == "web-soon" }); err != nil {
+			if _, err := p.CollectLeftovers(t.Context(), func(name, uid string) bool { return uid == "" && name == "web-soon" }); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Minute)

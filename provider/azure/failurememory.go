@@ -17,7 +17,7 @@ import (
 
 // refusals keeps what Azure's refusals and failures say about offerings, node classes, images,
 // subnets and the subscription's policies, so that the same is not requested again at once.
-type refusals struct {
+type failures struct {
 	unavailable *stock.UnavailableOfferings
 	policies    *stock.Policies
 	images      *image.Images
@@ -30,7 +30,7 @@ type refusals struct {
 
 // record records what a refusal says about the node class, its image, its subnet and the
 // subscription's policies. It reports whether launches of the class pause for it.
-func (x *refusals) record(by stock.Requester, r armerr.Refusal, image string, ref offering.Ref) (pauses bool) {
+func (x *failures) record(by stock.Requester, r armerr.Failure, image string, ref offering.Ref) (pauses bool) {
 	switch {
 	case r.Kind == armerr.ImageMissing:
 		x.images.ReportMissing(image)
@@ -46,36 +46,36 @@ func (x *refusals) record(by stock.Requester, r armerr.Refusal, image string, re
 }
 
 // recordAccepted records that Compute accepted a virtual machine of the class, from this image.
-func (x *refusals) recordAccepted(class, image string) {
+func (x *failures) recordAccepted(class, image string) {
 	x.policies.Clear(class)
 	x.unavailable.RecordLaunch(class)
 	x.images.ReportLaunched(image)
 }
 
 // blockOffering blocks the offerings that a refusal of one of them is about.
-func (x *refusals) blockOffering(by stock.Requester, r armerr.Refusal, s *sku.SKU, ref offering.Ref) {
-	x.unavailable.RecordRefusal(r, s, ref.Zone, ref.CapacityType, by)
+func (x *failures) blockOffering(by stock.Requester, r armerr.Failure, s *sku.SKU, ref offering.Ref) {
+	x.unavailable.RecordFailure(r, s, ref.Zone, ref.CapacityType, by)
 }
 
 // blocked reports whether an offering is blocked, and why.
-func (x *refusals) blocked(by stock.Requester, s *sku.SKU, ref offering.Ref) (provider.RefusedOffering, bool) {
+func (x *failures) blocked(by stock.Requester, s *sku.SKU, ref offering.Ref) (provider.RefusedOffering, bool) {
 	b, ok := x.unavailable.Blocked(s, ref.Zone, ref.CapacityType, by)
 	return provider.RefusedOffering{Offering: ref, Code: b.Code, Reason: b.Reason, Detail: b.Description}, ok
 }
 
 // recordStillCreating blocks the offering of a virtual machine for a while that was late and is
 // deleted before it came up, so that the next claim tries another offering.
-func (x *refusals) recordStillCreating(vm *virtualMachine) {
-	x.blockOfferingOf(vm, stock.Requester{}, armerr.Refusal{Kind: armerr.OtherRefusal, Code: "StillCreating", Detail: "the VM was not created in time"})
+func (x *failures) recordStillCreating(vm *virtualMachine) {
+	x.blockOfferingOf(vm, stock.Requester{}, armerr.Failure{Kind: armerr.OtherFailure, Code: "StillCreating", Detail: "the VM was not created in time"})
 }
 
 // recordFailed blocks the offering of a virtual machine for a while that is deleted because it
 // failed after its creation.
-func (x *refusals) recordFailed(vm *virtualMachine) {
-	x.blockOfferingOf(vm, stock.Requester{Class: tag(vm.Tags, tagClass)}, asOfferingRefusal(vm.failureInStatus()))
+func (x *failures) recordFailed(vm *virtualMachine) {
+	x.blockOfferingOf(vm, stock.Requester{Class: tag(vm.Tags, tagClass)}, asOfferingFailure(vm.failureInStatus()))
 }
 
-func (x *refusals) blockOfferingOf(vm *virtualMachine, by stock.Requester, r armerr.Refusal) {
+func (x *failures) blockOfferingOf(vm *virtualMachine, by stock.Requester, r armerr.Failure) {
 	ref := x.zones.refOf(vm)
 	if s := x.sizes.byName()[ref.Type]; s != nil {
 		x.blockOffering(by, r, s, ref)
@@ -86,14 +86,14 @@ func (x *refusals) blockOfferingOf(vm *virtualMachine, by stock.Requester, r arm
 // because its image does not install a driver) the next one would lack in any zone, while
 // another size may work. When sizes with GPUs of several models lack theirs, the size is not the
 // cause, and all sizes with GPUs are blocked.
-func (x *refusals) nodeUnusable(class string, c offering.Ref, lacks string) {
+func (x *failures) nodeUnusable(class string, c offering.Ref, lacks string) {
 	sizes := x.sizes.byName()
 	s := sizes[c.Type]
 	if s == nil {
 		return
 	}
 	by := stock.Requester{Class: class}
-	r := armerr.Refusal{Kind: armerr.MissingResource, Code: stock.NotRegistered, Detail: armerr.Shorten(lacks)}
+	r := armerr.Failure{Kind: armerr.MissingResource, Code: stock.NotRegistered, Detail: armerr.Shorten(lacks)}
 	x.blockOffering(by, r, s, c)
 	x.log.Warn("VM joined without its GPUs", slog.String("size", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
 	if s.GPUs == 0 || !x.unavailable.GPUsMissing(class, sizes) {

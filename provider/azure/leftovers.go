@@ -20,9 +20,9 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
-// An Orphan is an interface or disk of this cluster whose virtual machine does not exist. It
+// A Leftover is an interface or disk of this cluster whose virtual machine does not exist. It
 // costs money or an address until it is deleted.
-type Orphan struct {
+type Leftover struct {
 	Kind  string // NIC or Disk
 	Name  string
 	Claim string // NodeClaim it was created for; empty when its tags name none
@@ -30,16 +30,16 @@ type Orphan struct {
 	ClaimUID string
 }
 
-// Kinds of Orphan.
+// Kinds of Leftover.
 const (
-	OrphanNIC  = "NIC"
-	OrphanDisk = "Disk"
+	LeftoverNIC  = "NIC"
+	LeftoverDisk = "Disk"
 )
 
-// An orphanCollector deletes interfaces and disks that no virtual machine has any more. It
+// A leftoverCollector deletes interfaces and disks that no virtual machine has any more. It
 // remembers when it first found each, and which deletions Azure refused; losing that costs time
 // and nothing else.
-type orphanCollector struct {
+type leftoverCollector struct {
 	vms        *vmList
 	nics       *armlist.List[*nicRow]
 	disks      *armlist.List[*diskRow]
@@ -50,7 +50,7 @@ type orphanCollector struct {
 	now        func() time.Time
 
 	mu           sync.Mutex
-	firstSeen    map[Orphan]time.Time
+	firstSeen    map[Leftover]time.Time
 	refusedUntil map[string]time.Time // end of the pause after a refused deletion, by kind and name
 }
 
@@ -58,16 +58,16 @@ type orphanCollector struct {
 // A resource that was unattached for less time may still be in use.
 const reservedFor = 180 * time.Second
 
-// collect deletes the orphans of claims that do not exist any more, and returns their names.
-func (s *orphanCollector) collect(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
-	orphans, err := s.list(ctx)
+// collect deletes the leftovers of claims that do not exist any more, and returns their names.
+func (s *leftoverCollector) collect(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
+	leftovers, err := s.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	orphans = slices.DeleteFunc(orphans, func(o Orphan) bool { return claimed(o.Claim, o.ClaimUID) })
+	leftovers = slices.DeleteFunc(leftovers, func(o Leftover) bool { return claimed(o.Claim, o.ClaimUID) })
 	var names []string
 	var errs []error
-	for _, o := range s.overdue(orphans, s.now()) {
+	for _, o := range s.overdue(leftovers, s.now()) {
 		requested, err := s.delete(ctx, o)
 		if requested {
 			names = append(names, o.Name)
@@ -80,7 +80,7 @@ func (s *orphanCollector) collect(ctx context.Context, claimed func(name, uid st
 // list lists interfaces and disks that carry the tags of karve or of Karpenter's provider, are
 // attached to nothing and whose virtual machine is missing from a list that was made after
 // theirs. After an error the list is not complete.
-func (s *orphanCollector) list(ctx context.Context) ([]Orphan, error) {
+func (s *leftoverCollector) list(ctx context.Context) ([]Leftover, error) {
 	// Interfaces and disks appear before their virtual machine or with it. The virtual machines
 	// are listed last, so that none is missed.
 	resources, err := s.unattached(ctx, s.now())
@@ -91,10 +91,10 @@ func (s *orphanCollector) list(ctx context.Context) ([]Orphan, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Orphan
+	var out []Leftover
 	for _, r := range resources {
 		if r.ours && vms.ByName[r.vm] == nil && !vms.MayContain(r.vm) {
-			out = append(out, r.orphan)
+			out = append(out, r.leftover)
 		}
 	}
 	return out, nil
@@ -104,14 +104,14 @@ func (s *orphanCollector) list(ctx context.Context) ([]Orphan, error) {
 type nodeResource struct {
 	kind, name string
 	tags       map[string]*string
-	orphan     Orphan // the Orphan if the virtual machine does not exist
-	vm         string // owner by the tags
-	ours       bool   // belongs to this cluster by the tags
+	leftover   Leftover // the Leftover if the virtual machine does not exist
+	vm         string   // owner by the tags
+	ours       bool     // belongs to this cluster by the tags
 }
 
 // unattached returns the interfaces and disks that are attached to nothing, from lists started
 // at since or later.
-func (s *orphanCollector) unattached(ctx context.Context, since time.Time) ([]nodeResource, error) {
+func (s *leftoverCollector) unattached(ctx context.Context, since time.Time) ([]nodeResource, error) {
 	nics, err := s.nics.NotOlderThan(ctx, since)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func decodeNIC(owner ownership, d *armlist.Decoder, row json.RawMessage) (*nicRo
 	if err != nil || nic.Properties != nil && nic.Properties.VirtualMachine != nil {
 		return &nicRow{Interface: nic}, err
 	}
-	return &nicRow{nic, owner.resource(OrphanNIC, strings.ToLower(armtext.Of(nic.Name)), nic.Tags)}, nil
+	return &nicRow{nic, owner.resource(LeftoverNIC, strings.ToLower(armtext.Of(nic.Name)), nic.Tags)}, nil
 }
 
 // A diskRow is a disk in the list; unattached is nil when a virtual machine has it.
@@ -169,38 +169,38 @@ func decodeDisk(owner ownership, d *armlist.Decoder, row json.RawMessage) (*disk
 	if err != nil || armtext.Of(disk.ManagedBy) != "" {
 		return &diskRow{Disk: disk}, err
 	}
-	return &diskRow{disk, owner.resource(OrphanDisk, strings.ToLower(armtext.Of(disk.Name)), disk.Tags)}, nil
+	return &diskRow{disk, owner.resource(LeftoverDisk, strings.ToLower(armtext.Of(disk.Name)), disk.Tags)}, nil
 }
 
 func (o ownership) resource(kind, name string, tags map[string]*string) *nodeResource {
 	r := nodeResource{kind: kind, name: name, tags: tags}
-	r.orphan, r.vm, r.ours = o.ownerOf(r)
+	r.leftover, r.vm, r.ours = o.ownerOf(r)
 	return &r
 }
 
 // ownerOf returns the owner of a resource by its tags, and whether the resource belongs to this
 // cluster.
-func (o ownership) ownerOf(r nodeResource) (orphan Orphan, vm string, ours bool) {
-	orphan = Orphan{Kind: r.kind, Name: r.name, Claim: tag(r.tags, tagClaim), ClaimUID: tag(r.tags, tagClaimUID)}
-	if strings.EqualFold(tag(r.tags, tagCluster), o.cluster) && orphan.ClaimUID != "" {
-		vm = vmNameFor(orphan.Claim, orphan.ClaimUID)
-		return orphan, vm, isPartOf(r.name, vm)
+func (o ownership) ownerOf(r nodeResource) (leftover Leftover, vm string, ours bool) {
+	leftover = Leftover{Kind: r.kind, Name: r.name, Claim: tag(r.tags, tagClaim), ClaimUID: tag(r.tags, tagClaimUID)}
+	if strings.EqualFold(tag(r.tags, tagCluster), o.cluster) && leftover.ClaimUID != "" {
+		vm = vmNameFor(leftover.Claim, leftover.ClaimUID)
+		return leftover, vm, isPartOf(r.name, vm)
 	}
 	if o.inheritedTags(r.tags) && strings.HasPrefix(r.name, namePrefix) && tag(r.tags, tagAKSMachine) == "" {
-		orphan.Claim = strings.TrimPrefix(r.name, namePrefix)
-		return orphan, r.name, true
+		leftover.Claim = strings.TrimPrefix(r.name, namePrefix)
+		return leftover, r.name, true
 	}
-	return orphan, "", false
+	return leftover, "", false
 }
 
-// overdue returns the orphans that are older than any reservation, and forgets the resources that
-// are no longer orphans.
-func (s *orphanCollector) overdue(orphans []Orphan, now time.Time) []Orphan {
+// overdue returns the leftovers that are older than any reservation, and forgets the resources that
+// are no longer leftovers.
+func (s *leftoverCollector) overdue(leftovers []Leftover, now time.Time) []Leftover {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := map[Orphan]time.Time{}
-	var old []Orphan
-	for _, o := range orphans {
+	first := map[Leftover]time.Time{}
+	var old []Leftover
+	for _, o := range leftovers {
 		since, known := s.firstSeen[o]
 		if !known {
 			since = now
@@ -217,13 +217,13 @@ func (s *orphanCollector) overdue(orphans []Orphan, now time.Time) []Orphan {
 const refusedFor = 30 * time.Second
 
 // refusedLately reports whether Azure has just refused to delete the resource.
-func (s *orphanCollector) refusedLately(o Orphan, now time.Time) bool {
+func (s *leftoverCollector) refusedLately(o Leftover, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return now.Before(s.refusedUntil[o.Kind+o.Name])
 }
 
-func (s *orphanCollector) recordRefusal(o Orphan, now time.Time) {
+func (s *leftoverCollector) recordRefusal(o Leftover, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.refusedUntil, func(_ string, until time.Time) bool { return !now.Before(until) })
@@ -236,28 +236,28 @@ func (s *orphanCollector) recordRefusal(o Orphan, now time.Time) {
 // leftovers returns the interfaces and disks of a virtual machine that does not exist any more.
 // Disks do not always carry the tags of their virtual machine; those without tags are found by
 // the name that karve gives them. The lists are started at since or later.
-func (s *orphanCollector) leftovers(ctx context.Context, vm string, since time.Time) ([]Orphan, error) {
+func (s *leftoverCollector) leftoversOf(ctx context.Context, vm string, since time.Time) ([]Leftover, error) {
 	resources, err := s.unattached(ctx, since)
 	if err != nil {
 		return nil, err
 	}
-	var left []Orphan
+	var left []Leftover
 	for _, x := range resources {
-		if x.ours && x.vm == vm || x.kind == OrphanDisk && len(x.tags) == 0 && isDiskOf(x.name, vm) {
-			left = append(left, x.orphan)
+		if x.ours && x.vm == vm || x.kind == LeftoverDisk && len(x.tags) == 0 && isDiskOf(x.name, vm) {
+			left = append(left, x.leftover)
 		}
 	}
 	return left, nil
 }
 
-// delete requests the deletion of an orphan. It sends no request while Azure still reserves the
-// orphan for its virtual machine, or the rate limits do not allow the deletion; a later call tries
-// again. It reports whether the orphan does not exist any more or its deletion was requested.
-func (s *orphanCollector) delete(ctx context.Context, o Orphan) (requested bool, err error) {
+// delete requests the deletion of a leftover. It sends no request while Azure still reserves the
+// leftover for its virtual machine, or the rate limits do not allow the deletion; a later call tries
+// again. It reports whether the leftover does not exist any more or its deletion was requested.
+func (s *leftoverCollector) delete(ctx context.Context, o Leftover) (requested bool, err error) {
 	if s.refusedLately(o, s.now()) || !s.limiter.reserveDeleteResource(o.Name) {
 		return false, nil
 	}
-	if o.Kind == OrphanNIC {
+	if o.Kind == LeftoverNIC {
 		_, err = s.nicClient.BeginDelete(ctx, s.group, o.Name, nil)
 	} else {
 		_, err = s.diskClient.BeginDelete(ctx, s.group, o.Name, nil)
