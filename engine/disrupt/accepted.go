@@ -72,7 +72,7 @@ func (s *accepted) tryAdd(m Move) Kept {
 	return Kept{}
 }
 
-// performIfPays simulates a consolidation and keeps it in the simulation when it pays; else Kept
+// performIfPays simulates a consolidation and leaves it in the simulation when it pays; else Kept
 // says why it must not be made. kube-scheduler does not read the plan: it
 // puts pods on the emptiest nodes, where they take the free capacity that the plan has for
 // others, and the nodes that must be launched for those others can cost more than the move

@@ -59,18 +59,18 @@ func TestCountNodes(t *testing.T) {
 		},
 		Underway: []Move{{Nodes: []string{"chosen", "leaving"}}},
 	}
-	census := CountNodes(&in)
-	if diff := cmp.Diff(map[string]NodeCount{"a": {Nodes: 4, Down: 3}, "b": {Nodes: 1}}, census); diff != "" {
+	counts := CountNodes(&in)
+	if diff := cmp.Diff(map[string]NodeCount{"a": {Nodes: 4, Down: 3}, "b": {Nodes: 1}}, counts); diff != "" {
 		t.Error(diff)
 	}
 	p := Pool{Name: "a", Budgets: []Budget{{Nodes: 100, Percent: true, Active: true, Until: noon}}}
-	n, kept := AllowedDisruptions(&p, census["a"], Expired)
+	n, kept := AllowedDisruptions(&p, counts["a"], Expired)
 	if n != 1 || kept.Because != BudgetExhausted || kept.Detail != "No allowed disruptions for disruption reason Drifted due to blocking budget" ||
 		!kept.Until.Equal(noon) || kept.Facts.Text("down") != "3" || kept.Facts.Text("allowed") != "4" {
 		t.Errorf("%d, %+v", n, kept)
 	}
 	p.Budgets[0].Nodes = 25
-	if n, _ := AllowedDisruptions(&p, census["a"], Drifted); n != 0 {
+	if n, _ := AllowedDisruptions(&p, counts["a"], Drifted); n != 0 {
 		t.Errorf("%d may go although more are down than may be", n)
 	}
 }

@@ -50,8 +50,8 @@ type Node struct {
 	// MarkedForDeletion is set once the node is deleted; Terminating once its instance is
 	// terminating.
 	MarkedForDeletion, Terminating bool
-	// LastPodEvent is when a pod was last bound to the node or left it, or when the node became
-	// ready.
+	// LastPodEvent is when a pod was last bound to the node or left it, or when the node was
+	// initialized.
 	LastPodEvent time.Time
 	// ExpireAfter is the node's maximum lifetime; zero means no limit.
 	ExpireAfter time.Duration

@@ -36,7 +36,7 @@ func (s *deleteStage) listExpected() []*node {
 	for _, n := range order {
 		if n.forecast != keepExpected && n.removable() {
 			expected[n] = true
-			s.receivers.close(n)
+			s.receivers.stop(n)
 		}
 	}
 	return slices.DeleteFunc(order, func(n *node) bool { return !expected[n] && n.role != leaves })

@@ -30,50 +30,50 @@ func (a arrivals) add(others arrivals) {
 
 // dependencies are what pods of moves require of pods elsewhere (each a schedule.Dependency), so
 // that kube-scheduler puts them where the plan has them. Moves are made at the same time: if a
-// later move removed pods that such a requirement counts, or added some, it would break the
+// later move removed pods that such a dependency counts, or added some, it would break the
 // earlier move (Rule CONSOLIDATION-6).
 type dependencies map[schedule.Dependency]*dependency
 
-// dependency is what is known of one requirement.
+// dependency is what is known of one schedule.Dependency.
 type dependency struct {
 	pods         int // the pods of moves that have it
 	excessBefore int // by how much it was violated anyway
 	changes      int // excessBefore is valid while no pod that it counts is added or removed
 }
 
-// dependenciesOf are the requirements of the pods that moved, and how many pods have each.
+// dependenciesOf are the dependencies of the pods that moved, and how many pods have each.
 func dependenciesOf(snapshot *cluster.Snapshot, arrived arrivals) map[schedule.Dependency]int {
 	out := map[schedule.Dependency]int{}
 	for a, n := range arrived {
-		for _, t := range schedule.DependenciesOf(snapshot, a.class, a.node) {
-			out[t] += n
+		for _, d := range schedule.DependenciesOf(snapshot, a.class, a.node) {
+			out[d] += n
 		}
 	}
 	return out
 }
 
-// add records the requirements of the pods that moved.
+// add records the dependencies of the pods that moved.
 func (s dependencies) add(snapshot *cluster.Snapshot, arrived arrivals) {
-	for t, pods := range dependenciesOf(snapshot, arrived) {
-		if had := s[t]; had != nil {
+	for d, pods := range dependenciesOf(snapshot, arrived) {
+		if had := s[d]; had != nil {
 			pods += had.pods
 		}
-		s[t] = &dependency{pods: pods, excessBefore: max(0, t.Violation(pods)), changes: t.Changes()}
+		s[d] = &dependency{pods: pods, excessBefore: max(0, d.Violation(pods)), changes: d.Changes()}
 	}
 }
 
-// brokenBy says that the pods of this move break a requirement of pods that moved before.
+// brokenBy says that the pods of this move break a dependency of pods that moved before.
 func (s dependencies) brokenBy(snapshot *cluster.Snapshot, arrived arrivals) Kept {
 	if len(s) == 0 {
 		return Kept{}
 	}
 	more := dependenciesOf(snapshot, arrived)
-	for t, known := range s {
-		newcomers, changes := more[t], t.Changes()
+	for d, known := range s {
+		newcomers, changes := more[d], d.Changes()
 		if newcomers == 0 && known.changes == changes {
 			continue
 		}
-		if t.Violation(known.pods+newcomers) > known.excessBefore {
+		if d.Violation(known.pods+newcomers) > known.excessBefore {
 			return Kept{Because: NeededByOtherMove, Detail: "Pods of other moves rely on where pods run now: the node is looked at again when those moves have ended"}
 		}
 		if newcomers == 0 {

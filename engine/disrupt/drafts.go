@@ -16,7 +16,7 @@ import (
 type drafts struct {
 	before *cluster.Snapshot // without any of the changes
 	whatIf *cluster.WhatIf
-	steps  int // how many drafts were made; see Settings.MaxSteps
+	steps  int // how many sets of nodes were tried, also without a draft; see Settings.MaxSteps
 }
 
 // snapshot is the snapshot with the changes supposed so far.

@@ -29,18 +29,18 @@ func (s *dueStage) list() []*node {
 			byPool[n.Pool] = append(byPool[n.Pool], n)
 		}
 	}
-	place := map[*node]int{} // in its pool
+	position := map[*node]int{} // in its pool
 	var out []*node
 	for _, nodes := range byPool {
 		slices.SortStableFunc(nodes, func(x, y *node) int {
 			return cmp.Or(cmp.Compare(min(x.Pods, 1), min(y.Pods, 1)), x.Due[0].Since.Compare(y.Due[0].Since), cmp.Compare(x.Key, y.Key))
 		})
 		for i, n := range nodes {
-			place[n] = i
+			position[n] = i
 		}
 		out = append(out, nodes...)
 	}
-	slices.SortFunc(out, func(x, y *node) int { return cmp.Or(cmp.Compare(place[x], place[y]), cmp.Compare(x.Key, y.Key)) })
+	slices.SortFunc(out, func(x, y *node) int { return cmp.Or(cmp.Compare(position[x], position[y]), cmp.Compare(x.Key, y.Key)) })
 	return out
 }
 
@@ -84,7 +84,7 @@ func (s dueMoveBuilder) build(n *node, cause Cause) (Move, Kept) {
 		m = newMove(cause, set, schedule.Plan{Launches: launches})
 		m.Evictions = n.Pods
 	} else {
-		s.receivers.admitNotConsolidatable()
+		s.receivers.includeNotConsolidatable()
 		d, mark := s.drafts.without(set, anyPrice)
 		plan := d.Plan()
 		s.drafts.rollback(mark)

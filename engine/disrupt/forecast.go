@@ -17,8 +17,8 @@ import (
 //
 // Here the pods of a node may be divided freely. They count in groups that can use the same
 // instance types, measured by what they cost at the best prices. A group may fill nodes of one
-// pool, zone and capacity type where it runs already. The forecast decides which nodes receive pods and which are considered
-// first; drafts decide which may be removed.
+// pool, zone and capacity type where it runs already. The forecast decides which nodes receive
+// pods and which are considered first; drafts decide which may be removed.
 func forecast(all []*node, prices *schedule.ShadowPrices, settings Settings) {
 	t := &fluidNodes{prices: prices, settings: settings, unplaced: make([]float64, prices.Groups()), runsIn: map[string][]bool{}}
 	var order []*fluidNode
@@ -130,7 +130,7 @@ func (t *fluidNodes) fill(x *fluidNode) {
 // forecastFor is the forecast for a node that may be consolidated when it holds that much.
 func (x *fluidNode) forecastFor(holds float64) nodeForecast {
 	switch {
-	case x.replaceable && x.price.USD()-x.full >= max(x.minSavings.USD(), x.price.USD()*wrongShare):
+	case x.replaceable && x.price.USD()-x.full >= max(x.requiredSavings.USD(), x.price.USD()*wrongShare):
 		return wrongType
 	case holds >= x.full*fullShare, !x.replaceable && holds > 0:
 		return keepExpected

@@ -41,6 +41,11 @@ func podsUnplaced(d *schedule.Draft) Kept {
 	if all := d.Plan().Unplaced; len(all) > 0 {
 		return podsDoNotFit(all)
 	}
+	return somePodsUnplaced(d)
+}
+
+// somePodsUnplaced says how many pods the draft does not place.
+func somePodsUnplaced(d *schedule.Draft) Kept {
 	return Kept{Because: PodsDoNotFit, Detail: fmt.Sprintf("Not all pods would schedule: %d would not", d.Unplaced()),
 		Facts: reason.FactsOf(map[string]any{"pods": d.Unplaced()})}
 }
@@ -73,6 +78,12 @@ func replacementCostsMore(n *node, by offering.Price, exactly bool) Kept {
 	}
 	return Kept{Because: NotCheaper, Detail: "Can't replace with a cheaper node: the cheapest replacement costs " + words,
 		Facts: reason.FactsOf(map[string]any{"price": n.price.String(), "more": by.String()})}
+}
+
+// noReplacementSaves says that no replacement saves as much as is required.
+func noReplacementSaves(n *node) Kept {
+	return Kept{Because: NotCheaper, Detail: "Can't replace with a cheaper node: no replacement saves as much as a replacement must",
+		Facts: reason.FactsOf(map[string]any{"price": n.price.String()})}
 }
 
 // wastesTooLittle says that the node wastes less than a replacement must save.

@@ -139,7 +139,9 @@ func withinPrice(offerings []offering.Ref, catalog *cluster.PoolCatalog, maxPric
 		}
 	}
 	tooExpensive := map[string]bool{}
-	return slices.DeleteFunc(affordable, func(c offering.Ref) bool { // with two prices for an offering nothing may remain
+	return slices.DeleteFunc(affordable, func(c offering.Ref) bool {
+		// This may leave nothing, where the catalog lists a type, zone and capacity type twice at
+		// different prices.
 		if !slices.Contains(zones, c.Zone) {
 			return true
 		}

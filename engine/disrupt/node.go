@@ -24,16 +24,17 @@ type node struct {
 	pricePerDisruption   float64           // see PricePerDisruption
 	// pdbs are its PDBs by the UIDs of their pods; see pdbsByPod.
 	pdbs map[string]*schedsim.PDB
-	// waste is what the node costs beyond what its pods would cost at the best prices; minSavings
-	// is what replacing it must save; queueIndex is its place in the queue of replaceStage.
-	waste, minSavings offering.Price
-	queueIndex        int
-	replaceable       bool // as far as its capacity type decides it
-	role              moveRole
-	eligibility       eligibility
-	forecast          nodeForecast
-	intake            intake
-	kept              Kept
+	// waste is what the node costs beyond what its pods would cost at the best prices;
+	// requiredSavings is what replacing it must save; queueIndex is its place in the queue of
+	// replaceStage.
+	waste, requiredSavings offering.Price
+	queueIndex             int
+	replaceable            bool // as far as its capacity type decides it
+	role                   moveRole
+	eligibility            eligibility
+	forecast               nodeForecast
+	takesPods              takesPods
+	kept                   Kept
 }
 
 // moveRole is the part that a node has in the moves of the plan and in those under way.
@@ -63,7 +64,7 @@ const (
 	wrongType                          // it is the wrong instance type for its pods, and will be replaced
 )
 
-// readPrice reads price, place and offering of the node from the snapshot.
+// readPrice reads price, zone, capacity type and offering of the node from the snapshot.
 func (n *node) readPrice() {
 	if n.PriceUnknownDetail == "" {
 		n.price = n.info.Price
@@ -119,7 +120,7 @@ func (n *node) losesPods() bool {
 // soonConsolidated reports whether the node is mostly wasted and kept only because it is too
 // young or not consolidatable yet: it is considered again as soon as that has passed.
 func (n *node) soonConsolidated() bool {
-	return (n.kept.Because == RecentlyLaunched || n.kept.Because == NotYetConsolidatable) && n.waste >= n.minSavings && n.waste > n.price/2
+	return (n.kept.Because == RecentlyLaunched || n.kept.Because == NotYetConsolidatable) && n.waste >= n.requiredSavings && n.waste > n.price/2
 }
 
 // keep records why the node is kept.

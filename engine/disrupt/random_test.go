@@ -137,7 +137,7 @@ func TestSlicesAddUp(t *testing.T) {
 			settings := disrupt.Defaults()
 			settings.MaxSteps = steps
 			in := f.ForDisruption(disrupttest.Now(), pools, settings)
-			census := disrupt.CountNodes(&in)
+			counts := disrupt.CountNodes(&in)
 			script := f.Script(&enginetest.Script{Types: f.Types["default"], Pools: poolSpecs(f)})
 			var from disrupt.Cursor
 			known := map[string]bool{}
@@ -165,7 +165,7 @@ func TestSlicesAddUp(t *testing.T) {
 				}
 			}
 			for i := range pools {
-				if most, _ := disrupt.MaxDown(&pools[i], census[pools[i].Name].Nodes, disrupt.Underutilized); gone[pools[i].Name] > most {
+				if most, _ := disrupt.MaxDown(&pools[i], counts[pools[i].Name].Nodes, disrupt.Underutilized); gone[pools[i].Name] > most {
 					t.Errorf("seed %d, %d steps: pool %s loses %d nodes, %d are allowed", seed, steps, pools[i].Name, gone[pools[i].Name], most)
 				}
 			}

@@ -8,27 +8,26 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// receivers decides which nodes may receive pods of moves: the others
-// take no pods in the what-if.
+// receivers decides which nodes may receive pods of moves: the others take no pods in the what-if.
 type receivers struct {
 	in     *Input
 	nodes  *nodes
 	whatIf *cluster.WhatIf
-	// admitting is set while pods may go to nodes that are not consolidatable yet.
-	admitting bool
+	// includesNotConsolidatable is set while pods may go to nodes that are not consolidatable yet.
+	includesNotConsolidatable bool
 }
 
-// intake is how the stage changed whether the node may receive pods.
-type intake uint8
+// takesPods is how the stage changed whether the node takes pods in the what-if.
+type takesPods uint8
 
 const (
-	unchanged intake = iota
-	closed           // it receives no pods, as long as the stage lasts
-	admitted         // it receives pods although it is not consolidatable yet
+	unchanged takesPods = iota
+	stopped             // it takes no pods, as long as the stage lasts
+	included            // it takes pods although it is not consolidatable yet
 )
 
-// closeNonReceivers closes the nodes that may not receive pods in any stage.
-func (s *receivers) closeNonReceivers() {
+// stopNonReceivers makes the nodes that may not receive pods in any stage take none.
+func (s *receivers) stopNonReceivers() {
 	for _, n := range s.nodes.all {
 		if n.info != nil && n.role != leaves && !CanReceive(n.Node, n.pool, s.in) {
 			s.whatIf.StopTakingPods(n.info)
@@ -44,48 +43,48 @@ func (s *receivers) closeNonReceivers() {
 // reset undoes what the previous stage changed. Nodes that lose their pods anyway receive none:
 // these would move twice.
 func (s *receivers) reset() {
-	s.closeAdmitted()
-	var open []*cluster.NodeInfo
+	s.excludeNotConsolidatable()
+	var again []*cluster.NodeInfo
 	for _, n := range s.nodes.all {
-		if n.intake == closed && n.role != leaves && !n.losesPods() {
-			n.intake = unchanged
-			open = append(open, n.info)
+		if n.takesPods == stopped && n.role != leaves && !n.losesPods() {
+			n.takesPods = unchanged
+			again = append(again, n.info)
 		}
 	}
-	s.whatIf.TakePodsAgain(open...)
+	s.whatIf.TakePodsAgain(again...)
 	for _, n := range s.nodes.all {
 		if n.losesPods() && n.role != leaves && n.info != nil {
-			s.close(n)
+			s.stop(n)
 		}
 	}
 }
 
-// close keeps pods off the node until the stage ends, unless it receives none anyway.
-func (s *receivers) close(n *node) {
+// stop makes the node take no pods until the stage ends, unless it takes none anyway.
+func (s *receivers) stop(n *node) {
 	if n.info.MarkedForDeletion || n.info.TakesNoPods {
 		return
 	}
-	n.intake = closed
+	n.takesPods = stopped
 	s.whatIf.StopTakingPods(n.info)
 }
 
-// admitNotConsolidatable lets pods of nodes that are due move to nodes that are not consolidatable
-// yet. Consolidation avoids such nodes, as they may be consolidated or filled up soon. But pods of
-// a node that is due need a node now, and otherwise one would be launched although there is free
-// capacity.
-func (s *receivers) admitNotConsolidatable() {
-	if s.admitting {
+// includeNotConsolidatable lets pods of nodes that are due move to nodes that are not
+// consolidatable yet. Consolidation avoids such nodes, as they may be consolidated or filled up
+// soon. But pods of a node that is due need a node now, and otherwise one would be launched
+// although there is free capacity.
+func (s *receivers) includeNotConsolidatable() {
+	if s.includesNotConsolidatable {
 		return
 	}
-	s.admitting = true
-	var open []*cluster.NodeInfo
+	s.includesNotConsolidatable = true
+	var again []*cluster.NodeInfo
 	for _, n := range s.nodes.all {
 		if s.notConsolidatable(n) {
-			n.intake = admitted
-			open = append(open, n.info)
+			n.takesPods = included
+			again = append(again, n.info)
 		}
 	}
-	s.whatIf.TakePodsAgain(open...)
+	s.whatIf.TakePodsAgain(again...)
 }
 
 // notConsolidatable reports whether the node receives no pods only because consolidateAfter has
@@ -97,23 +96,23 @@ func (s *receivers) notConsolidatable(n *node) bool {
 	return CanReceive(n.Node, nil, s.in)
 }
 
-// closeAdmitted closes the nodes that were admitted.
-func (s *receivers) closeAdmitted() {
-	s.admitting = false
+// excludeNotConsolidatable makes the nodes that were included take no pods again.
+func (s *receivers) excludeNotConsolidatable() {
+	s.includesNotConsolidatable = false
 	for _, n := range s.nodes.all {
-		if n.intake != admitted {
+		if n.takesPods != included {
 			continue
 		}
 		if n.role != leaves {
 			s.whatIf.StopTakingPods(n.info)
 		}
-		n.intake = unchanged
+		n.takesPods = unchanged
 	}
 }
 
-// closeAllExcept closes all nodes except the move's receivers: pods that are nominated to other
-// nodes keep their free capacity.
-func (s *receivers) closeAllExcept(snapshot *cluster.Snapshot, m *Move) {
+// stopAllExcept makes all nodes except the move's receivers take no pods: pods that are nominated
+// to other nodes keep their free capacity.
+func (s *receivers) stopAllExcept(snapshot *cluster.Snapshot, m *Move) {
 	receiving := map[string]bool{}
 	for _, r := range m.Nominations {
 		receiving[r.Node] = true

@@ -34,9 +34,9 @@ func Recheck(snapshot *cluster.Snapshot, in Input, m Move) (Move, Kept) {
 		return Move{}, kept
 	}
 	if !m.Cause.respectsBlocks() {
-		s.receivers.admitNotConsolidatable()
+		s.receivers.includeNotConsolidatable()
 	}
-	s.receivers.closeAllExcept(snapshot, &m)
+	s.receivers.stopAllExcept(snapshot, &m)
 	if now, kept := s.decideAgain(set, &m); kept.Because == "" {
 		return now, kept
 	}
@@ -105,9 +105,6 @@ func (s *search) moveOf(set []*node, m *Move) (Move, Kept) {
 		return s.dueMoves().build(set[0], m.Cause)
 	case len(m.Launches) == 0:
 		return deletionBuilder{s.drafts, s.savings}.build(set)
-	}
-	for _, n := range set {
-		n.waste = n.price
 	}
 	return s.replacements(true).build(set, nil)
 }

@@ -73,11 +73,11 @@ func randomZonedCluster(seed uint64) *disrupttest.Cluster {
 	var types []offering.InstanceType
 	for i, cores := range []int64{2, 4, 8} {
 		for j, memory := range []int64{2, 4} {
-			var offers []offering.Offering
+			var offerings []offering.Offering
 			for k, z := range zones {
-				offers = append(offers, offering.Offering{Zone: z, CapacityType: offering.OnDemand, Price: offering.Price((40+8*j)*(10+k)*int(cores)-i-j) * 1e5})
+				offerings = append(offerings, offering.Offering{Zone: z, CapacityType: offering.OnDemand, Price: offering.Price((40+8*j)*(10+k)*int(cores)-i-j) * 1e5})
 			}
-			types = append(types, offering.InstanceType{Name: fmt.Sprint("FD"[j:j+1], cores), Offerings: offers, Capacity: amounts(cores*1000, cores*memory<<10, 110)})
+			types = append(types, offering.InstanceType{Name: fmt.Sprint("FD"[j:j+1], cores), Offerings: offerings, Capacity: amounts(cores*1000, cores*memory<<10, 110)})
 		}
 	}
 	f.SetCatalog(enginetest.NodeClass, types)

@@ -78,8 +78,11 @@ func (s replacementBuilder) plan(set []*node, maxPrice offering.Price, d *schedu
 	if d == nil {
 		d = schedule.NewDraft(s.drafts.snapshot(), maxPrice)
 	}
-	if d.OverMaxPrice() || d.Unplaced() > 0 {
-		return plan, nil, replacementCostsMore(set[0], 0, false)
+	switch {
+	case d.OverMaxPrice():
+		return plan, nil, noReplacementSaves(set[0])
+	case d.Unplaced() > 0:
+		return plan, nil, somePodsUnplaced(d)
 	}
 	launches := slices.Clone(d.Launches())
 	if len(set) > 1 && !s.decided {

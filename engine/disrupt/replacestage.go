@@ -22,8 +22,8 @@ type replaceStage struct {
 	queue     []*node                 // see list
 	proposals []knownProposal         // since the last accepted move: see proposalOf
 	history   map[string]groupHistory // by byPoolZoneCapacityType
-	// failedWithFreeCapacity counts, by place, the consecutive nodes that replaceUsingFreeCapacity
-	// could not replace.
+	// failedWithFreeCapacity counts, by poolZoneCapacityType, the consecutive nodes that
+	// replaceUsingFreeCapacity could not replace.
 	failedWithFreeCapacity map[string]int
 	// triedSizes is how many nodes of the wrong instance type were replaced at once when
 	// replaceWrongTypes last tried, by pool.
@@ -64,10 +64,10 @@ type proposal struct {
 // consider searches the best move that removes the node: alone, or with others that waste as
 // much, as long as larger sets save more for what they disrupt.
 func (s *replaceStage) consider(n *node) {
-	if !n.removable() || !s.canPay(n) {
+	if !n.removable() || s.keepIfRuledOut(n) {
 		return
 	}
-	if n.waste < n.minSavings {
+	if n.waste < n.requiredSavings {
 		s.replaceUsingFreeCapacity(n)
 		return
 	}
@@ -107,8 +107,8 @@ func (s *replaceStage) consider(n *node) {
 
 // replaceUsingFreeCapacity replaces a node that wastes less than a replacement must save. The
 // waste is no upper bound when other nodes have free capacity: pods that fit there need no new
-// node, and the shadow prices do not include it. Where hardly any node of a place found such
-// capacity, only every eighth node is tried.
+// node, and the shadow prices do not include it. Where hardly any node of the same pool, zone
+// and capacity type found such capacity, only every eighth node is tried.
 func (s *replaceStage) replaceUsingFreeCapacity(n *node) {
 	if s.failedWithFreeCapacity[n.poolZoneCapacityType] < maxFailures || n.queueIndex%8 == 0 {
 		p := s.evaluate([]*node{n})
@@ -220,7 +220,7 @@ func (s *replaceStage) setAround(n *node, group func(*node) string, size int) []
 		if len(set) == size {
 			break
 		}
-		if !o.removable() || group(o) != own || o.waste < o.minSavings || o.price == 0 || taken[o.Pool] >= s.budgets.allowed(o.pool, Underutilized) || !s.mayJoin(n, o) {
+		if !o.removable() || group(o) != own || o.waste < o.requiredSavings || o.price == 0 || taken[o.Pool] >= s.budgets.allowed(o.pool, Underutilized) || !s.mayJoin(n, o) {
 			continue
 		}
 		taken[o.Pool]++
@@ -252,8 +252,8 @@ func (s *replaceStage) proposeSingle(n *node) *proposal {
 		n.keep(podsUnplaced(d))
 	case n.price-d.Price() <= 0:
 		n.keep(replacementCostsMore(n, d.Price()-n.price, true))
-	case n.price-d.Price() < n.minSavings:
-		n.keep(savingsTooSmall(n, n.price-d.Price(), n.minSavings))
+	case n.price-d.Price() < n.requiredSavings:
+		n.keep(savingsTooSmall(n, n.price-d.Price(), n.requiredSavings))
 	default:
 		return newProposal(set, n.price-d.Price(), nil)
 	}
@@ -305,8 +305,9 @@ func (s *replaceStage) evaluate(set []*node) *proposal {
 	return newProposal(set, before-d.Price(), d)
 }
 
-// canPay reports whether replacing the node can pay at all, and records why not.
-func (s *replaceStage) canPay(n *node) bool {
+// keepIfRuledOut keeps the node, with the reason, if its price is unknown, its budget is used up or
+// its Balanced pool would gain too little. It reports whether it did.
+func (s *replaceStage) keepIfRuledOut(n *node) bool {
 	switch {
 	case n.price == 0:
 		n.keep(Kept{Because: PriceUnknown, Detail: "The node's price is unknown"})
@@ -316,9 +317,9 @@ func (s *replaceStage) canPay(n *node) bool {
 	case s.savings.cannotReachThreshold(n):
 		n.keep(scoreTooLow(n))
 	default:
-		return true
+		return false
 	}
-	return false
+	return true
 }
 
 // accept makes the move and adds it to the plan, unless it does not pay or conflicts with the

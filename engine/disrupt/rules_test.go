@@ -162,20 +162,3 @@ func TestEvents(t *testing.T) {
 		}
 	}
 }
-
-func TestDueOrder(t *testing.T) {
-	nodes := []Node{
-		{Key: "young", Pods: 1, Due: []DueCause{{Cause: Drifted, Since: noon}}},
-		{Key: "old", Pods: 9, Due: []DueCause{{Cause: Drifted, Since: noon}, {Cause: Drifted, Since: noon.Add(-time.Hour)}}},
-		{Key: "older, for another cause", Pods: 1, Due: []DueCause{{Cause: Expired, Since: noon.Add(-9 * time.Hour)}, {Cause: Drifted, Since: noon}}},
-		{Key: "empty", Due: []DueCause{{Cause: Drifted, Since: noon}}},
-	}
-	slices.SortFunc(nodes, func(a, b Node) int { return CompareDue(&a, &b, Drifted) })
-	var got []string
-	for _, n := range nodes {
-		got = append(got, n.Key)
-	}
-	if diff := cmp.Diff([]string{"empty", "old", "older, for another cause", "young"}, got); diff != "" {
-		t.Error(diff)
-	}
-}

@@ -17,8 +17,8 @@ import (
 //
 // It looks in stages: nodes that are empty; nodes that are due; nodes whose pods fit on other
 // nodes; nodes whose pods cost less on new nodes. With Settings.MaxSteps it stops after that many
-// drafts of package schedule, and the Plan says where to continue. The order of nodes and pools
-// in the Input does not change the Plan.
+// sets of nodes, and the Plan says where to continue. The order of nodes and pools in the Input
+// does not change the Plan.
 func Search(snapshot *cluster.Snapshot, in Input, from Cursor) Plan {
 	s := newSearch(snapshot, &in, !in.Settings.Upstream)
 	defer s.drafts.whatIf.End()
@@ -67,7 +67,7 @@ func newSearch(snapshot *cluster.Snapshot, in *Input, rehearsed bool) *search {
 		s.accepted.sim = schedsim.New(snapshot)
 	}
 	s.arrivals = s.accepted.applyUnderway(in.Underway)
-	s.receivers.closeNonReceivers()
+	s.receivers.stopNonReceivers()
 	for _, n := range s.nodes.all {
 		n.setEligibility(in, s.budgets[n.Pool])
 	}
@@ -114,7 +114,7 @@ func (s *search) setWaste(n *node) {
 	if n.pool == nil {
 		return
 	}
-	n.minSavings = s.savings.required([]*node{n})
+	n.requiredSavings = s.savings.required([]*node{n})
 	n.replaceable = s.savings.spotToSpot([]*node{n}).Because == ""
 }
 

@@ -59,7 +59,7 @@ func newGroups(labels []*constraint.Key) *groups {
 
 // ofNode is the group of the node.
 func (s *groups) ofNode(info *cluster.NodeInfo) *nodeGroup {
-	g := s.find(groupKey{cpu: info.Allocatable[quantity.NameCPU], memory: info.Allocatable[quantity.NameMemory], labelsAndTaints: info.GroupKey(s.labels)})
+	g := s.findOrAdd(groupKey{cpu: info.Allocatable[quantity.NameCPU], memory: info.Allocatable[quantity.NameMemory], labelsAndTaints: info.GroupKey(s.labels)})
 	g.info = info
 	return g
 }
@@ -67,12 +67,13 @@ func (s *groups) ofNode(info *cluster.NodeInfo) *nodeGroup {
 // ofOffering is the group of nodes of that offering.
 func (s *groups) ofOffering(catalog *cluster.PoolCatalog, row int) *nodeGroup {
 	size := catalog.Catalog.Allocatable[catalog.Catalog.Offerings[row].Type]
-	g := s.find(groupKey{cpu: size[quantity.CPU], memory: size[quantity.Memory], catalog: catalog, row: row})
+	g := s.findOrAdd(groupKey{cpu: size[quantity.CPU], memory: size[quantity.Memory], catalog: catalog, row: row})
 	g.catalog, g.row = catalog, row
 	return g
 }
 
-func (s *groups) find(key groupKey) *nodeGroup {
+// findOrAdd is the group with that key; it is added if it is missing.
+func (s *groups) findOrAdd(key groupKey) *nodeGroup {
 	g := s.byKey[key]
 	if g == nil {
 		g = &nodeGroup{perCPU: 1 / float64(max(1, key.cpu)), perMemory: 1 / float64(max(1, key.memory)), number: len(s.all)}
@@ -102,13 +103,18 @@ func (s *groups) admissionOf(shape *cluster.PodShape) *admission {
 // admitting lists the groups that admit the pods. Shapes that ask for a node's name are checked
 // node by node instead.
 func (s *groups) admitting(a *admission) []*nodeGroup {
+	s.extend(a)
+	return a.groups
+}
+
+// extend decides about the groups that were added since the admission was last extended.
+func (s *groups) extend(a *admission) {
 	for _, g := range s.all[len(a.admits):] {
 		admits := a.shape.UsesHostname || g.admits(a.shape)
 		if a.admits = append(a.admits, admits); admits {
 			a.groups = append(a.groups, g)
 		}
 	}
-	return a.groups
 }
 
 // admits reports whether labels and taints of the node admit pods of the class.
@@ -119,7 +125,7 @@ func (s *groups) admits(n *node, c *podClass) bool {
 	case c.UsesHostname:
 		return n.group.admits(c.PodShape)
 	}
-	s.admitting(c.admission)
+	s.extend(c.admission)
 	return c.admission.admits[n.group.number]
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // nodes is every node with the pods that moved to it, and a log of the changes since the last
-// move that was kept.
+// commit.
 type nodes struct {
 	all     []node
 	byInfo  map[*cluster.NodeInfo]int
@@ -174,13 +174,13 @@ const (
 	counted
 )
 
-// changes are the changes since keep.
+// changes are the changes since the last commit.
 func (n *nodes) changes() []change { return slices.Clone(n.log) }
 
-// keep makes the changes permanent.
-func (n *nodes) keep() { n.log = n.log[:0] }
+// commit makes the changes permanent.
+func (n *nodes) commit() { n.log = n.log[:0] }
 
-// rollback undoes the changes since keep.
+// rollback undoes the changes since the last commit.
 func (n *nodes) rollback() {
 	for i := len(n.log) - 1; i >= 0; i-- {
 		n.undo(&n.log[i])

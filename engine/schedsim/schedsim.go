@@ -87,7 +87,7 @@ func (o Outcome) worseOf(other Outcome) Outcome {
 func (c *Cluster) Perform(m Move) {
 	c.collect(&m)
 	c.simulate(&m, likeliestWay())
-	c.nodes.keep()
+	c.nodes.commit()
 }
 
 // PerformIfPays simulates the move in several ways and returns the worst outcome. When that pays,
@@ -106,7 +106,7 @@ func (c *Cluster) PerformIfPays(m Move) Outcome {
 	if !worst.Pays() {
 		c.nodes.rollback()
 	}
-	c.nodes.keep()
+	c.nodes.commit()
 	return worst
 }
 
@@ -122,7 +122,8 @@ func (c *Cluster) simulateEach(m *Move, ways []way, worst Outcome) Outcome {
 	return worst
 }
 
-// decisiveNodes is how many nodes a move must save at least so that it pays in every way.
+// decisiveNodes bounds what is simulated: a move that saves the price of so many nodes is not
+// simulated in the unlikely ways, as a few nodes more or less do not decide it.
 const decisiveNodes = 4
 
 // decisiveSaving is the price of decisiveNodes nodes, each the most expensive that a single pod of
