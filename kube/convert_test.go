@@ -312,13 +312,13 @@ func TestDoNotDisrupt(t *testing.T) {
 	}
 }
 
-func catalogOfTwo() *Catalog {
+func catalogOfTwo() *InstanceTypes {
 	t := func(name string, cpu, gib int64, price offering.Price) offering.InstanceType {
 		return offering.InstanceType{Name: name, Labels: map[string][]string{"arch": {"amd64"}, "many": {"a", "b"}},
 			Capacity: quantity.Amounts{"cpu": cpu, "memory": gib << 30}, Overhead: quantity.Amounts{"cpu": 100},
 			Offerings: []offering.Offering{{Zone: "z1", CapacityType: offering.Spot, Price: price, QuotaUses: []offering.QuotaUse{{Quota: "spot", Amount: cpu / 1000}}}}}
 	}
-	return NewCatalog([]offering.InstanceType{t("lean", 4000, 8, 10), t("fat", 2000, 32, 20)})
+	return NewInstanceTypes([]offering.InstanceType{t("lean", 4000, 8, 10), t("fat", 2000, 32, 20)})
 }
 
 func TestNodeOfClaimWithoutInstance(t *testing.T) {
@@ -339,7 +339,7 @@ func TestNodeOfClaimWithoutInstance(t *testing.T) {
 	if diff := cmp.Diff(want, Node(nil, claim, cat, choices)); diff != "" {
 		t.Error(diff)
 	}
-	claim.Status.ProviderID = "bought" // from here on the cloud counts it
+	claim.Status.ProviderID = "launched" // from here on the cloud counts it
 	if got := Node(nil, claim, cat, choices); got.QuotaUses != nil {
 		t.Errorf("a launched instance still draws %v", got.QuotaUses)
 	}

@@ -36,7 +36,7 @@ type ManagedNode struct {
 // DisruptionNode is a node as decisions about nodes see it at a given moment. soft says that
 // the node's pool replaces expired nodes within budgets, like drifted ones (see SoftExpiry).
 // HasBufferCapacity is left unset: it depends on capacity buffers.
-func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time) disrupt.Node {
+func DisruptionNode(m ManagedNode, checker EvictionChecker, soft bool, now time.Time) disrupt.Node {
 	n := disrupt.Node{
 		Key:                       m.Claim.Name,
 		Pool:                      m.InSnapshot.Pool,
@@ -60,13 +60,13 @@ func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time
 		return n
 	}
 	n.Name, n.Ready = m.Node.Name, Ready(m.Node)
-	pods := summarize(m.Pods, evictions, now)
+	pods := summarize(m.Pods, checker, now)
 	n.Pods, n.EvictionCost, n.PDBs = pods.reschedulable, pods.cost, pods.pdbs
 	n.Blocks = append(append(severalNodes(m), ownBlocks(m.Node)...), pods.blocks()...)
 	return n
 }
 
-// initializedAt is when the node became ready for pods, zero while it is not. If the node is
+// initializedAt is when the node was initialized, zero while it is not. If the node is
 // initialized and its claim lacks the condition, it is the Node's creation time.
 func initializedAt(m ManagedNode) time.Time {
 	if !m.InSnapshot.Initialized {

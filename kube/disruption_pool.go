@@ -103,7 +103,7 @@ func MinSavings(text string) (disrupt.MinSavings, error) {
 // number that cannot be read only while the budget is active.)
 func budget(b *karpv1.Budget, now time.Time) (out disrupt.Budget, err error) {
 	out.Causes = causes(b.Reasons)
-	if out.Nodes, out.Percent, err = share(b.Nodes); err == nil {
+	if out.Nodes, out.Percent, err = nodesOrPercent(b.Nodes); err == nil {
 		out.Active, out.Until, err = window(b, now.UTC())
 	}
 	out.Invalid = err != nil
@@ -122,8 +122,8 @@ func causes(reasons []karpv1.DisruptionReason) []disrupt.Cause {
 	return out
 }
 
-// share reads 3 or 10%. A negative number counts as zero.
-func share(text string) (n int, percent bool, err error) {
+// nodesOrPercent reads 3 or 10%. A negative number counts as zero.
+func nodesOrPercent(text string) (n int, percent bool, err error) {
 	number, percent := strings.CutSuffix(text, "%")
 	if n, err = strconv.Atoi(number); err != nil {
 		return 0, percent, fmt.Errorf("%q is neither a number of nodes nor a percentage such as 10%%", text)

@@ -5,7 +5,7 @@
 // values of package cluster, and a planned launch back into a NodeClaim. DisruptionNode and
 // DisruptionPool convert for decisions about nodes.
 //
-// Conversion is pure: the package makes no decisions, remembers nothing of the cluster and has no
-// client. What a Snapshot cannot express is recorded in Pod.Refused. Package state keeps a
-// Snapshot current with these conversions.
+// Conversion is pure: the package makes no decisions and has no client. Only Storage holds objects
+// of the cluster: those that its caller gave it. What a Snapshot cannot express is recorded in
+// Pod.Refused. Package state keeps a Snapshot current with these conversions.
 package kube

@@ -15,21 +15,21 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Node merges a NodeClaim with its Node. Either may be nil, not both. The catalog is that of
-// the claim's node class (nil when unknown). It has the price and, with choices (the offerings
+// Node merges a NodeClaim with its Node. Either may be nil, not both. The types are those of
+// the claim's node class (nil when unknown). They have the price and, with choices (the offerings
 // that the claim accepts), an estimate for a claim whose instance type is not chosen yet.
 //
 // Until the node is initialized, the claim's estimate is used for resources the kubelet does
 // not report yet, and startup and ephemeral taints are left out: they are removed before pods
 // are scheduled there.
-func Node(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
+func Node(n *corev1.Node, c *karpv1.NodeClaim, types *InstanceTypes, choices []offering.Ref) cluster.Node {
 	switch {
 	case c == nil:
 		return unmanaged(n)
 	case n == nil || n.Labels[karpv1.NodeRegisteredLabelKey] != "true":
-		return unregistered(n, c, cat, choices)
+		return unregistered(n, c, types, choices)
 	}
-	return registered(n, c, cat)
+	return registered(n, c, types)
 }
 
 func unmanaged(n *corev1.Node) cluster.Node {
@@ -46,7 +46,7 @@ func unmanaged(n *corev1.Node) cluster.Node {
 	}
 }
 
-func registered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog) cluster.Node {
+func registered(n *corev1.Node, c *karpv1.NodeClaim, types *InstanceTypes) cluster.Node {
 	w := commonFields(n, c)
 	w.Labels = n.Labels
 	w.Taints = Taints(withCordon(n))
@@ -56,20 +56,20 @@ func registered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog) cluster.Node 
 		w.Capacity = orElse(w.Capacity, Amounts(c.Status.Capacity))
 		w.Allocatable = orElse(w.Allocatable, Amounts(c.Status.Allocatable))
 	}
-	w.Price = cat.price(w.Labels)
+	w.Price = types.price(w.Labels)
 	return w
 }
 
-func unregistered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
+func unregistered(n *corev1.Node, c *karpv1.NodeClaim, types *InstanceTypes, choices []offering.Ref) cluster.Node {
 	w := commonFields(n, c)
 	w.Labels = c.Labels
 	w.Taints = Taints(c.Spec.Taints)
 	if len(c.Status.Allocatable) > 0 {
 		w.Capacity, w.Allocatable = Amounts(c.Status.Capacity), Amounts(c.Status.Allocatable)
-		w.Price = cat.price(w.Labels)
+		w.Price = types.price(w.Labels)
 		return w
 	}
-	return estimated(w, c, cat, choices)
+	return estimated(w, c, types, choices)
 }
 
 // commonFields fills in the fields that do not depend on the phase of the launch.
@@ -89,15 +89,15 @@ func commonFields(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
 	return w
 }
 
-// Initialized reports whether the node of a claim is ready for pods for good. A claim whose Node
+// Initialized reports whether the node of a claim is initialized. A claim whose Node
 // was deleted from outside is not, whatever its conditions say.
 func Initialized(n *corev1.Node, c *karpv1.NodeClaim) bool {
 	return n != nil && (n.Labels[karpv1.NodeInitializedLabelKey] == "true" ||
 		ConditionTrue(c, karpv1.ConditionTypeInitialized))
 }
 
-// InFlightName stands for the name of a node that has not registered, so that pods can be
-// nominated to it. No real node has a slash in its name.
+// InFlightName stands for the name of a node whose Kubernetes Node does not exist yet, so that pods
+// can be nominated to it. No real node has a slash in its name.
 func InFlightName(claim string) string { return "nodeclaim/" + claim }
 
 // estimated describes a claim whose instance type is not chosen yet. Labels are those of the
@@ -105,10 +105,10 @@ func InFlightName(claim string) string { return "nodeclaim/" + claim }
 // was nominated becomes pending again. Capacity and Allocatable err on the safe side:
 // the largest capacity of all offerings counts against limits, the smallest allocatable is
 // certain to be there for pods.
-func estimated(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
+func estimated(w cluster.Node, c *karpv1.NodeClaim, types *InstanceTypes, choices []offering.Ref) cluster.Node {
 	var size offering.NodeSize
 	for _, choice := range choices {
-		t := cat.Find(choice.Type)
+		t := types.Find(choice.Type)
 		if t == nil {
 			continue
 		}
@@ -125,7 +125,7 @@ func estimated(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offe
 	// A type that is being launched may be out of stock by now, even because of this launch:
 	// limits count it all the same.
 	for _, name := range typesNamed(c) {
-		if t := cat.Find(name); t != nil {
+		if t := types.Find(name); t != nil {
 			widen(w.Capacity, t.Capacity)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 
 // Pod converts a pod as it is at a given moment (do-not-disrupt durations run out). Node is left
 // empty while the pod is unbound, whether or not a node should be launched for it (see
-// Provisionable). Volumes are left empty too: only Storage can resolve the pod's claims.
+// Provisionable). Volumes are left empty too: only Storage can resolve the pod's
+// PersistentVolumeClaims.
 //
 // Values that need no conversion are shared with p, which must not change afterwards.
 func Pod(p *corev1.Pod, now time.Time) cluster.Pod { return (*Converter)(nil).Pod(p, now) }

@@ -35,8 +35,8 @@ type EvictionAnswer struct {
 	Status policyv1.PodDisruptionBudgetStatus
 }
 
-// Evictions answers whether the eviction API would evict a pod now.
-type Evictions interface {
+// EvictionChecker answers whether the eviction API would evict a pod now.
+type EvictionChecker interface {
 	Ask(p *corev1.Pod) EvictionAnswer
 }
 
@@ -45,16 +45,16 @@ type podSummary struct {
 	// reschedulable counts the pods that would need a new node; cost is the cost of evicting them.
 	reschedulable int
 	cost          float64
-	// doNotDisrupt are the pods that forbid disruption by annotation; refused are those that
-	// the eviction API would not evict.
-	doNotDisrupt, refused []podBlock
+	// doNotDisrupt are the pods that forbid disruption by annotation; notEvictable are those
+	// that the eviction API would not evict.
+	doNotDisrupt, notEvictable []podBlock
 	// pdbs are the PodDisruptionBudgets that allow pods of the node to be evicted.
 	pdbs []disrupt.PDB
 }
 
 // summarize makes one pass over the pods: there are many, and they are far apart in memory.
-// Without evictions, which may be nil, the eviction API refuses nothing.
-func summarize(pods []*corev1.Pod, evictions Evictions, now time.Time) (all podSummary) {
+// Without a checker, which may be nil, the eviction API refuses nothing.
+func summarize(pods []*corev1.Pod, checker EvictionChecker, now time.Time) (all podSummary) {
 	for _, p := range pods {
 		if ReschedulableNow(p, now) {
 			all.reschedulable++
@@ -67,13 +67,13 @@ func summarize(pods []*corev1.Pod, evictions Evictions, now time.Time) (all podS
 			all.doNotDisrupt = append(all.doNotDisrupt, podBlock{p, annotationBlock(p)})
 			continue
 		}
-		if evictions == nil {
+		if checker == nil {
 			continue
 		}
-		switch r := evictions.Ask(p); {
+		switch r := checker.Ask(p); {
 		case !EvictableUnlessProtected(p):
 		case len(r.RefusedBy) > 0:
-			all.refused = append(all.refused, podBlock{p, refusalBlock(p, r)})
+			all.notEvictable = append(all.notEvictable, podBlock{p, evictionBlock(p, r)})
 		case r.AllowedBy.Name != "":
 			all.allow(p, r)
 		}
@@ -95,7 +95,7 @@ func (s *podSummary) allow(p *corev1.Pod, r EvictionAnswer) {
 // blocks lists the pods that block the disruption of their node: first those whose annotation
 // forbids it, then those that the eviction API would not evict, by name.
 func (s *podSummary) blocks() []disrupt.Block {
-	return appendBlocks(appendBlocks(nil, s.doNotDisrupt), s.refused)
+	return appendBlocks(appendBlocks(nil, s.doNotDisrupt), s.notEvictable)
 }
 
 type podBlock struct {
@@ -120,7 +120,7 @@ func annotationBlock(p *corev1.Pod) disrupt.Block {
 	return b
 }
 
-func refusalBlock(p *corev1.Pod, r EvictionAnswer) disrupt.Block {
+func evictionBlock(p *corev1.Pod, r EvictionAnswer) disrupt.Block {
 	if len(r.RefusedBy) > 1 {
 		return disrupt.Block{Because: disrupt.MultiplePodDisruptionBudgets, ByPod: true,
 			Detail: fmt.Sprintf("Eviction does not support multiple PDBs (PodDisruptionBudget(s)=%v)", r.RefusedBy),

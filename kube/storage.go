@@ -81,8 +81,8 @@ func (s *Storage) Mount(w *cluster.Pod, p *corev1.Pod) {
 		v := &p.Spec.Volumes[i]
 		mounted, fault := s.mount(p, v)
 		if fault != "" {
-			claim, _ := pvcOf(p, v) // only volumes with a claim have faults
-			podRefusal{reason.Volumes, fault, map[string]any{"field": "volumes", "volume": v.Name, "claim": claim.String()}}.applyTo(w)
+			pvc, _ := pvcOf(p, v) // only volumes with a PersistentVolumeClaim have faults
+			podRefusal{reason.Volumes, fault, map[string]any{"field": "volumes", "volume": v.Name, "claim": pvc.String()}}.applyTo(w)
 		}
 		if mounted.ID != "" {
 			w.Volumes = append(w.Volumes, mounted)
@@ -112,7 +112,7 @@ func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out cluster.Volume, fa
 	return out, fault
 }
 
-// pvcOf names the claim behind a pod's volume; false when there is none.
+// pvcOf names the PersistentVolumeClaim behind a pod's volume; false when there is none.
 func pvcOf(p *corev1.Pod, v *corev1.Volume) (types.NamespacedName, bool) {
 	switch {
 	case v.PersistentVolumeClaim != nil:
@@ -123,8 +123,8 @@ func pvcOf(p *corev1.Pod, v *corev1.Volume) (types.NamespacedName, bool) {
 	return types.NamespacedName{}, false
 }
 
-// VolumeClaims lists the claims behind a pod's volumes.
-func VolumeClaims(p *corev1.Pod) []types.NamespacedName {
+// PVCsOf lists the PersistentVolumeClaims behind a pod's volumes.
+func PVCsOf(p *corev1.Pod) []types.NamespacedName {
 	var out []types.NamespacedName
 	for i := range p.Spec.Volumes {
 		if key, ok := pvcOf(p, &p.Spec.Volumes[i]); ok {
@@ -134,8 +134,8 @@ func VolumeClaims(p *corev1.Pod) []types.NamespacedName {
 	return out
 }
 
-// shared reports whether another pod may mount the claim at the same time. A claim made from a
-// StatefulSet's template belongs to one pod by its name.
+// shared reports whether another pod may mount the PersistentVolumeClaim at the same time. One
+// made from a StatefulSet's template belongs to one pod by its name.
 func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
 	if c == nil || slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return false
@@ -144,7 +144,7 @@ func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
 }
 
 // inline is a disk that the pod names itself by an in-tree volume type. Other volumes without a
-// claim attach nothing.
+// PersistentVolumeClaim attach nothing.
 func (s *Storage) inline(p *corev1.Pod, v *corev1.Volume) cluster.Volume {
 	if !inTreeInline(v) || !s.csi.IsInlineMigratable(v) {
 		return cluster.Volume{}
@@ -161,8 +161,8 @@ func inTreeInline(v *corev1.Volume) bool {
 		v.Cinder != nil || v.VsphereVolume != nil || v.PortworxVolume != nil
 }
 
-// existingPVC resolves a claim that exists. The cases in which the scheduler would not place the
-// pod on any node are faults.
+// existingPVC resolves a PersistentVolumeClaim that exists. The cases in which the scheduler would
+// not place the pod on any node are faults.
 func (s *Storage) existingPVC(c *corev1.PersistentVolumeClaim) (cluster.Volume, string) {
 	key := client.ObjectKeyFromObject(c)
 	switch {
@@ -180,15 +180,15 @@ func (s *Storage) existingPVC(c *corev1.PersistentVolumeClaim) (cluster.Volume, 
 	return out, fault
 }
 
-func (s *Storage) bound(claim types.NamespacedName, name string) (cluster.Volume, string) {
+func (s *Storage) bound(pvc types.NamespacedName, name string) (cluster.Volume, string) {
 	pv := s.Volumes[name]
 	switch {
 	case pv == nil:
-		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which does not exist", claim, name)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which does not exist", pvc, name)
 	case pv.DeletionTimestamp != nil:
-		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which is being deleted", claim, name)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which is being deleted", pvc, name)
 	}
-	out := cluster.Volume{ID: claim.String(), AnyOf: places(pv)}
+	out := cluster.Volume{ID: pvc.String(), AnyOf: places(pv)}
 	if source := s.source(pv); source != nil {
 		out.ID, out.Driver = attached(source), source.Driver
 	}
@@ -239,29 +239,30 @@ func places(pv *corev1.PersistentVolume) []cluster.Term {
 	return out
 }
 
-// unbound resolves a claim whose volume is provisioned when its first pod has a node.
-func (s *Storage) unbound(claim types.NamespacedName, name string) (cluster.Volume, string) {
+// unbound resolves a PersistentVolumeClaim whose volume is provisioned when its first pod has a
+// node.
+func (s *Storage) unbound(pvc types.NamespacedName, name string) (cluster.Volume, string) {
 	class := s.StorageClasses[name]
 	switch {
 	case name == "":
-		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and names no StorageClass: name one, or make a volume for it", claim)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and names no StorageClass: name one, or make a volume for it", pvc)
 	case class == nil:
-		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and its StorageClass %s does not exist: create it", claim, name)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and its StorageClass %s does not exist: create it", pvc, name)
 	case ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate:
-		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound, and StorageClass %s (volumeBindingMode Immediate) binds claims before their pods are placed: wait for its volume", claim, name)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound, and StorageClass %s (volumeBindingMode Immediate) binds claims before their pods are placed: wait for its volume", pvc, name)
 	}
-	return cluster.Volume{ID: claim.String(), Driver: s.driver(class), AnyOf: topologies(class)}, ""
+	return cluster.Volume{ID: pvc.String(), Driver: s.driver(class), AnyOf: topologies(class)}, ""
 }
 
-// ephemeral resolves an ephemeral volume whose claim has not been created yet.
-func (s *Storage) ephemeral(claim types.NamespacedName, e *corev1.EphemeralVolumeSource) (cluster.Volume, string) {
+// ephemeral resolves an ephemeral volume whose PersistentVolumeClaim has not been created yet.
+func (s *Storage) ephemeral(pvc types.NamespacedName, e *corev1.EphemeralVolumeSource) (cluster.Volume, string) {
 	name := ""
 	if e.VolumeClaimTemplate != nil && e.VolumeClaimTemplate.Spec.StorageClassName != nil {
 		name = *e.VolumeClaimTemplate.Spec.StorageClassName
 	} else if class := s.defaultClass(); class != nil {
 		name = class.Name
 	}
-	return s.unbound(claim, name)
+	return s.unbound(pvc, name)
 }
 
 // defaultClass is the newest StorageClass marked as default, the first by name if several are

@@ -16,7 +16,7 @@ import (
 
 // topologyConstraints fills in the pod's topology spread constraints and pod (anti-)affinity.
 func (k *Converter) topologyConstraints(w *cluster.Pod, p *corev1.Pod) {
-	c := selectorContext{known: k, labels: p.Labels, namespace: p.Namespace}
+	c := selectorContext{converter: k, labels: p.Labels, namespace: p.Namespace}
 	w.Spreads = c.spreads(p.Spec.TopologySpreadConstraints)
 	a := p.Spec.Affinity
 	if a == nil {
@@ -32,7 +32,7 @@ func (k *Converter) topologyConstraints(w *cluster.Pod, p *corev1.Pod) {
 
 // selectorContext converts the selectors of one pod; it has the defaults for what they leave out.
 type selectorContext struct {
-	known     *Converter
+	converter *Converter
 	labels    map[string]string
 	namespace string
 	own       []string // the namespace as a list, made once
@@ -100,7 +100,7 @@ func (c *selectorContext) podTerm(t *corev1.PodAffinityTerm, weight int32) clust
 
 func (c *selectorContext) ownNamespace() []string {
 	if c.own == nil {
-		c.own = c.known.namespace(c.namespace)
+		c.own = c.converter.namespace(c.namespace)
 	}
 	return c.own
 }
@@ -113,7 +113,7 @@ func (c *selectorContext) labelled(s *metav1.LabelSelector, match, mismatch []st
 		return cluster.Selector{Nothing: true}
 	}
 	if len(s.MatchLabels) == 1 && len(s.MatchExpressions)+len(match)+len(mismatch) == 0 {
-		return cluster.Selector{Labels: c.known.oneLabel(s.MatchLabels)}
+		return cluster.Selector{Labels: c.converter.oneLabel(s.MatchLabels)}
 	}
 	rules, ok := selectorRules(s, len(match)+len(mismatch))
 	if !ok {

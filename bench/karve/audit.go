@@ -22,7 +22,7 @@ func Script(s *scenario.Scenario) *enginetest.Script {
 		Types: s.Types, Quotas: map[string]int64{}, Settings: s.Settings,
 		Namespaces: map[string]map[string]string{"default": namespaceLabels()},
 	}
-	catalog := kube.NewCatalog(s.Types)
+	types := kube.NewInstanceTypes(s.Types)
 	for _, p := range s.Pools {
 		out.Pools = append(out.Pools, kube.Pool(p))
 	}
@@ -30,7 +30,7 @@ func Script(s *scenario.Scenario) *enginetest.Script {
 		out.Daemons = append(out.Daemons, kube.Daemon(d))
 	}
 	for i, n := range s.Nodes {
-		out.Nodes = append(out.Nodes, kube.Node(n, s.Claims[i], catalog, nil))
+		out.Nodes = append(out.Nodes, kube.Node(n, s.Claims[i], types, nil))
 	}
 	for _, pods := range [][]*corev1.Pod{s.Bound, s.Pending} {
 		for _, p := range pods {

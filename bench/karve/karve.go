@@ -33,7 +33,7 @@ func New(s *scenario.Scenario) *Cluster {
 	b.SetSettings(s.Settings)
 	b.SetNamespace("default", namespaceLabels())
 	b.SetCatalog(scenario.Class, s.Types, nil)
-	catalog := kube.NewCatalog(s.Types)
+	types := kube.NewInstanceTypes(s.Types)
 	for _, p := range s.Pools {
 		b.SetPool(kube.Pool(p))
 	}
@@ -42,7 +42,7 @@ func New(s *scenario.Scenario) *Cluster {
 	}
 	c := &Cluster{Builder: b, pending: s.Pending, names: map[string]string{}}
 	for i, n := range s.Nodes {
-		node := kube.Node(n, s.Claims[i], catalog, nil)
+		node := kube.Node(n, s.Claims[i], types, nil)
 		c.names[node.Key] = node.Name
 		b.SetNode(node)
 	}

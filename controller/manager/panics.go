@@ -30,7 +30,7 @@ func ReportPanics(log logr.Logger) *panics.Reporter {
 // recoverFrom counts panics, and lets the Mirror continue after them.
 func recoverFrom(p *panics.Reporter, m *state.Mirror, set *metrics.Set, recorder *events.Recorder) {
 	p.Count = func(where string) { set.Panics.WithLabelValues(where).Inc() }
-	m.Panics, m.LeftOut = p, leaveOut(recorder)
+	m.Panics, m.OnLeftOut = p, leaveOut(recorder)
 }
 
 // leaveOut publishes an event on an object that karve leaves out after a panic.

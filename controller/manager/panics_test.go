@@ -128,7 +128,7 @@ func TestPanicsAreToldAndCounted(t *testing.T) {
 		}
 		pod := controllertest.Pod("a", "1", "1Gi")
 		e.Create(pod)
-		e.Mirror.LeftOut(pod, p)
+		e.Mirror.OnLeftOut(pod, p)
 		synctest.Wait()
 		if got := e.EventTexts("a"); len(got) != 1 || !strings.HasPrefix(got[0], "ObjectIgnored: karve decides as if this object did not exist") {
 			t.Errorf("told %q", got)

@@ -173,7 +173,8 @@ type Node struct {
 	// Key identifies the node for its whole life: the NodeClaim's name if there is one, else the
 	// Node's name.
 	Key string
-	// Name is the Kubernetes Node's name; empty until it registers.
+	// Name is the Kubernetes Node's name; until there is a Node, a name that stands for it (see
+	// kube.InFlightName).
 	Name string
 	Pool string // owning NodePool; empty for nodes karve does not manage
 	// Labels and Taints are what kube-scheduler sees once the node is initialized: before that,

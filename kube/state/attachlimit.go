@@ -67,20 +67,20 @@ func (l *attachLimits) hasDrivers(node string) bool {
 	return n != nil && len(n.Spec.Drivers) > 0
 }
 
-func (l *attachLimits) updateLowest(kind string) bool {
+func (l *attachLimits) updateLowest(instanceType string) bool {
 	smallest := map[string]int64{}
-	for node := range l.nodesOf[kind] {
+	for node := range l.nodesOf[instanceType] {
 		for driver, n := range reported(l.nodes[node]) {
 			if least, ok := smallest[driver]; !ok || n < least {
 				smallest[driver] = n
 			}
 		}
 	}
-	if maps.Equal(smallest, l.lowest[kind]) {
+	if maps.Equal(smallest, l.lowest[instanceType]) {
 		return false
 	}
-	if l.lowest[kind] = smallest; len(smallest) == 0 {
-		delete(l.lowest, kind)
+	if l.lowest[instanceType] = smallest; len(smallest) == 0 {
+		delete(l.lowest, instanceType)
 	}
 	return true
 }
@@ -140,13 +140,13 @@ func lowered(capacity quantity.Amounts, limits map[string]int64) quantity.Amount
 }
 
 // apply sets the attach limits in the node's allocatable resources: the reported ones and, for
-// drivers that have not reported yet, those of its instance type. t may be nil.
-func (l *attachLimits) apply(w *cluster.Node, t *offering.InstanceType) {
+// drivers that have not reported yet, those of its instance type. instanceType may be nil.
+func (l *attachLimits) apply(w *cluster.Node, instanceType *offering.InstanceType) {
 	if w.Allocatable == nil {
 		w.Allocatable = quantity.Amounts{}
 	}
-	if t != nil && w.HasNodeClaim {
-		for name, n := range t.Capacity {
+	if instanceType != nil && w.HasNodeClaim {
+		for name, n := range instanceType.Capacity {
 			if had, ok := w.Allocatable[name]; strings.HasPrefix(name, quantity.Attachable) && (!ok || n < had) {
 				w.Allocatable[name] = n
 			}

@@ -90,7 +90,7 @@ func TestAttachLimitIsLearnt(t *testing.T) {
 	sold := func() []int64 {
 		var out []int64
 		m.View(func(*cluster.Snapshot) {
-			for _, t := range m.parts.catalogs.byClass["default"].Types {
+			for _, t := range m.parts.catalogs.byClass["default"].types.List {
 				out = append(out, t.Capacity[attachDisks])
 			}
 		})
@@ -169,7 +169,7 @@ func TestNodesCarryWhatTheirDriversWillSay(t *testing.T) {
 		change func()
 		want   string
 	}{
-		{"nothing bought yet", func() { m.SetClaim(early) }, "z1"},
+		{"nothing launched yet", func() { m.SetClaim(early) }, "z1"},
 		{"an instance is launched", func() { m.SetClaim(claim) }, "z1"},
 		{"its node joins", func() { m.SetNode(started) }, "z1"},
 		{"it is initialized", func() { m.SetNode(node) }, "z1"},

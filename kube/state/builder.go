@@ -16,7 +16,7 @@ import (
 type builder struct {
 	revision *revision
 	inner    *cluster.Builder
-	load     builderLoad
+	size     builderSize
 
 	settings   cluster.Settings
 	namespaces map[string]map[string]string // labels by name
@@ -197,13 +197,14 @@ func (s *builder) waiting() int {
 // A cluster.Builder interns labels and values and never frees the numbers. They are of no use
 // once the objects are deleted.
 
-// spareNumbers is how many unused numbers never cause a renewal, however few are in use.
-const spareNumbers = 1024
+// spareEntries is how many unused numbers or shared values never cause a renewal, however few are
+// in use.
+const spareEntries = 1024
 
-// builderLoad is how many strings were interned when the builder was made, and its highest load
-// since.
-type builderLoad struct {
-	interned, highest int
+// builderSize is how many strings were interned when the builder was made, and the most objects
+// that it has had since.
+type builderSize struct {
+	interned, mostObjects int
 }
 
 // tidy makes a new builder once most of the interned strings may be unused, or most of the
@@ -211,14 +212,14 @@ type builderLoad struct {
 // the Snapshot has, so the cost of renewals is always a small part of the cost of the changes.
 // The new Snapshot equals the old one.
 func (s *builder) tidy() {
-	interned, load := s.inner.InternedCount(), s.inner.ObjectCount()
-	s.load.highest = max(s.load.highest, load)
+	interned, objects := s.inner.InternedCount(), s.inner.ObjectCount()
+	s.size.mostObjects = max(s.size.mostObjects, objects)
 	switch {
-	case s.load.interned == 0: // everything listed at the start is in use
-		s.load.interned = interned
-	case interned > 2*s.load.interned+spareNumbers, s.load.highest > 4*(load+spareNumbers):
+	case s.size.interned == 0: // everything listed at the start is in use
+		s.size.interned = interned
+	case interned > 2*s.size.interned+spareEntries, s.size.mostObjects > 4*(objects+spareEntries):
 		s.renew()
-		s.load = builderLoad{interned: max(1, s.inner.InternedCount()), highest: load}
+		s.size = builderSize{interned: max(1, s.inner.InternedCount()), mostObjects: objects}
 	}
 }
 

@@ -29,14 +29,14 @@ type catalogs struct {
 // limitedCatalog is the catalog of a node class. Its types may be a copy, with smaller attach
 // limits, of the original list that the provider gave.
 type limitedCatalog struct {
-	*kube.Catalog
+	types    *kube.InstanceTypes
 	original []offering.InstanceType
 	quota    map[string]int64 // as last set
 }
 
-// accepted is the offerings of a catalog that a claim accepts.
+// accepted is the offerings of instance types that a claim accepts.
 type accepted struct {
-	of        *kube.Catalog
+	of        *kube.InstanceTypes
 	offerings []offering.Ref
 }
 
@@ -44,53 +44,53 @@ func newCatalogs() *catalogs {
 	return &catalogs{byClass: map[string]*limitedCatalog{}, accepted: map[string]accepted{}, limits: newAttachLimits()}
 }
 
-// of is the catalog of the claim's node class, nil when it is not known.
-func (s *catalogs) of(c *karpv1.NodeClaim) *kube.Catalog {
+// of is the instance types of the claim's node class, nil when they are not known.
+func (s *catalogs) of(c *karpv1.NodeClaim) *kube.InstanceTypes {
 	if l := s.byClass[kube.ClassOf(c.Spec.NodeClassRef)]; l != nil {
-		return l.Catalog
+		return l.types
 	}
 	return nil
 }
 
-// convertNode converts the claim and its Node, which may be nil, as the catalog and the storage
-// drivers on the node complete them.
+// convertNode converts the claim and its Node, which may be nil, as its instance type and the
+// storage drivers on the node complete them.
 func (s *catalogs) convertNode(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
-	catalog := s.of(c)
-	w := kube.Node(n, c, catalog, s.offeringsOf(c, catalog))
-	s.limits.apply(&w, catalog.Find(w.Labels[cluster.LabelInstanceType]))
+	types := s.of(c)
+	w := kube.Node(n, c, types, s.offeringsOf(c, types))
+	s.limits.apply(&w, types.Find(w.Labels[cluster.LabelInstanceType]))
 	if !s.limits.hasDrivers(w.Name) {
 		// Storage drivers label a node, with keys of their own, when they start there. Until then
 		// a pod whose disk is in the node's zone would not match the node.
-		w.Labels = catalog.Complete(w.Labels)
+		w.Labels = types.Complete(w.Labels)
 	}
 	return w
 }
 
 // offeringsOf lists the offerings that a claim without an instance accepts. They are computed
-// once per catalog: a burst of launches asks for them thousands of times.
-func (s *catalogs) offeringsOf(c *karpv1.NodeClaim, catalog *kube.Catalog) []offering.Ref {
+// once per list of types: a burst of launches asks for them thousands of times.
+func (s *catalogs) offeringsOf(c *karpv1.NodeClaim, types *kube.InstanceTypes) []offering.Ref {
 	if len(c.Status.Allocatable) > 0 {
 		delete(s.accepted, c.Name)
 		return nil
 	}
 	known, ok := s.accepted[c.Name]
-	if catalog == nil || ok && known.of == catalog {
+	if types == nil || ok && known.of == types {
 		return known.offerings
 	}
-	list, err := kube.Offerings(c, catalog.Types)
+	list, err := kube.Offerings(c, types.List)
 	if err != nil {
 		return nil // the launch reports the error
 	}
-	s.accepted[c.Name] = accepted{of: catalog, offerings: list}
+	s.accepted[c.Name] = accepted{of: types, offerings: list}
 	return list
 }
 
 // cachedOfferings returns the list that offeringsOf computed before. The list is current if ok is
-// set; catalog is the one to compute it from otherwise, nil when there is none.
-func (s *catalogs) cachedOfferings(c *karpv1.NodeClaim) (list []offering.Ref, catalog *kube.Catalog, ok bool) {
-	catalog = s.of(c)
+// set; types are those to compute it from otherwise, nil when there are none.
+func (s *catalogs) cachedOfferings(c *karpv1.NodeClaim) (list []offering.Ref, types *kube.InstanceTypes, ok bool) {
+	types = s.of(c)
 	known, had := s.accepted[c.Name]
-	return known.offerings, catalog, catalog == nil || had && known.of == catalog
+	return known.offerings, types, types == nil || had && known.of == types
 }
 
 // accept records the offerings that a claim was made for.
@@ -112,9 +112,9 @@ func (s *catalogs) set(class string, types []offering.InstanceType, quota map[st
 	newQuota = len(quota) > 0 && old == nil || old != nil && !maps.Equal(old.quota, quota)
 	if old != nil && sameSlice(old.original, types) {
 		old.quota = quota
-		return classCatalog{old.Types, quota}, newQuota, false
+		return classCatalog{old.types.List, quota}, newQuota, false
 	}
-	return s.put(class, &limitedCatalog{kube.NewCatalog(s.limits.lower(types)), types, quota}), newQuota, true
+	return s.put(class, &limitedCatalog{kube.NewInstanceTypes(s.limits.lower(types)), types, quota}), newQuota, true
 }
 
 // sameSlice reports whether b is the very slice a, not just an equal one.
@@ -124,7 +124,7 @@ func sameSlice(a, b []offering.InstanceType) bool {
 
 func (s *catalogs) put(class string, c *limitedCatalog) classCatalog {
 	s.byClass[class] = c
-	return classCatalog{c.Types, c.quota}
+	return classCatalog{c.types.List, c.quota}
 }
 
 // remove forgets the catalog of a node class.
@@ -140,8 +140,8 @@ func (s *catalogs) applyLimits() map[string]classCatalog {
 	changed := map[string]classCatalog{}
 	for class, c := range s.byClass {
 		types := s.limits.lower(c.original)
-		if !sameLimits(types, c.Types) {
-			changed[class] = s.put(class, &limitedCatalog{kube.NewCatalog(types), c.original, c.quota})
+		if !sameLimits(types, c.types.List) {
+			changed[class] = s.put(class, &limitedCatalog{kube.NewInstanceTypes(types), c.original, c.quota})
 		}
 	}
 	return changed

@@ -40,16 +40,16 @@ func BenchmarkDisruptionNodes(b *testing.B) {
 		}
 	}
 	m.View(func(*cluster.Snapshot) {})
-	b.Run("machines", func(b *testing.B) {
+	b.Run("nodes", func(b *testing.B) {
 		for b.Loop() {
 			m.ManagedNodes()
 		}
 	})
-	machines := m.ManagedNodes()
+	nodes := m.ManagedNodes()
 	b.Run("nodes", func(b *testing.B) {
 		for b.Loop() {
-			for i := range machines {
-				kube.DisruptionNode(machines[i], m.PDBs(), false, noon)
+			for i := range nodes {
+				kube.DisruptionNode(nodes[i], m.PDBs(), false, noon)
 			}
 		}
 	})

@@ -56,7 +56,7 @@ func terminating(p *corev1.Pod) { at := metav1.NewTime(noon); p.DeletionTimestam
 func TestBlocks(t *testing.T) {
 	shut := func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 }
 	one, two := []policyv1.PodDisruptionBudget{pdbOf("b", shut)}, []policyv1.PodDisruptionBudget{pdbOf("b"), pdbOf("a")}
-	held := disrupt.Block{Because: disrupt.PodDisruptionBudget, ByPod: true, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=[default/b])",
+	blocked := disrupt.Block{Because: disrupt.PodDisruptionBudget, ByPod: true, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=[default/b])",
 		Facts: reason.FactsOf(map[string]any{"pod": "default/p", "podDisruptionBudgets": []string{"default/b"}, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 3})}
 	asks := func(until time.Time) disrupt.Block {
 		return disrupt.Block{Because: disrupt.DoNotDisrupt, ByPod: true, Detail: `Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/p)`,
@@ -83,8 +83,8 @@ func TestBlocks(t *testing.T) {
 		{"a finished pod", runningPod("p", annotate("true"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), nil, "", nil},
 		{"a DaemonSet's pod", runningPod("p", annotate("true"), ownedAs("apps/v1", "DaemonSet")), nil, "", []disrupt.Block{asks(time.Time{})}},
 		{"a static pod", runningPod("p", annotate("true"), ownedAs("v1", "Node")), nil, "", []disrupt.Block{asks(time.Time{})}},
-		{"a budget", runningPod("p", none), one, "", []disrupt.Block{held}},
-		{"a budget of a DaemonSet's pod", runningPod("p", ownedAs("apps/v1", "DaemonSet")), one, "", []disrupt.Block{held}},
+		{"a budget", runningPod("p", none), one, "", []disrupt.Block{blocked}},
+		{"a budget of a DaemonSet's pod", runningPod("p", ownedAs("apps/v1", "DaemonSet")), one, "", []disrupt.Block{blocked}},
 		{"a budget of a static pod", runningPod("p", ownedAs("v1", "Node")), one, "", nil},
 		{"a budget of a pod that stays", runningPod("p", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), one, "", nil},
 		{"a budget of a pod that asks", runningPod("p", annotate("true")), one, "true", []disrupt.Block{node, asks(time.Time{})}},
@@ -211,7 +211,7 @@ func TestDisruptionNode(t *testing.T) {
 
 // Rule CONSOLIDATION-20: budgets that allow only some evictions decide which of them will be
 // late.
-func TestGuards(t *testing.T) {
+func TestPDBsThatAllowSomeEvictions(t *testing.T) {
 	m := readyManagedNode()
 	m.Pods = []*corev1.Pod{runningPod("a"), runningPod("b"), runningPod("other", func(p *corev1.Pod) { p.Labels = nil })}
 	for _, p := range m.Pods {
@@ -223,7 +223,7 @@ func TestGuards(t *testing.T) {
 	}
 	none := pdbOf("web", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 })
 	if n := kube.DisruptionNode(m, NewPDBs(none), false, noon); n.PDBs != nil || len(n.Blocks) != 2 {
-		t.Errorf("none may go: guards %v, %d blocks", n.PDBs, len(n.Blocks))
+		t.Errorf("none may go: PDBs %v, %d blocks", n.PDBs, len(n.Blocks))
 	}
 }
 

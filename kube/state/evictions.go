@@ -25,9 +25,9 @@ func (e *evictions) begin(p *corev1.Pod) {
 	}
 }
 
-// match finds the evicted pod that a new pod replaces.
-func (e *evictions) match(p *knownPod) {
-	e.podReplacements.match(string(p.UID), p.facts.Owner, func(old string) bool { return e.pods.get(old).facts.Terminating })
+// pair records which evicted pod a new pod replaces, if any.
+func (e *evictions) pair(p *knownPod) {
+	e.podReplacements.pair(string(p.UID), p.facts.Owner, func(old string) bool { return e.pods.get(old).facts.Terminating })
 }
 
 // update makes a pod that replaces an evicted one count instead of it, as soon as the snapshot can

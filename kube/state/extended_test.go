@@ -31,7 +31,7 @@ func gpuCluster() *Mirror {
 	m := NewMirror(nil)
 	m.SetPool(nastyPool("all"))
 	m.SetCatalog("default", gpuTypes(nil), nil)
-	m.SetVolumeClaim(boundClaim("data", "pv"))
+	m.SetPVC(boundClaim("data", "pv"))
 	m.SetVolume(csiVolume("pv"))
 	return m
 }
@@ -174,7 +174,7 @@ func TestResourceIsOfferedLater(t *testing.T) {
 // Rule POD-8.
 func TestAttachLimitIsReportedLater(t *testing.T) {
 	m := NewMirror(nil)
-	m.SetVolumeClaim(boundClaim("data", "pv"))
+	m.SetPVC(boundClaim("data", "pv"))
 	m.SetVolume(csiVolume("pv"))
 	m.SetPod(mounting("database", "data"), false)
 	m.SetNode(device("n1"))
@@ -223,7 +223,7 @@ func TestMoreResourcesThanPositions(t *testing.T) {
 		events := []func(){
 			func() { m.SetPool(nastyPool("all")) },
 			func() { m.SetCatalog("default", gpuTypes(nil), nil) },
-			func() { m.SetVolumeClaim(boundClaim("data", "pv")); m.SetVolume(csiVolume("pv")) },
+			func() { m.SetPVC(boundClaim("data", "pv")); m.SetVolume(csiVolume("pv")) },
 			func() { m.SetPod(asking("trainer", gpu), false) },
 			func() { m.SetPod(mounting("database", "data"), false) },
 		}

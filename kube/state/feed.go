@@ -26,7 +26,7 @@ func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
 		feedOf(m, &karpv1.NodeClaim{}, ignoreListed(p.setClaim), p.removeClaim),
 		feedOf(m, &karpv1.NodePool{}, ignoreListed(m.setPool), p.removePool),
 		feedOf(m, &corev1.Namespace{}, ignoreListed(p.setNamespace), p.removeNamespace),
-		feedOf(m, &corev1.PersistentVolumeClaim{}, ignoreListed(p.setVolumeClaim), p.removeVolumeClaim),
+		feedOf(m, &corev1.PersistentVolumeClaim{}, ignoreListed(p.setPVC), p.removePVC),
 		feedOf(m, &corev1.PersistentVolume{}, ignoreListed(p.setVolume), p.removeVolume),
 		feedOf(m, &storagev1.StorageClass{}, ignoreListed(p.setStorageClass), p.removeStorageClass),
 		feedOf(m, &storagev1.CSINode{}, ignoreListed(p.setCSINode), p.removeCSINode),

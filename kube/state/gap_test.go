@@ -269,11 +269,11 @@ func known(m *Mirror) map[string]any {
 	m.View(func(snapshot *cluster.Snapshot) { plan = schedule.Solve(snapshot) })
 	return map[string]any{
 		"pods": keysOf(m.parts.pods.byUID), "nodes": keysOf(m.parts.nodes.byName), "claims": keysOf(m.parts.nodes.claims), "pools": keysOf(m.parts.pools), "daemonSets": keysOf(m.parts.daemonSets.byUID), "daemons": m.parts.builder.daemons, "daemonOf": m.parts.daemonSets.ownerOf,
-		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "worldPods": m.parts.builder.pods, "worldNodes": m.parts.builder.nodes,
+		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "snapshotPods": m.parts.builder.pods, "snapshotNodes": m.parts.builder.nodes,
 		"replacements": len(m.parts.podReplacements.byEvicted) + len(m.parts.podReplacements.unmatched) + len(m.parts.podReplacements.owners), "superseded": m.parts.podReplacements.superseded,
-		"podsIn": m.parts.pods.inNamespace, "held": m.parts.protections.blocked, "lapses": m.parts.protections.annotationEnds, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.pvcsOn,
-		"volumes": keysOf(m.parts.volumes.storage.Volumes), "volumeClaims": len(m.parts.volumes.storage.PVCs), "classes": keysOf(m.parts.volumes.storage.StorageClasses),
-		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "kinds": m.parts.catalogs.limits.typeOf, "learnt": m.parts.catalogs.limits.lowest, "plan": plan,
+		"podsIn": m.parts.pods.inNamespace, "blocked": m.parts.protections.blocked, "lapses": m.parts.protections.annotationEnds, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.pvcsOn,
+		"volumes": keysOf(m.parts.volumes.storage.Volumes), "pvcs": len(m.parts.volumes.storage.PVCs), "classes": keysOf(m.parts.volumes.storage.StorageClasses),
+		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "typeOf": m.parts.catalogs.limits.typeOf, "learnt": m.parts.catalogs.limits.lowest, "plan": plan,
 	}
 }
 

@@ -155,11 +155,11 @@ func (m *Mirror) leaveOut(f *feed, o client.Object, because *panics.Panic) {
 	m.reportLeftOut(f, o, because)
 }
 
-// reportLeftOut records that an object is left out, and calls LeftOut. Callers hold the lock.
+// reportLeftOut records that an object is left out, and calls OnLeftOut. Callers hold the lock.
 func (m *Mirror) reportLeftOut(f *feed, o client.Object, because *panics.Panic) {
 	m.leftOut.add(f, o, time.Now())
-	if m.LeftOut != nil {
-		m.LeftOut(o, because)
+	if m.OnLeftOut != nil {
+		m.OnLeftOut(o, because)
 	}
 }
 

@@ -33,7 +33,7 @@ func poisoned(m *Mirror) (said *[]string) {
 		*said = append(*said, text)
 	}
 	m.Panics = &panics.Reporter{Log: func(p *panics.Panic) { say(p.Error()) }}
-	m.LeftOut = func(o client.Object, _ *panics.Panic) { say("left out: " + o.GetName()) }
+	m.OnLeftOut = func(o client.Object, _ *panics.Panic) { say("left out: " + o.GetName()) }
 	for _, f := range m.feeds {
 		set, remove := f.set, f.remove
 		f.set = func(o any, listed bool) wakeups { n := set(o, listed); explode(o); return n }
@@ -71,7 +71,7 @@ func TestPoisonObjectIsLeftOut(t *testing.T) {
 			synctest.Wait()
 			m.View(func(*cluster.Snapshot) {})
 			if got := keysOf(m.parts.builder.pods); !slices.Equal(got, pods) || m.CountWaiting() != waiting {
-				t.Errorf("%s: the World has pods %v, %d of which wait; want %v, %d", when, got, m.CountWaiting(), pods, waiting)
+				t.Errorf("%s: the Snapshot has pods %v, %d of which wait; want %v, %d", when, got, m.CountWaiting(), pods, waiting)
 			}
 		}
 		bad := pendingPod("bad")

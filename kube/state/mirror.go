@@ -29,9 +29,9 @@ type Mirror struct {
 	// Panics receives the panics of event handlers; the object that caused one is left out. Nil
 	// recovers nothing. Set it before the first event.
 	Panics *panics.Reporter
-	// LeftOut is called with each object that is left out of the Snapshot, and why; nil is
+	// OnLeftOut is called with each object that is left out of the Snapshot, and why; nil is
 	// allowed. It must not call back into the Mirror.
-	LeftOut func(o client.Object, because *panics.Panic)
+	OnLeftOut func(o client.Object, because *panics.Panic)
 
 	wake     func(pod string)
 	revision revision
@@ -75,9 +75,9 @@ func (m *Mirror) View(f func(*cluster.Snapshot)) {
 func (m *Mirror) Revision() uint64 { return m.revision.n.Load() }
 
 // DropLapsed ends records that have lapsed. Nodes that do not initialize stop counting as capacity.
-// Nominations to them end, and nominations to ready nodes where the scheduler did not bind the pod.
-// Claims that no watch has shown are forgotten. Objects that were left out and have changed are
-// tried again.
+// Nominations to them end, and nominations to initialized nodes where the scheduler did not bind
+// the pod. Claims that no watch has shown for a minute (unseenFor) are forgotten. Objects that were
+// left out and have changed are tried again.
 func (m *Mirror) DropLapsed() {
 	now := time.Now()
 	m.retryLeftOut(now)

@@ -29,7 +29,7 @@ func leavingNode(m *Mirror, pods ...*corev1.Pod) *corev1.Node {
 	return node
 }
 
-func movables(m *Mirror) (uids []string) {
+func reschedulablePods(m *Mirror) (uids []string) {
 	m.View(func(*cluster.Snapshot) {})
 	for uid, p := range m.parts.builder.pods {
 		if p.ReschedulableNow {
@@ -41,15 +41,15 @@ func movables(m *Mirror) (uids []string) {
 }
 
 // Rule BLOCK-5: no capacity is sought for a pod that cannot be evicted.
-func TestPodsThatAreHeldForGoodAreNoDemand(t *testing.T) {
+func TestPodsBlockedForGoodNeedNoCapacity(t *testing.T) {
 	var woken []string
 	m := NewMirror(func(uid string) { woken = append(woken, uid) })
 	db := runningPod("db", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "db"} })
 	node := leavingNode(m, runningPod("web"), db)
 	want := func(name string, uids ...string) {
 		t.Helper()
-		if got := movables(m); !slices.Equal(got, uids) {
-			t.Errorf("%s: %v need room, want %v", name, got, uids)
+		if got := reschedulablePods(m); !slices.Equal(got, uids) {
+			t.Errorf("%s: %v need capacity, want %v", name, got, uids)
 		}
 	}
 	want("at first", "uid-db", "uid-web")
@@ -97,13 +97,13 @@ func TestProtectionLapses(t *testing.T) {
 		now := metav1.Now()
 		leavingNode(m, runningPod("p", annotate("10m"), func(p *corev1.Pod) { p.Status.StartTime = &now }))
 		time.Sleep(10*time.Minute - time.Second)
-		if got := movables(m); got != nil {
+		if got := reschedulablePods(m); got != nil {
 			t.Errorf("%v before its time", got)
 		}
 		before := m.Revision()
 		time.Sleep(time.Second)
 		m.DropLapsed()
-		if got := movables(m); !slices.Equal(got, []string{"uid-p"}) || !slices.Contains(woken, "uid-p") || m.Revision() == before {
+		if got := reschedulablePods(m); !slices.Equal(got, []string{"uid-p"}) || !slices.Contains(woken, "uid-p") || m.Revision() == before {
 			t.Errorf("%v need room, %q were woken, the revision went from %d to %d", got, woken, before, m.Revision())
 		}
 	})

@@ -68,10 +68,10 @@ func TestMirrorEqualsRebuild(t *testing.T) {
 			show(fresh, x)
 		}
 		for _, x := range []*Mirror{m, fresh} {
-			x.View(func(*cluster.Snapshot) {}) // View judges the budgets
+			x.View(func(*cluster.Snapshot) {}) // View looks again at pods whose budgets changed
 		}
 		if diff := cmp.Diff(fresh.parts.protections.blocked, m.parts.protections.blocked); diff != "" {
-			t.Fatalf("seed %d: held pods differ: %s", seed, diff)
+			t.Fatalf("seed %d: pods that are blocked for good differ: %s", seed, diff)
 		}
 		if diff := cmp.Diff(fresh.parts.builder.pods, m.parts.builder.pods); diff != "" {
 			t.Fatalf("seed %d: pods differ: %s", seed, diff)
@@ -138,7 +138,7 @@ func show(m *Mirror, x any) {
 	case *karpv1.NodeClaim:
 		m.SetClaim(x)
 	case *corev1.PersistentVolumeClaim:
-		m.SetVolumeClaim(x)
+		m.SetPVC(x)
 	case *corev1.PersistentVolume:
 		m.SetVolume(x)
 	case *storagev1.StorageClass:
@@ -159,7 +159,7 @@ func hide(m *Mirror, x any) {
 	case *karpv1.NodeClaim:
 		m.RemoveClaim(x)
 	case *corev1.PersistentVolumeClaim:
-		m.RemoveVolumeClaim(x)
+		m.RemovePVC(x)
 	case *corev1.PersistentVolume:
 		m.RemoveVolume(x)
 	case *storagev1.StorageClass:
@@ -260,7 +260,7 @@ func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
 	}
 	m.View(func(snapshot *cluster.Snapshot) {
 		if len(snapshot.Catalogs) != 1 || snapshot.Catalogs[0].Pool.Name != "AKSNodeClass" {
-			t.Errorf("%d markets, want the one of our kind", len(snapshot.Catalogs))
+			t.Errorf("%d pool catalogs, want the one of our kind", len(snapshot.Catalogs))
 		}
 	})
 }

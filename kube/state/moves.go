@@ -12,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// BeginMoveRequest lists nodes that will be deleted once their replacements are ready.
+// BeginMoveRequest lists nodes that will be deleted once their replacements are initialized.
 type BeginMoveRequest struct {
 	Nodes []string // keys
 	// Nominations are to existing nodes where pods fit; NewClaims are the NodeClaims that are

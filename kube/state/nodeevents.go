@@ -22,8 +22,8 @@ type nodeEvents struct {
 	nominations *nominations
 	activity    activity
 	builder     *builder
-	pods        *podWriter
-	writer      *nodeWriter
+	podWriter   *podWriter
+	nodeWriter  *nodeWriter
 }
 
 // setNode adds or replaces a Node.
@@ -33,11 +33,11 @@ func (e *nodeEvents) setNode(n *corev1.Node) (waiting []string) {
 	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
 		e.nodes.forgetID(old.Name, old.Spec.ProviderID)
 		claim, _ := e.nodes.claimNameWithID(old.Spec.ProviderID)
-		waiting = e.writer.writeClaim(claim)
+		waiting = e.nodeWriter.writeClaim(claim)
 	}
 	e.nodes.setNode(n)
 	e.catalogs.setInstanceType(n.Name, n)
-	return append(waiting, e.writer.writeNode(n)...)
+	return append(waiting, e.nodeWriter.writeNode(n)...)
 }
 
 // removeNode forgets a Node.
@@ -49,7 +49,7 @@ func (e *nodeEvents) removeNode(n *corev1.Node) (waiting []string) {
 	e.catalogs.setInstanceType(n.Name, nil)
 	e.builder.removeNode(n.Name)
 	claim, _ := e.nodes.claimNameWithID(id)
-	return e.writer.writeClaim(claim)
+	return e.nodeWriter.writeClaim(claim)
 }
 
 // setClaim adds or replaces a NodeClaim.
@@ -63,7 +63,7 @@ func (e *nodeEvents) setClaim(c *karpv1.NodeClaim) (waiting []string) {
 	if n := e.nodes.nodeWithID(c.Status.ProviderID); n != nil {
 		e.builder.removeNode(n.Name) // it counted as one without a claim
 	}
-	return e.writer.writeClaim(c.Name)
+	return e.nodeWriter.writeClaim(c.Name)
 }
 
 // setWatchedClaim is setClaim for a claim that a watch shows.
@@ -86,7 +86,7 @@ func (e *nodeEvents) removeClaim(c *karpv1.NodeClaim) (waiting []string) {
 	e.revision.increment()
 	c = e.nodes.removeClaim(c)
 	e.catalogs.forgetClaim(c.Name)
-	waiting = e.pods.removeNominations(c.Name)
+	waiting = e.podWriter.removeNominations(c.Name)
 	e.builder.removeNode(c.Name)
 	return append(waiting, e.unlink(c)...)
 }
@@ -103,7 +103,7 @@ func (e *nodeEvents) removeOverdue(now time.Time) (waiting []string) {
 // unmanaged.
 func (e *nodeEvents) unlink(c *karpv1.NodeClaim) (waiting []string) {
 	if n := e.nodes.unlink(c); n != nil {
-		return e.writer.writeNode(n)
+		return e.nodeWriter.writeNode(n)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (e *nodeEvents) applyLimits() {
 func (e *nodeEvents) writeClaimsOf(class string) {
 	for name, c := range e.nodes.claims {
 		if kube.ClassOf(c.Spec.NodeClassRef) == class {
-			e.writer.writeClaim(name)
+			e.nodeWriter.writeClaim(name)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (e *nodeEvents) removeCatalog(class string) {
 func (e *nodeEvents) setCSINode(node string, n *storagev1.CSINode) (waiting []string) {
 	e.catalogs.setCSINode(node, n)
 	if n := e.nodes.node(node); n != nil {
-		return e.writer.writeNode(n)
+		return e.nodeWriter.writeNode(n)
 	}
 	return nil
 }

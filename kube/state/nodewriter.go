@@ -22,7 +22,7 @@ type nodeWriter struct {
 	catalogs    *catalogs
 	nominations *nominations
 	builder     *builder
-	pods        *podWriter
+	podWriter   *podWriter
 }
 
 // writeNode updates a Node in the snapshot, with its NodeClaim if it has one. Like all writers
@@ -63,16 +63,16 @@ func (w *nodeWriter) write(n cluster.Node) (waiting []string) {
 	w.builder.setNode(n)
 	if old.Name != n.Name {
 		for uid := range w.nominations.to(n.Key) {
-			w.pods.write(uid) // none of them waits: they are nominated
+			w.podWriter.write(uid) // none of them waits: they are nominated
 		}
 	}
 	if !n.MarkedForDeletion || old.MarkedForDeletion {
 		return nil
 	}
 	if kube.Interrupted(w.nodes.claim(n.Key)) {
-		w.pods.writeBoundTo(n.Name)
+		w.podWriter.writeBoundTo(n.Name)
 	}
-	return append(w.pods.removeNominations(n.Key), w.pods.reschedulablePods(n.Name)...)
+	return append(w.podWriter.removeNominations(n.Key), w.podWriter.reschedulablePods(n.Name)...)
 }
 
 // writeStuck updates the nodes in the snapshot that have become stuck.

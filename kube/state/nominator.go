@@ -8,7 +8,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// NominatedFor is how long a nomination to a node that is ready lasts: twice the longest batch,
+// NominatedFor is how long a nomination to an initialized node lasts: twice the longest batch,
 // since the scheduler may need a moment.
 const NominatedFor = 20 * time.Second
 

@@ -15,7 +15,8 @@ import (
 )
 
 // Attach makes the same changes (parts.setPod and so on) for each object that an informer shows.
-// Call the methods of this file only where there is no informer.
+// Call the methods for API objects only where there is no informer. Settings, catalogs and virtual
+// pods, which no informer shows, are always set here.
 
 // SetPod adds or replaces a pod. listed says that the pod existed before the watch began, so its
 // binding does not count as activity on the node.
@@ -84,15 +85,15 @@ func (m *Mirror) RemoveDaemon(d *appsv1.DaemonSet) {
 	m.change(func() wakeups { return m.parts.removeDaemon(d) })
 }
 
-// SetVolumeClaim adds or replaces a PersistentVolumeClaim, and looks again at the pods
+// SetPVC adds or replaces a PersistentVolumeClaim, and looks again at the pods
 // that mount it.
-func (m *Mirror) SetVolumeClaim(v *corev1.PersistentVolumeClaim) {
-	m.change(func() wakeups { return m.parts.setVolumeClaim(v) })
+func (m *Mirror) SetPVC(v *corev1.PersistentVolumeClaim) {
+	m.change(func() wakeups { return m.parts.setPVC(v) })
 }
 
-// RemoveVolumeClaim forgets a PersistentVolumeClaim.
-func (m *Mirror) RemoveVolumeClaim(v *corev1.PersistentVolumeClaim) {
-	m.change(func() wakeups { return m.parts.removeVolumeClaim(v) })
+// RemovePVC forgets a PersistentVolumeClaim.
+func (m *Mirror) RemovePVC(v *corev1.PersistentVolumeClaim) {
+	m.change(func() wakeups { return m.parts.removePVC(v) })
 }
 
 // SetVolume adds or replaces a PersistentVolume, and looks again at the pods that mount it.

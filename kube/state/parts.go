@@ -52,9 +52,9 @@ func newParts(r *revision, pdbs *PDBs) parts {
 	p.interruptions = &interruptions{pods: p.pods, nodes: p.nodes, nominations: p.nominations, podReplacements: p.podReplacements, owners: map[types.UID]time.Time{}}
 	p.podWriter = &podWriter{pods: p.pods, nodes: p.nodes, nominations: p.nominations, podReplacements: p.podReplacements,
 		protections: p.protections, volumes: p.volumes, builder: p.builder}
-	p.nodeWriter = &nodeWriter{nodes: p.nodes, catalogs: p.catalogs, nominations: p.nominations, builder: p.builder, pods: p.podWriter}
+	p.nodeWriter = &nodeWriter{nodes: p.nodes, catalogs: p.catalogs, nominations: p.nominations, builder: p.builder, podWriter: p.podWriter}
 	p.nodeEvents = &nodeEvents{revision: r, nodes: p.nodes, catalogs: p.catalogs, nominations: p.nominations,
-		activity: p.activity, builder: p.builder, pods: p.podWriter, writer: p.nodeWriter}
+		activity: p.activity, builder: p.builder, podWriter: p.podWriter, nodeWriter: p.nodeWriter}
 	p.evictions = &evictions{pods: p.pods, nominations: p.nominations, podReplacements: p.podReplacements, podWriter: p.podWriter}
 	p.nominator = &nominator{pods: p.pods, nodes: p.nodes, nominations: p.nominations, podReplacements: p.podReplacements,
 		evictions: p.evictions, builder: p.builder, podWriter: p.podWriter}
@@ -72,8 +72,8 @@ type wakeups struct {
 	urgent []string // those of them whose node is interrupted
 }
 
-// wakeIf returns a wake-up, if changed is set, for a change other than of a pod that a new plan may
-// depend on.
+// wakeIf returns, if changed is set, the wake-up for a change on which a new plan may depend and
+// which is not of a single pod.
 func wakeIf(changed bool) wakeups {
 	if !changed {
 		return wakeups{}
@@ -147,11 +147,11 @@ func (p *parts) removeDaemon(d *appsv1.DaemonSet) wakeups {
 	return wakeups{}
 }
 
-func (p *parts) setVolumeClaim(c *corev1.PersistentVolumeClaim) wakeups {
+func (p *parts) setPVC(c *corev1.PersistentVolumeClaim) wakeups {
 	return p.writePods(p.volumes.setPVC(c))
 }
 
-func (p *parts) removeVolumeClaim(c *corev1.PersistentVolumeClaim) wakeups {
+func (p *parts) removePVC(c *corev1.PersistentVolumeClaim) wakeups {
 	return p.writePods(p.volumes.removePVC(c))
 }
 

@@ -172,12 +172,12 @@ func (b *PDBs) insert(x *pdb) {
 	if b.namespaces == nil {
 		b.namespaces = map[string]*pdbIndex{}
 	}
-	space := b.namespaces[x.name.Namespace]
-	if space == nil {
-		space = &pdbIndex{byName: map[string]*pdb{}}
-		b.namespaces[x.name.Namespace] = space
+	index := b.namespaces[x.name.Namespace]
+	if index == nil {
+		index = &pdbIndex{byName: map[string]*pdb{}}
+		b.namespaces[x.name.Namespace] = index
 	}
-	space.insert(x)
+	index.insert(x)
 }
 
 func (s *pdbIndex) insert(x *pdb) {
@@ -197,13 +197,13 @@ func (s *pdbIndex) insert(x *pdb) {
 
 // take removes one from the index and returns it; nil when there is none.
 func (b *PDBs) take(name types.NamespacedName) *pdb {
-	space := b.namespaces[name.Namespace]
-	if space == nil || space.byName[name.Name] == nil {
+	index := b.namespaces[name.Namespace]
+	if index == nil || index.byName[name.Name] == nil {
 		return nil
 	}
-	old := space.byName[name.Name]
-	space.remove(old)
-	if len(space.byName) == 0 {
+	old := index.byName[name.Name]
+	index.remove(old)
+	if len(index.byName) == 0 {
 		delete(b.namespaces, name.Namespace)
 	}
 	return old
@@ -230,17 +230,17 @@ func (s *pdbIndex) remove(old *pdb) {
 
 // of appends the budgets that select the pod to out, which is empty, sorted by name.
 func (b *PDBs) of(p *corev1.Pod, out []*pdb) []*pdb {
-	space := b.namespaces[p.Namespace]
-	if space == nil {
+	index := b.namespaces[p.Namespace]
+	if index == nil {
 		return out
 	}
 	set := labels.Set(p.Labels)
-	for i := range space.byLabel {
-		if value, ok := p.Labels[space.byLabel[i].key]; ok {
-			out = appendMatches(out, space.byLabel[i].byValue[value], set)
+	for i := range index.byLabel {
+		if value, ok := p.Labels[index.byLabel[i].key]; ok {
+			out = appendMatches(out, index.byLabel[i].byValue[value], set)
 		}
 	}
-	out = appendMatches(out, space.others, set)
+	out = appendMatches(out, index.others, set)
 	if len(out) > 1 {
 		slices.SortFunc(out, func(x, y *pdb) int { return strings.Compare(x.name.Name, y.name.Name) })
 	}
@@ -256,7 +256,8 @@ func appendMatches(out, from []*pdb, set labels.Set) []*pdb {
 	return out
 }
 
-// Refused answers as the eviction API does, unless no eviction is needed.
+// Ask answers as the eviction API does, except that no budget refuses a pod that leaves by a
+// rolling restart (see Mirror.SetSurging).
 func (b *PDBs) Ask(p *corev1.Pod) kube.EvictionAnswer {
 	r := b.evaluate(p)
 	if len(r.RefusedBy) > 0 && b.isSurging(p) {
@@ -271,8 +272,8 @@ func (b *PDBs) evaluate(p *corev1.Pod) kube.EvictionAnswer {
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	var space [2]*pdb // enough for nearly all pods
-	found := b.of(p, space[:0])
+	var buffer [2]*pdb // enough for nearly all pods
+	found := b.of(p, buffer[:0])
 	switch {
 	case len(found) > 1:
 		r := kube.EvictionAnswer{ForGood: true}

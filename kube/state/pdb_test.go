@@ -158,7 +158,7 @@ func TestPDBChanges(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
 		change           func(*policyv1.PodDisruptionBudget)
-		changed, lasting bool // lasting: pods may be held for good, or no longer are
+		changed, lasting bool // lasting: pods may be blocked for good, or no longer are
 	}{
 		{"new", func(*policyv1.PodDisruptionBudget) {}, true, true},
 		{"same", func(*policyv1.PodDisruptionBudget) {}, false, false},
@@ -178,7 +178,7 @@ func TestPDBChanges(t *testing.T) {
 	}
 }
 
-func BenchmarkRefused(bench *testing.B) {
+func BenchmarkAsk(bench *testing.B) {
 	b := NewPDBs()
 	for i := range 200 {
 		one := pdbOf(fmt.Sprint("b", i), func(b *policyv1.PodDisruptionBudget) {

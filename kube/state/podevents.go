@@ -33,7 +33,7 @@ func (e *podEvents) set(p *corev1.Pod, listed bool) wakeups {
 		e.activity.record(old, now)
 	}
 	e.revision.incrementIf(podChanged(old, now))
-	e.protections.readAnnotation(uid, now)
+	e.protections.recordInvalidAnnotation(uid, now)
 	if old == nil {
 		e.volumes.addPod(p)
 	}
@@ -42,7 +42,7 @@ func (e *podEvents) set(p *corev1.Pod, listed bool) wakeups {
 	}
 	e.daemonSets.setPod(now)
 	if old == nil && !listed {
-		e.evictions.match(now)
+		e.evictions.pair(now)
 	}
 	e.evictions.update(now)
 	n := wakeups{pods: e.podWriter.write(uid)}

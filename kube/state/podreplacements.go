@@ -49,8 +49,9 @@ type role int
 const (
 	// independent pods were not evicted and replace none.
 	independent role = iota
-	// evicted pods count, also while they terminate, until their replacements do.
-	evicted
+	// evicting pods are evicted or about to be. They count, also while they terminate, until their
+	// replacements do.
+	evicting
 	// superseded pods do not count any more: their replacements do, or are on their way.
 	superseded
 	// replacing pods replace an evicted one and are not bound yet.
@@ -62,7 +63,7 @@ func (s *podReplacements) roleOf(uid string) role {
 		return superseded
 	}
 	if _, ok := s.byEvicted[uid]; ok {
-		return evicted
+		return evicting
 	}
 	if _, ok := s.byReplacement[uid]; ok {
 		return replacing
@@ -70,10 +71,10 @@ func (s *podReplacements) roleOf(uid string) role {
 	return independent
 }
 
-// match finds the evicted pod that a new pod replaces. Owners do not say which, and it does not
-// matter: the pods of one owner are alike. A pod that is not terminating has not been evicted
+// pair records which evicted pod a new pod replaces, if any. Owners do not say which, and it does
+// not matter: the pods of one owner are alike. A pod that is not terminating has not been evicted
 // yet, or a PodDisruptionBudget prevents it.
-func (s *podReplacements) match(replacement string, owner types.UID, terminating func(old string) bool) {
+func (s *podReplacements) pair(replacement string, owner types.UID, terminating func(old string) bool) {
 	for _, old := range slices.Sorted(maps.Keys(s.unmatched[owner])) {
 		if terminating(old) {
 			s.byEvicted[old], s.byReplacement[replacement] = replacement, old

@@ -14,8 +14,8 @@ type knownPod struct {
 	facts kube.PodFacts
 }
 
-// untried reports whether the scheduler may yet bind the unbound pod without any preemption.
-func (p *knownPod) untried() bool {
+// mayBeBound reports whether the scheduler may yet bind the unbound pod without any preemption.
+func (p *knownPod) mayBeBound() bool {
 	return !p.facts.Terminating && p.Status.NominatedNodeName == ""
 }
 

@@ -69,7 +69,7 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	}
 	role := w.podReplacements.roleOf(uid)
 	key, nominated := w.nominations.of(uid)
-	if p.Spec.NodeName == "" && !p.facts.Provisionable && !(role == replacing && nominated && p.untried()) {
+	if p.Spec.NodeName == "" && !p.facts.Provisionable && !(role == replacing && nominated && p.mayBeBound()) {
 		return cluster.Pod{}, false
 	}
 	now := time.Now()
@@ -77,7 +77,7 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	w.volumes.mount(&out, p.Pod)
 	blocked := w.protections.record(uid, p, now)
 	out.ReschedulableNow = role != superseded && (out.ReschedulableNow && !blocked || w.losesNode(p))
-	if role == evicted && p.facts.Terminating {
+	if role == evicting && p.facts.Terminating {
 		out.ReschedulableNow, out.Terminating = true, false
 	}
 	if nominated {
@@ -112,7 +112,7 @@ func (w *podWriter) reschedulablePods(node string) (uids []string) {
 // tidy drops the values that the converter shares between pods once most pods that had them are
 // deleted.
 func (w *podWriter) tidy() {
-	if w.convert.Shared() > 4*len(w.builder.pods)+spareNumbers {
+	if w.convert.Shared() > 4*len(w.builder.pods)+spareEntries {
 		w.convert = kube.Converter{}
 	}
 }

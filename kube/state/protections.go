@@ -11,13 +11,13 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 )
 
-// protections records which pods must not be evicted for now, because of PodDisruptionBudgets
-// or their do-not-disrupt annotation.
+// protections records which pods a PodDisruptionBudget forbids to evict for good, when
+// do-not-disrupt annotations end, and which of them cannot be read.
 type protections struct {
 	revision *revision
 	pods     *podStore
 	pdbs     *PDBs
-	blocked  map[string]bool // UIDs of pods that will not be evicted, as the Snapshot shows
+	blocked  map[string]bool // UIDs of pods in the Snapshot that a budget forbids to evict for good
 	// unchecked has, by namespace, the labels of pods whose PodDisruptionBudgets changed.
 	unchecked      map[string]map[label]bool
 	annotationEnds map[string]time.Time // UIDs of pods → end of their do-not-disrupt
@@ -110,8 +110,8 @@ func (s *protections) record(uid string, p *knownPod, now time.Time) (blocked bo
 // forgetBlocked records that the snapshot does not have the pod any more.
 func (s *protections) forgetBlocked(uid string) { delete(s.blocked, uid) }
 
-// readAnnotation records a bound, unfinished pod whose annotation cannot be read.
-func (s *protections) readAnnotation(uid string, p *knownPod) {
+// recordInvalidAnnotation records a bound, unfinished pod whose annotation cannot be read.
+func (s *protections) recordInvalidAnnotation(uid string, p *knownPod) {
 	if p.Spec.NodeName != "" && !p.facts.Terminal && p.facts.InvalidDoNotDisrupt {
 		s.invalid[uid] = true
 	} else {

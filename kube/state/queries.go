@@ -171,10 +171,10 @@ func (m *Mirror) Classes() []string {
 // was set. The error names the requirement that cannot be read.
 func (m *Mirror) Offerings(c *karpv1.NodeClaim) ([]offering.Ref, error) {
 	m.lock()
-	known, catalog, ok := m.parts.catalogs.cachedOfferings(c)
+	known, types, ok := m.parts.catalogs.cachedOfferings(c)
 	m.mu.Unlock()
 	if ok {
 		return known, nil
 	}
-	return kube.Offerings(c, catalog.Types) // outside the lock: it takes milliseconds
+	return kube.Offerings(c, types.List) // outside the lock: it takes milliseconds
 }

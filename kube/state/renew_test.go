@@ -157,11 +157,11 @@ func TestRenewalIsRare(t *testing.T) {
 				beginnings++
 			}
 		}
-		if most := nodes/spareNumbers + 1; beginnings > most || beginnings < 2 {
+		if most := nodes/spareEntries + 1; beginnings > most || beginnings < 2 {
 			t.Errorf("%d beginnings for %d nodes, want 2 to %d", beginnings, nodes, most)
 		}
-		if n := m.parts.builder.inner.InternedCount(); n > 4*spareNumbers {
-			t.Errorf("%d numbers are kept", n)
+		if n := m.parts.builder.inner.InternedCount(); n > 4*spareEntries {
+			t.Errorf("%d interned strings are kept", n)
 		}
 	})
 }
@@ -187,11 +187,11 @@ func TestStandbyForgets(t *testing.T) {
 			}
 			m.Tidy()
 		}
-		if n := m.parts.builder.inner.InternedCount(); n > 4*spareNumbers {
-			t.Errorf("%d numbers are kept", n)
+		if n := m.parts.builder.inner.InternedCount(); n > 4*spareEntries {
+			t.Errorf("%d interned strings are kept", n)
 		}
 		if n := len(m.parts.protections.unchecked); n > 1 {
-			t.Errorf("%d namespaces are to be judged", n)
+			t.Errorf("%d namespaces are to be looked at again", n)
 		}
 	})
 }

@@ -119,7 +119,7 @@ func TestReplacementTakesTheNomination(t *testing.T) {
 				t.Errorf("the replacement counts on %q, want %q", got, home)
 			}
 			if w := m.parts.builder.pods["uid-old"]; w.Node == home || w.ReschedulableNow {
-				t.Errorf("the old pod counts on %q, movable %t: want where it was, and not movable", w.Node, w.ReschedulableNow)
+				t.Errorf("the old pod counts on %q, reschedulable now %t: want where it was, and not reschedulable now", w.Node, w.ReschedulableNow)
 			}
 			m.SetPod(boundTo(next, home), false)
 			if len(m.parts.nominations.nodeOf) != 0 || len(m.parts.podReplacements.byReplacement) != 0 {

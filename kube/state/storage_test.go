@@ -227,15 +227,15 @@ func TestPodIsWokenWhenItsVolumeCanBeMounted(t *testing.T) {
 		wakes   int
 	}{
 		{func() {}, "does not exist", 1}, // for the message that says why
-		{func() { m.SetVolumeClaim(unboundClaim("data", "late")) }, "StorageClass late does not exist", 0},
+		{func() { m.SetPVC(unboundClaim("data", "late")) }, "StorageClass late does not exist", 0},
 		{func() { m.SetStorageClass(late("late")) }, "", 1},
-		{func() { m.SetVolumeClaim(boundClaim("data", "pv")) }, "PersistentVolume pv, which does not exist", 0},
+		{func() { m.SetPVC(boundClaim("data", "pv")) }, "PersistentVolume pv, which does not exist", 0},
 		{func() { m.SetVolume(csiVolume("pv")) }, "", 1},
 		{func() { m.SetVolume(csiVolume("pv")) }, "", 0},
 		{func() { m.RemoveVolume(csiVolume("pv")) }, "does not exist", 0},
-		{func() { m.SetVolumeClaim(unboundClaim("data", "late")) }, "", 1},
+		{func() { m.SetPVC(unboundClaim("data", "late")) }, "", 1},
 		{func() { m.RemoveStorageClass(late("late")) }, "does not exist", 0},
-		{func() { m.RemoveVolumeClaim(unboundClaim("data", "late")) }, "does not exist", 0},
+		{func() { m.RemovePVC(unboundClaim("data", "late")) }, "does not exist", 0},
 	} {
 		step.change()
 		if !strings.Contains(refused(), step.refused) || (refused() == "") != (step.refused == "") || len(woken) != step.wakes {

@@ -32,7 +32,7 @@ func TestSupersededPodNeedsNoRoom(t *testing.T) {
 	m.Supersede(old)
 	m.Supersede(old)
 	if w := m.parts.builder.pods["uid-old"]; w.Node != node.Name || w.ReschedulableNow {
-		t.Errorf("bound to %q, movable %t: want where it runs, and not movable", w.Node, w.ReschedulableNow)
+		t.Errorf("bound to %q, reschedulable now %t: want where it runs, and not reschedulable now", w.Node, w.ReschedulableNow)
 	}
 	m.Nominate(staying.Name, []cluster.PodRef{kube.Ref(old), kube.Ref(next)})
 	if _, nominated := m.parts.nominations.nodeOf["uid-old"]; nominated {

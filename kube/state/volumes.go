@@ -19,8 +19,9 @@ import (
 // setters return the UIDs of the pods to look at again.
 type volumes struct {
 	storage *kube.Storage
-	mounts  map[types.NamespacedName]map[string]bool // claim → UIDs of the pods that mount it
-	// claimsOn has, for each PersistentVolume, the claims that name it.
+	// mounts has, for each PersistentVolumeClaim, the UIDs of the pods that mount it.
+	mounts map[types.NamespacedName]map[string]bool
+	// pvcsOn has, for each PersistentVolume, the PersistentVolumeClaims that name it.
 	pvcsOn map[string]map[types.NamespacedName]bool
 }
 
@@ -31,22 +32,22 @@ func newVolumes() *volumes {
 // mount fills in the volumes of p in w, which was converted from p.
 func (s *volumes) mount(w *cluster.Pod, p *corev1.Pod) { s.storage.Mount(w, p) }
 
-// addPod records which claims a new pod mounts. A pod's volumes never change.
+// addPod records which PersistentVolumeClaims a new pod mounts. A pod's volumes never change.
 func (s *volumes) addPod(p *corev1.Pod) {
-	for _, claim := range kube.VolumeClaims(p) {
-		set(s.mounts, claim, string(p.UID))
+	for _, pvc := range kube.PVCsOf(p) {
+		set(s.mounts, pvc, string(p.UID))
 	}
 }
 
 func (s *volumes) removePod(p *corev1.Pod) {
-	for _, claim := range kube.VolumeClaims(p) {
-		unset(s.mounts, claim, string(p.UID))
+	for _, pvc := range kube.PVCsOf(p) {
+		unset(s.mounts, pvc, string(p.UID))
 	}
 }
 
 func (s *volumes) setPVC(c *corev1.PersistentVolumeClaim) []string {
 	key := client.ObjectKeyFromObject(c)
-	s.forgetVolume(key)
+	s.forgetVolumeName(key)
 	s.storage.SetPVC(c)
 	if c.Spec.VolumeName != "" {
 		set(s.pvcsOn, c.Spec.VolumeName, key)
@@ -56,15 +57,15 @@ func (s *volumes) setPVC(c *corev1.PersistentVolumeClaim) []string {
 
 func (s *volumes) removePVC(c *corev1.PersistentVolumeClaim) []string {
 	key := client.ObjectKeyFromObject(c)
-	s.forgetVolume(key)
+	s.forgetVolumeName(key)
 	delete(s.storage.PVCs, key)
 	return s.mounting(key)
 }
 
-// forgetVolume forgets which volume the claim names.
-func (s *volumes) forgetVolume(claim types.NamespacedName) {
-	if old := s.storage.PVCs[claim]; old != nil {
-		unset(s.pvcsOn, old.Spec.VolumeName, claim)
+// forgetVolumeName forgets which PersistentVolume the PersistentVolumeClaim names.
+func (s *volumes) forgetVolumeName(pvc types.NamespacedName) {
+	if old := s.storage.PVCs[pvc]; old != nil {
+		unset(s.pvcsOn, old.Spec.VolumeName, pvc)
 	}
 }
 
@@ -91,22 +92,22 @@ func (s *volumes) removeClass(c *storagev1.StorageClass) []string {
 }
 
 func (s *volumes) mountingVolume(name string) (pods []string) {
-	for claim := range s.pvcsOn[name] {
-		pods = append(pods, s.mounting(claim)...)
+	for pvc := range s.pvcsOn[name] {
+		pods = append(pods, s.mounting(pvc)...)
 	}
 	return pods
 }
 
 // mountingUnbound lists the pods with volumes that are not yet provisioned.
 func (s *volumes) mountingUnbound() (pods []string) {
-	for claim := range s.mounts {
-		if c := s.storage.PVCs[claim]; c == nil || c.Spec.VolumeName == "" {
-			pods = append(pods, s.mounting(claim)...)
+	for pvc := range s.mounts {
+		if c := s.storage.PVCs[pvc]; c == nil || c.Spec.VolumeName == "" {
+			pods = append(pods, s.mounting(pvc)...)
 		}
 	}
 	return pods
 }
 
-func (s *volumes) mounting(claim types.NamespacedName) []string {
-	return slices.Collect(maps.Keys(s.mounts[claim]))
+func (s *volumes) mounting(pvc types.NamespacedName) []string {
+	return slices.Collect(maps.Keys(s.mounts[pvc]))
 }

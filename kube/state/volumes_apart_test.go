@@ -55,7 +55,7 @@ func solveMounting(pods int, claim func(i int) string, edit func(*corev1.Pod)) (
 	for i := range pods {
 		c := unboundClaim(claim(i), "files")
 		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-		m.SetVolumeClaim(c)
+		m.SetPVC(c)
 		p := mounting(fmt.Sprint("w-", i), c.Name)
 		p.Labels, p.OwnerReferences = map[string]string{"app": "w"}, owned("ReplicaSet", "apps/v1").OwnerReferences
 		edit(p)

@@ -27,7 +27,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// A Mirror, whose World is kept warm from change to change, holds no more after thousands of
+// A Mirror, whose Snapshot is kept warm from change to change, holds no more after thousands of
 // generations than after some: names, labels, selectors, topology keys, namespaces and
 // resources that nothing has any more are forgotten.
 //
@@ -199,7 +199,7 @@ func (g *generation) show(m *state.Mirror) {
 	m.SetCatalog(g.class, memory.Types(), map[string]int64{"family:small": 100, "budget-" + g.name: 1})
 	m.SetStorageClass(g.storage)
 	m.SetVolume(g.volume)
-	m.SetVolumeClaim(g.disk)
+	m.SetPVC(g.disk)
 	m.SetDaemon(g.daemon)
 	m.SetPDB(g.budget)
 	for i := range g.nodes {
@@ -245,7 +245,7 @@ func (g *generation) hide(m *state.Mirror, r *rand.Rand) {
 	add(func() { m.RemoveCatalog(g.class) })
 	add(func() { m.RemoveStorageClass(g.storage) })
 	add(func() { m.RemoveVolume(g.volume) })
-	add(func() { m.RemoveVolumeClaim(g.disk) })
+	add(func() { m.RemovePVC(g.disk) })
 	add(func() { m.RemoveDaemon(g.daemon) })
 	add(func() { m.RemovePDB(g.budget) })
 	add(func() { m.SetVirtualPods([]string{g.virtual[0].UID}, nil) })

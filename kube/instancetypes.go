@@ -9,31 +9,31 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Catalog is the instance types of a node class, by name. A nil Catalog is empty.
-type Catalog struct {
-	Types  []offering.InstanceType
+// InstanceTypes are the instance types of a node class, by name. Nil is empty.
+type InstanceTypes struct {
+	List   []offering.InstanceType
 	byName map[string]*offering.InstanceType
 }
 
-// NewCatalog indexes types, which must not change afterwards.
-func NewCatalog(types []offering.InstanceType) *Catalog {
-	c := &Catalog{Types: types, byName: make(map[string]*offering.InstanceType, len(types))}
+// NewInstanceTypes indexes types, which must not change afterwards.
+func NewInstanceTypes(types []offering.InstanceType) *InstanceTypes {
+	c := &InstanceTypes{List: types, byName: make(map[string]*offering.InstanceType, len(types))}
 	for i := range types {
 		c.byName[types[i].Name] = &types[i]
 	}
 	return c
 }
 
-// Find is the instance type of that name; nil when the catalog does not have it.
-func (c *Catalog) Find(name string) *offering.InstanceType {
+// Find is the instance type of that name; nil when there is none.
+func (c *InstanceTypes) Find(name string) *offering.InstanceType {
 	if c == nil {
 		return nil
 	}
 	return c.byName[name]
 }
 
-// price is the price of a node with these labels, zero when the catalog has no such offering.
-func (c *Catalog) price(labels map[string]string) offering.Price {
+// price is the price of a node with these labels, zero when there is no such offering.
+func (c *InstanceTypes) price(labels map[string]string) offering.Price {
 	t := c.Find(labels[cluster.LabelInstanceType])
 	if t == nil {
 		return 0
@@ -46,7 +46,7 @@ func (c *Catalog) price(labels map[string]string) offering.Price {
 
 // Complete returns labels with the labels that a node of that instance type, zone and capacity
 // type also has; labels itself when none is missing.
-func (c *Catalog) Complete(labels map[string]string) map[string]string {
+func (c *InstanceTypes) Complete(labels map[string]string) map[string]string {
 	t := c.Find(labels[cluster.LabelInstanceType])
 	if t == nil {
 		return labels
