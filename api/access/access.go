@@ -4,8 +4,8 @@
 // controller work, features that are off by default included; and what its agent on
 // every node may do, which is less.
 //
-// It installs nothing, and grants nothing to nodes, which join by what their kubelets may do. Every call
-// returns fresh objects, which the caller may change. There are no values to be zero.
+// It installs nothing, and grants nothing to nodes, which join by what their kubelets may do.
+// Every call returns fresh objects, which the caller may change. There are no values to be zero.
 package access
 
 import (
@@ -27,7 +27,7 @@ func User(namespace string) string { return "system:serviceaccount:" + namespace
 func Cluster() []rbacv1.PolicyRule {
 	const karpenter, azure, autoscaling = "karpenter.sh", "karpenter.azure.com", "autoscaling.x-k8s.io"
 	return []rbacv1.PolicyRule{
-		// What the World is made of.
+		// What the Snapshot is made of.
 		follow("", "pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
 		follow("apps", "daemonsets"),
 		follow("policy", "poddisruptionbudgets"),

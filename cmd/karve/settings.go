@@ -25,11 +25,11 @@ func (c CoreConfig) settings() cluster.Settings {
 
 // disruption is what the flags say about every decision about nodes. The Config is valid.
 func (c CoreConfig) disruption() disrupt.Settings {
-	thrift, _ := kube.MinSavings(c.ConsolidationMinSavings) // validated
-	thrift.PerEviction, thrift.MaxShareOfPodCost = disrupt.Defaults().MinSavings.PerEviction, disrupt.Defaults().MinSavings.MaxShareOfPodCost
+	minSavings, _ := kube.MinSavings(c.ConsolidationMinSavings) // validated
+	minSavings.PerEviction, minSavings.MaxShareOfPodCost = disrupt.Defaults().MinSavings.PerEviction, disrupt.Defaults().MinSavings.MaxShareOfPodCost
 	gates, _ := features(c.FeatureGates)
 	return disrupt.Settings{
-		MinSavings: thrift,
+		MinSavings: minSavings,
 		MinAge:     c.ConsolidationMinAge,
 		SpotToSpot: gates.SpotToSpotConsolidation,
 		Upstream:   c.ConsolidationRules == "Karpenter",

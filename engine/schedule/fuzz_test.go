@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// FuzzWorld plans for any snapshot: it never panics and never loses or invents a pod. For
+// FuzzSnapshot plans for any snapshot: it never panics and never loses or invents a pod. For
 // input that an API server accepts, it never plans a placement that the scheduler would
 // refuse.
 func FuzzSnapshot(f *testing.F) {

@@ -76,7 +76,7 @@ func shuffle(s *enginetest.Script, seed uint64) *enginetest.Script {
 	return &out
 }
 
-// TestIncrementalWorld: a Builder that went through any history of changes gives the same
+// TestIncrementalSnapshot: a Builder that went through any history of changes gives the same
 // plan as one with only the final state.
 func TestIncrementalSnapshot(t *testing.T) {
 	for seed := range uint64(200) {

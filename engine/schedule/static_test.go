@@ -122,7 +122,7 @@ func TestStaticLaunchesInRandomClusters(t *testing.T) {
 				t.Fatalf("seed %d: %d launches for pool %s", seed, len(launches), p.Name)
 			}
 			if got := fmt.Sprintf("%v", snapshot.QuotaLeft); got != had {
-				t.Fatalf("seed %d: the World's own budgets became %s, they were %s", seed, got, had)
+				t.Fatalf("seed %d: the Snapshot's own quota became %s, it was %s", seed, got, had)
 			}
 			for i, l := range launches {
 				if !slices.IsSortedFunc(l.Offerings, func(a, b offering.Ref) int { return int(a.Price - b.Price) }) {
@@ -133,7 +133,7 @@ func TestStaticLaunchesInRandomClusters(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(launches, schedule.StaticLaunches(script.Snapshot(), p.Name, 4)); diff != "" {
-				t.Errorf("seed %d: another answer for the same World:\n%s", seed, diff)
+				t.Errorf("seed %d: another answer for the same Snapshot:\n%s", seed, diff)
 			}
 		}
 	}
