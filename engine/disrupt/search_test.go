@@ -58,6 +58,8 @@ func TestRecheck(t *testing.T) {
 		{"nothing changed", "", nil, ""},
 		{"a pod came that fits", "pod a2 cpu=100m mem=1Gi on=a\n", nil, ""},
 		{"a pod came that does not fit the launch", "pod a2 cpu=4 mem=1Gi on=a\n", nil, disrupt.DecisionChanged},
+		{"a pod came that no cheaper node fits", "pod a2 cpu=5 mem=1Gi on=a\n", nil, disrupt.NotCheaper},
+		{"a pod came that no other node fits", "pod a2 cpu=100m mem=1Gi require:fpga=In:yes on=a\n", nil, disrupt.PodsDoNotFit},
 		{"a node may not be disrupted any more", "", func(in *disrupt.Input) {
 			in.Nodes[0].Blocks = []disrupt.Block{{Because: disrupt.DoNotDisrupt}}
 		}, disrupt.DoNotDisrupt},
