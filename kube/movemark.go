@@ -21,8 +21,8 @@ type MoveMark struct {
 	Replacements int       `json:"replacements"`
 	Cause        string    `json:"cause"`
 	Since        time.Time `json:"since"`
-	// Undone is set once the move is being taken back.
-	Undone bool `json:"undone,omitempty"`
+	// TakenBack is set once the move is being taken back.
+	TakenBack bool `json:"undone,omitempty"`
 }
 
 // String is the annotation's value.

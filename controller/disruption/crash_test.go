@@ -66,8 +66,8 @@ func (x turn) strike(t *testing.T, mode controllertest.Mode, at int) (struck boo
 			return c.Name != s.keeps && slices.ContainsFunc(old, func(o karpv1.NodeClaim) bool { return o.Name == c.Name })
 		})
 	})
-	if bought, most := e.Cloud.Launched(), x.nodes+2*x.by; bought > most {
-		t.Errorf("launched %d instances, at most %d were needed", bought, most)
+	if launched, most := e.Cloud.Launched(), x.nodes+2*x.by; launched > most {
+		t.Errorf("launched %d instances, at most %d were needed", launched, most)
 	}
 	return e.Faults.Writes() >= before+at
 }
@@ -76,18 +76,18 @@ func (x turn) strike(t *testing.T, mode controllertest.Mode, at int) (struck boo
 // do-not-disrupt keeps its node, and so does the other.
 //
 // Rule MOVE-1, Rule MOVE-3.
-func TestUndoingEndsWellWhereverItDies(t *testing.T) {
+func TestTakingBackEndsWellWhereverItDies(t *testing.T) {
 	for at, struck := 1, true; struck; at++ {
-		synctest.Test(t, func(t *testing.T) { struck = undoOne(t, at) })
+		synctest.Test(t, func(t *testing.T) { struck = takeOneBack(t, at) })
 		if t.Failed() {
 			t.Fatalf("write %d", at)
 		}
 	}
 }
 
-// undoOne makes a pod do-not-disrupt when the replacement is ready, crashes after the
+// takeOneBack makes a pod do-not-disrupt when the replacement is ready, crashes after the
 // given write from there on, and reports whether that write was ever made.
-func undoOne(t *testing.T, at int) (struck bool) {
+func takeOneBack(t *testing.T, at int) (struck bool) {
 	e, s := scripted(t, 2, disrupt.Underutilized)
 	e.Pace = time.Second
 	s.off = false

@@ -16,8 +16,8 @@ import (
 	"github.com/karve-dev/karve/kube/state"
 )
 
-// validate checks again every move that waited long enough, or whose nodes got pods, and begins
-// it, drops it or takes it back.
+// validate checks again every move that waited long enough, or whose nodes got pods, and starts
+// to mark its nodes, drops it or takes it back.
 func (c *Controller) validate(ctx context.Context, v *view) {
 	for _, m := range c.moves.inOrder() {
 		if m.phase == marked && m.recheck {
@@ -30,7 +30,7 @@ func (c *Controller) validate(ctx context.Context, v *view) {
 		if kept.Because == "" {
 			m.Move, m.all = now, slices.Clone(now.Nodes) // those that left the move have no marks
 			m.recordPlanned()
-			c.decider.begin(m, v)
+			c.decider.startMarking(m, v)
 			continue
 		}
 		c.moves.remove(m)
@@ -86,7 +86,7 @@ func newDecider(o Options, moves *moves, backOffs *backOffs, outcomes *outcomes)
 	return d
 }
 
-// delay is how long the move must stay valid before it begins.
+// delay is how long the move must stay valid before its nodes are marked.
 func (d *decider) delay(m *move) time.Duration {
 	if m.consolidates() {
 		return d.validation
@@ -137,12 +137,12 @@ func (d *decider) choose(found disrupt.Move, v *view) {
 		d.report.reportEffect(m, reportChosen{v})
 		return
 	}
-	d.begin(m, v) // it was found valid just now
+	d.startMarking(m, v) // it was found valid just now
 }
 
-// begin begins a move that is valid.
-func (d *decider) begin(m *move, v *view) {
-	d.report.begun(m)
+// startMarking ends the wait of a valid move: its nodes are marked next.
+func (d *decider) startMarking(m *move, v *view) {
+	d.report.observeDecisionTime(m)
 	m.enter(marking, v.now, v.round)
 }
 
@@ -153,7 +153,7 @@ func (d *decider) recheck(m *move, v *view) (now disrupt.Move, kept disrupt.Kept
 	return now, kept
 }
 
-// cluster is what decisions read besides the snapshot; without is a move to leave out.
+// input is what decisions read besides the snapshot; without is a move to leave out.
 func (d *decider) input(v *view, without *move) disrupt.Input {
 	in := disrupt.Input{Now: v.now, Nodes: v.nodes, BackOffUntil: d.backOffs.current(v.now), Settings: d.settings}
 	for _, p := range v.pools {

@@ -63,7 +63,8 @@ type deleter struct {
 	log    logr.Logger
 }
 
-// delete deletes the claim; nil for one that does not exist any more.
+// delete deletes the claim. It returns errDeleting when the claim does not exist any more, which a
+// nil claim says, too.
 func (d *deleter) delete(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if claim == nil {
 		return errDeleting

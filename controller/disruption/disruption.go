@@ -36,11 +36,11 @@ type Options struct {
 	// Surges know which pods leave their nodes although no eviction is allowed; nil when
 	// no pod does.
 	Surges Surger
-	// Settings hold for every decision. Settings.Steps bounds how long provisioning
+	// Settings hold for every decision. Settings.MaxSteps bounds how long provisioning
 	// may have to wait for one; zero means no bound.
 	Settings disrupt.Settings
-	// Validation is how long a consolidation must remain valid before it begins. Zero: it begins
-	// at once.
+	// Validation is how long a consolidation must remain valid before its nodes are marked.
+	// Zero: they are marked at once.
 	Validation time.Duration
 	// Every is the pause between rounds; zero means one second.
 	Every time.Duration

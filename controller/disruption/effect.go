@@ -38,7 +38,7 @@ type (
 
 // Effects that report something, by events, metrics and the log; see reporter.
 type (
-	// reportChosen: the move begins once it has been valid for a while.
+	// reportChosen: the nodes of the move are marked once it has been valid for a while.
 	reportChosen struct{ view *view }
 	// reportRejected: the move is not valid any more for so many of its nodes.
 	reportRejected struct {
@@ -53,8 +53,8 @@ type (
 	}
 	// reportKept: one node is kept, the move continues with the others.
 	reportKept struct{ key, why string }
-	// reportStarting: the nodes will be disrupted.
-	reportStarting struct{}
+	// reportDecision: no node has an objection, and the NodeClaims of the replacements are created.
+	reportDecision struct{}
 	// reportLaunched: the NodeClaim of a replacement was created.
 	reportLaunched struct{ replacement replacement }
 	// reportLaunchFailed: NodeClaims of replacements could not be created.
@@ -74,7 +74,7 @@ type (
 
 // takeBack has the move taken back, and its nodes be left alone for a while.
 func takeBack(m *move, why string) conclusion {
-	return conclusion{next: undoing, effects: []effect{setBackOff{m.all}, reportFailed{why}}}
+	return conclusion{next: takingBack, effects: []effect{setBackOff{m.all}, reportFailed{why}}}
 }
 
 // perform carries out the effects of a conclusion, in their order. (Phases that mark, launch,

@@ -93,7 +93,7 @@ func (x *executor) proceed(ctx context.Context, m *move, v *view) error {
 }
 
 func (x *executor) step(ctx context.Context, m *move, v *view) (phase, error) {
-	if m.inProgress() {
+	if m.mayLoseNodes() {
 		m.drop(v.deletedOrDeleting(m)...)
 		if len(m.Nodes) == 0 {
 			return ended, nil
@@ -115,8 +115,8 @@ func (x *executor) runPhase(ctx context.Context, m *move, v *view) conclusion {
 		return x.await(ctx, m, v)
 	case deleting:
 		return x.delete(ctx, m, v)
-	case undoing:
-		return x.undo(ctx, m, v)
+	case takingBack:
+		return x.takeBackMove(ctx, m, v)
 	case ended:
 		return x.unmarkAgain(ctx, m, v)
 	}

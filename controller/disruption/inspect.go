@@ -71,7 +71,7 @@ func afterInspection(m *move, found []objection) conclusion {
 	case m.replaces():
 		return conclusion{next: launching, effects: effects}
 	}
-	return conclusion{next: deleting, effects: append(effects, beginMove{}, reportStarting{})}
+	return conclusion{next: deleting, effects: append(effects, beginMove{}, reportDecision{})}
 }
 
 // mayProvideFor reports whether the move is decided again with the pods that were added: it must
@@ -85,7 +85,7 @@ func (m *move) mayProvideFor(found []objection) bool {
 // nodes need no back-off: they are not chosen again before that ends.
 func takeBackFor(m *move, o objection) conclusion {
 	if o.kind == evictionBlocked {
-		return conclusion{next: undoing, effects: []effect{reportFailed{o.why}}}
+		return conclusion{next: takingBack, effects: []effect{reportFailed{o.why}}}
 	}
 	return takeBack(m, o.why)
 }
@@ -211,8 +211,8 @@ func (i *inspector) nodeOf(ctx context.Context, claim *karpv1.NodeClaim, name st
 	return objection{}, nil
 }
 
-// mayIgnorePods reports whether do-not-disrupt pods are ignored: the node must be disrupted, and
-// its terminationGracePeriod bounds how long they can delay that.
+// mayIgnorePods reports whether pods cannot object, by do-not-disrupt or by PodDisruptionBudgets:
+// the node must be disrupted, and its terminationGracePeriod bounds how long they can delay that.
 func mayIgnorePods(m *move, claim *karpv1.NodeClaim) bool {
 	return claim.Spec.TerminationGracePeriod != nil && (m.Cause == disrupt.Drifted || m.Cause == disrupt.Expired)
 }

@@ -37,7 +37,7 @@ func afterLaunch(m *move, err error) conclusion {
 		c.effects = append([]effect{reportLaunchFailed{err}}, c.effects...)
 		return c
 	}
-	return conclusion{next: awaiting, effects: []effect{reportStarting{}}}
+	return conclusion{next: awaiting, effects: []effect{reportDecision{}}}
 }
 
 // await waits until all replacements are ready. Then it inspects the nodes once more.

@@ -131,8 +131,8 @@ func (k *marker) remove(ctx context.Context, key string, b backOff) error {
 	return fmt.Errorf("taking the mark off nodeclaim %s: %w", key, err)
 }
 
-// replace changes the mark of a claim that has one.
-func (k *marker) replace(ctx context.Context, key, mark string, b backOff) error {
+// rewrite rewrites the mark of a claim that has one.
+func (k *marker) rewrite(ctx context.Context, key, mark string, b backOff) error {
 	_, err := k.changeClaim(ctx, key, func(claim *karpv1.NodeClaim) error {
 		if _, marked := claim.Annotations[kube.MoveAnnotation]; !marked || claim.DeletionTimestamp != nil {
 			return nil

@@ -25,14 +25,14 @@ const (
 	marking phase = "marking"
 	// marked moves have nodes that accept no more pods. They are inspected past the cache.
 	marked phase = "marked"
-	// launching creates the replacements.
+	// launching creates the NodeClaims of the replacements.
 	launching phase = "launching"
 	// awaiting waits until all replacements are ready for pods.
 	awaiting phase = "awaiting"
 	// deleting deletes the NodeClaims. From then on the move cannot be taken back.
 	deleting phase = "deleting"
-	// undoing takes everything back.
-	undoing phase = "undoing"
+	// takingBack removes the marks, and deletes replacements that no pod uses.
+	takingBack phase = "takingBack"
 	// ended moves remain while the mirror still shows marks that were removed.
 	ended phase = "ended"
 )
@@ -49,11 +49,11 @@ const (
 // move is a disrupt.Move and its progress.
 type move struct {
 	disrupt.Move
-	id    string
-	phase phase
-	since time.Time // it is in the phase
-	round int       // in which the phase began
-	begun time.Time // it was chosen, or marked by an earlier process
+	id       string
+	phase    phase
+	since    time.Time // it is in the phase
+	round    int       // in which the phase began
+	chosenAt time.Time // for a move of an earlier process, when it was marked
 	// searched is when the search began that found the move; zero for one of an earlier process.
 	searched time.Time
 	// replacements are in the order of Launches.
@@ -68,8 +68,8 @@ type move struct {
 	// move's result for NodePools: moves run concurrently, Controller.record collects both.
 	newBackOffs   map[string]backOff
 	launchOutcome launchOutcome
-	// marksSayUndone is set once the marks record that the move is taken back.
-	marksSayUndone bool
+	// marksSayTakenBack is set once the marks record that the move is taken back.
+	marksSayTakenBack bool
 	// recheck is set when pods arrived that the move must provide for first; rechecks counts how
 	// often.
 	recheck  bool
@@ -87,7 +87,7 @@ type replacement struct {
 }
 
 func newMove(d disrupt.Move, id string, now time.Time, round int) *move {
-	m := &move{Move: d, id: id, begun: now, dropped: map[string]bool{}, all: slices.Clone(d.Nodes)}
+	m := &move{Move: d, id: id, chosenAt: now, dropped: map[string]bool{}, all: slices.Clone(d.Nodes)}
 	m.recordPlanned()
 	m.enter(chosen, now, round)
 	return m
@@ -95,8 +95,11 @@ func newMove(d disrupt.Move, id string, now time.Time, round int) *move {
 
 func (m *move) enter(p phase, now time.Time, round int) { m.phase, m.since, m.round = p, now, round }
 
-// inProgress reports whether the move disrupts nodes that may leave it by themselves.
-func (m *move) inProgress() bool { return m.phase != chosen && m.phase != undoing && m.phase != ended }
+// mayLoseNodes reports whether the move is in a phase in which its nodes may be deleted by others,
+// and then leave it.
+func (m *move) mayLoseNodes() bool {
+	return m.phase != chosen && m.phase != takingBack && m.phase != ended
+}
 
 // recordPlanned records the pods that the move provides for.
 func (m *move) recordPlanned() {
@@ -149,7 +152,7 @@ func (m *move) replacementPools() map[string]bool {
 
 // mark is the mark on the NodeClaims of the move's nodes.
 func (m *move) mark() kube.MoveMark {
-	return kube.MoveMark{ID: m.id, Replacements: m.replacementCount(), Cause: string(m.Cause), Since: m.begun}
+	return kube.MoveMark{ID: m.id, Replacements: m.replacementCount(), Cause: string(m.Cause), Since: m.chosenAt}
 }
 
 // consolidates reports whether the move consolidates. Such a move can wait.
@@ -161,7 +164,7 @@ func (m *move) consolidates() bool {
 // the snapshot contains them.
 func (m *move) underway() disrupt.Move {
 	u := m.Move
-	if m.begunInMirror || m.phase == undoing {
+	if m.begunInMirror || m.phase == takingBack {
 		u.Nominations, u.Launches = nil, nil
 	}
 	return u
@@ -187,7 +190,7 @@ func (s *moves) inOrder() []*move {
 		all = append(all, m)
 	}
 	slices.SortFunc(all, func(a, b *move) int {
-		if d := a.begun.Compare(b.begun); d != 0 {
+		if d := a.chosenAt.Compare(b.chosenAt); d != 0 {
 			return d
 		}
 		return strings.Compare(a.id, b.id)

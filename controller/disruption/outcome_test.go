@@ -237,8 +237,8 @@ func TestNotEveryLaunchUndoesAConsolidation(t *testing.T) {
 				for range 40 {
 					c.step()
 				}
-				if bought, want := c.Cloud.Launched() > 3, tc.grow || tc.late || c.crowded; bought != want {
-					t.Errorf("more than two nodes and a replacement was bought: %t, want %t", bought, want)
+				if launched, want := c.Cloud.Launched() > 3, tc.grow || tc.late || c.crowded; launched != want {
+					t.Errorf("more than two nodes and a replacement were launched: %t, want %t", launched, want)
 				}
 				if !c.rest.IsZero() || c.Counter("karve_consolidations_undone_total") != 0 {
 					t.Error("the pool rests")

@@ -67,16 +67,16 @@ func (r *recovery) recoverMoves(ctx context.Context, v *view) error {
 func addMarked(found map[string]*move, mark kube.MoveMark, key string, now time.Time) {
 	m := found[mark.ID]
 	if m == nil {
-		begun := mark.Since
-		if begun.After(now) { // the clock was set back
-			begun = now
+		chosenAt := mark.Since
+		if chosenAt.After(now) { // the clock was set back
+			chosenAt = now
 		}
-		m = &move{Move: disrupt.Move{Cause: disrupt.Cause(mark.Cause)}, id: mark.ID, begun: begun, dropped: map[string]bool{}}
+		m = &move{Move: disrupt.Move{Cause: disrupt.Cause(mark.Cause)}, id: mark.ID, chosenAt: chosenAt, dropped: map[string]bool{}}
 		m.replacements = make([]replacement, mark.Replacements)
 		found[mark.ID] = m
 	}
 	m.Nodes, m.all = append(m.Nodes, key), append(m.all, key)
-	m.marksSayUndone = m.marksSayUndone || mark.Undone
+	m.marksSayTakenBack = m.marksSayTakenBack || mark.TakenBack
 }
 
 // resume continues a move of an earlier process if all its replacements exist, since then its
@@ -88,9 +88,9 @@ func (r *recovery) resume(m *move, launched []kube.ManagedNode, v *view) {
 	for _, node := range launched {
 		m.replacements = append(m.replacements, replacement{claim: node.Claim})
 	}
-	m.enter(undoing, v.now, v.round)
-	if wanted > 0 && len(launched) == wanted && !m.marksSayUndone {
-		m.enter(awaiting, m.begun, v.round)
+	m.enter(takingBack, v.now, v.round)
+	if wanted > 0 && len(launched) == wanted && !m.marksSayTakenBack {
+		m.enter(awaiting, m.chosenAt, v.round)
 		r.executor.beginMove(m)
 	}
 	r.moves.add(m)

@@ -49,8 +49,8 @@ func (r *reporter) logAndCount(m *move, e effect) []events.Event {
 	case reportKept:
 		r.log.Info("node stays after all", "move", m.id, "nodeclaim", e.key, "reason", e.why)
 		return nil
-	case reportStarting:
-		return r.starting(m)
+	case reportDecision:
+		return r.decided(m)
 	case reportLaunched:
 		return r.claimCreated(m, e.replacement)
 	case reportLaunchFailed:
@@ -89,14 +89,14 @@ func (r *reporter) chosen(m *move, v *view) (all []events.Event) {
 	return all
 }
 
-// begun reports how long it took to decide on a move that begins now.
-func (r *reporter) begun(m *move) {
+// observeDecisionTime records how long it took to decide on a move, whose nodes are marked next.
+func (r *reporter) observeDecisionTime(m *move) {
 	r.metrics.DisruptionDeciding.WithLabelValues(m.reason(), m.consolidationType()).Observe(time.Since(m.searched).Seconds())
 }
 
 func (r *reporter) rejected(m *move, e reportRejected) []events.Event {
 	r.metrics.DisruptionFailedValidates.WithLabelValues(m.consolidationType()).Add(float64(e.nodes))
-	r.log.Info("abandoning disruption, it is not valid any more", "move", m.id, "reason", m.reason(), "nodeclaim", e.key, "why", e.why)
+	r.log.Info("giving up disruption, it is not valid any more", "move", m.id, "reason", m.reason(), "nodeclaim", e.key, "why", e.why)
 	if !m.consolidates() {
 		return nil
 	}
@@ -113,10 +113,11 @@ func (r *reporter) markFailed(m *move, e reportMarkFailed) []events.Event {
 	return nil
 }
 
-// starting reports a move that is about to begin, once there is no objection.
-func (r *reporter) starting(m *move) (all []events.Event) {
+// decided reports the move as a disruption decision: no node has an objection, and the NodeClaims
+// of its replacements, if any, are created.
+func (r *reporter) decided(m *move) (all []events.Event) {
 	nodes := r.managedNodes(m.Nodes)
-	r.logStarting(m, nodes)
+	r.logDecision(m, nodes)
 	r.metrics.DisruptionDecisions.WithLabelValues(m.decision(), m.reason(), m.consolidationType()).Inc()
 	pools := map[string]bool{}
 	for _, node := range nodes {
@@ -144,7 +145,7 @@ func (r *reporter) managedNodes(keys []string) []kube.ManagedNode {
 	return nodes
 }
 
-func (r *reporter) logStarting(m *move, nodes []kube.ManagedNode) {
+func (r *reporter) logDecision(m *move, nodes []kube.ManagedNode) {
 	line := []any{"move", m.id, "reason", m.reason(), "decision", m.decision(), "disrupted-node-count", len(m.Nodes),
 		"replacement-node-count", len(m.Launches), "pod-count", m.Evictions, "price-before", m.PriceBefore.USD(), "price-after", m.PriceAfter.USD(),
 		"saves-per-month", cents(monthly(m.Saves())), "nodes", describe(m.Nodes, nodes)}

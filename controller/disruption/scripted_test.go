@@ -253,7 +253,7 @@ func TestNextLeaderGoesOn(t *testing.T) {
 		e.Restart()
 		e.Steps(3)
 		if taintedNodes(e) != 2 {
-			t.Error("the move was taken back although all it bought is there")
+			t.Error("the move was taken back although all its replacements are there")
 		}
 		e.Until(60, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
 		if got := e.Cloud.Launched(); got != 3 {

@@ -89,7 +89,8 @@ func (v *view) anyExists(keys []string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { _, ok := v.byClaim[key]; return ok })
 }
 
-// showsMarks reports whether the NodeClaim is kept and is marked, or its Node is tainted.
+// showsMarks reports whether a node that is not being deleted shows a mark of a move: the
+// annotation or the condition on its NodeClaim, or the taint on its Node.
 func showsMarks(node kube.ManagedNode) bool {
 	return !deletedOrDeleting(node) && (node.Claim.Annotations[kube.MoveAnnotation] != "" || tainted(node.Node) ||
 		kube.ConditionTrue(node.Claim, karpv1.ConditionTypeDisruptionReason))

@@ -8,45 +8,45 @@ import (
 	"time"
 )
 
-// undo takes a move back: its nodes accept pods again, and replacements that no pod uses are
-// deleted.
+// takeBackMove takes a move back: its nodes accept pods again, and replacements that no pod uses
+// are deleted.
 //
 // The marks are removed before the replacements are deleted. A static NodePool counts a marked
 // node and its replacement as one: if the replacement were deleted first, the NodePool would
 // launch another.
-func (x *executor) undo(ctx context.Context, m *move, v *view) conclusion {
+func (x *executor) takeBackMove(ctx context.Context, m *move, v *view) conclusion {
 	givesUp := v.now.Sub(m.since) >= retryRefused
-	if err := x.markUndone(ctx, m); err != nil && !givesUp {
-		return conclusion{next: undoing, err: err}
+	if err := x.markTakenBack(ctx, m); err != nil && !givesUp {
+		return conclusion{next: takingBack, err: err}
 	}
 	err := x.unmark(ctx, m)
 	if err != nil && !givesUp {
-		return conclusion{next: undoing, err: err}
+		return conclusion{next: takingBack, err: err}
 	}
 	errs := []error{err}
 	for _, err := range forEach(m.replacementNames(), func(name string) error { return x.deleter.discard(ctx, name, m.id) }) {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return conclusion{next: undoing, err: err}
+		return conclusion{next: takingBack, err: err}
 	}
 	return conclusion{next: ended}
 }
 
-// markUndone records on the mark of every node that the move is taken back, before the first mark
-// is removed: a leader that finds all replacements continues the move otherwise.
-func (x *executor) markUndone(ctx context.Context, m *move) error {
-	if m.marksSayUndone || !m.replaces() {
+// markTakenBack records on the mark of every node that the move is taken back, before the first
+// mark is removed: a leader that finds all replacements continues the move otherwise.
+func (x *executor) markTakenBack(ctx context.Context, m *move) error {
+	if m.marksSayTakenBack || !m.replaces() {
 		return nil
 	}
 	mark := m.mark()
-	mark.Undone = true
+	mark.TakenBack = true
 	var errs []error
-	for _, err := range forEach(m.Nodes, func(key string) error { return x.marks.replace(ctx, key, mark.String(), x.backOffOf(m, key)) }) {
+	for _, err := range forEach(m.Nodes, func(key string) error { return x.marks.rewrite(ctx, key, mark.String(), x.backOffOf(m, key)) }) {
 		errs = append(errs, err)
 	}
 	err := errors.Join(errs...)
-	m.marksSayUndone = err == nil
+	m.marksSayTakenBack = err == nil
 	return err
 }
 
