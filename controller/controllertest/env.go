@@ -42,13 +42,13 @@ import (
 	"github.com/karve-dev/karve/controller/disruption"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/gc"
-	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/nodepool"
 	"github.com/karve-dev/karve/controller/overlay"
 	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/controller/registrationhealth"
 	"github.com/karve-dev/karve/controller/static"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/engine/disrupt"
@@ -58,8 +58,8 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// Class is the kind of node class of the Env's pools.
-func Class() schema.GroupVersionKind {
+// NodeClassGVK is the kind of node class of the Env's pools.
+func NodeClassGVK() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "test.karve.dev", Version: "v1", Kind: "TestNodeClass"}
 }
 
@@ -110,7 +110,7 @@ func New(t testing.TB, cloud memory.Options) *Env {
 	class := &unstructured.Unstructured{Object: map[string]any{
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready"}}},
 	}}
-	class.SetGroupVersionKind(Class())
+	class.SetGroupVersionKind(NodeClassGVK())
 	class.SetName("default")
 	e.Create(class)
 	e.Restart()
@@ -124,11 +124,11 @@ func newAPI(t testing.TB) client.WithWatch {
 	for kind := range scheme.AllKnownTypes() {
 		mapper.Add(kind, scope(kind))
 	}
-	mapper.Add(Class(), meta.RESTScopeRoot)
+	mapper.Add(NodeClassGVK(), meta.RESTScopeRoot)
 	kept := newStore(scheme)
-	double := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjectTracker(kept).
+	fakeClient := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjectTracker(kept).
 		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &karpv1alpha1.NodeOverlay{}, &autoscalingv1beta1.CapacityBuffer{}).Build()
-	return born(kept.answering(double))
+	return born(kept.answering(fakeClient))
 }
 
 // smallScheme has only the kinds that controllers use: the fake client goes through every
@@ -188,13 +188,13 @@ func (e *Env) Restart() {
 	e.Overlays = &overlay.Reconciler{Client: e.Client, Catalog: keeper}
 	buffers := buffer.NewKeeper(e.Client, e.Mirror)
 	e.Buffers = &buffer.Reconciler{Client: e.Client, Live: live, Keeper: buffers}
-	ledger := &health.Ledger{}
-	class := Class().GroupKind()
+	ledger := &registrationhealth.Ledger{}
+	class := NodeClassGVK().GroupKind()
 	e.Provisioner = &provision.Provisioner{Client: e.Client, Mirror: e.Mirror, Catalog: keeper,
 		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
 	e.Lifecycle = &lifecycle.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Provider: e.Provider,
-		Events: e.Events, Metrics: e.Metrics, Log: log, Class: Class(), Health: ledger,
-		Terminator: &termination.ClaimReconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}}
+		Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassGVK: NodeClassGVK(), Health: ledger,
+		Terminator: &termination.ClaimReconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassKind: class}}
 	e.Termination = &termination.NodeReconciler{Client: e.Client, Live: live, Provider: e.Provider,
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
 	e.Termination.Evictor.BeforeRemoval = e.Mirror.BeginEviction
@@ -206,7 +206,7 @@ func (e *Env) Restart() {
 	}
 	e.Disruption = disruption.New(disrupts)
 	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassKind: class}
-	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class(), Health: ledger}
+	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, NodeClassGVK: NodeClassGVK(), Health: ledger}
 	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassKind: class,
 		Recognizer: memory.New(e.Cloud)}
 	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, NodeClassKind: class}
@@ -419,11 +419,11 @@ func (e *Env) Join() {
 		joined[n.Spec.ProviderID] = true
 	}
 	p := memory.New(e.Cloud)
-	machines, err := p.List(context.Background())
+	instances, err := p.List(context.Background())
 	if err != nil {
 		e.T.Fatalf("listing instances: %v", err)
 	}
-	for _, m := range machines {
+	for _, m := range instances {
 		if m.State == provider.Running && !joined[m.ProviderID] {
 			e.Create(nodeFor(m))
 		}

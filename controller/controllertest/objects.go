@@ -17,7 +17,7 @@ func Pool(name, consolidateAfter string) *karpv1.NodePool {
 		Spec: karpv1.NodePoolSpec{
 			Template: karpv1.NodeClaimTemplate{Spec: karpv1.NodeClaimTemplateSpec{
 				Requirements: []karpv1.NodeSelectorRequirementWithMinValues{},
-				NodeClassRef: &karpv1.NodeClassReference{Group: Class().Group, Kind: Class().Kind, Name: "default"},
+				NodeClassRef: &karpv1.NodeClassReference{Group: NodeClassGVK().Group, Kind: NodeClassGVK().Kind, Name: "default"},
 				ExpireAfter:  karpv1.MustParseNillableDuration("720h"),
 			}},
 			Disruption: karpv1.Disruption{

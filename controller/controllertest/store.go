@@ -103,7 +103,7 @@ func (s *store) resource(o runtime.Object) (schema.GroupVersionResource, error) 
 		return schema.GroupVersionResource{}, err
 	}
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
-	gvr, _ := meta.UnsafeGuessKindToResource(kind) // as the double does
+	gvr, _ := meta.UnsafeGuessKindToResource(kind) // as the fake client does
 	return gvr, nil
 }
 
@@ -202,7 +202,7 @@ func (s *store) places(o client.Object) []place {
 	return all
 }
 
-// Get returns a copy of one object, for the double to change.
+// Get returns a copy of one object, for the fake client to change.
 func (s *store) Get(gvr schema.GroupVersionResource, namespace, name string, _ ...metav1.GetOptions) (runtime.Object, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -231,7 +231,7 @@ func (s *store) Update(gvr schema.GroupVersionResource, o runtime.Object, namesp
 	return s.put(gvr, sent, namespace, true)
 }
 
-// Patch keeps an object that the double has patched, which it does on the wire.
+// Patch keeps an object that the fake client has patched, which it does on the wire.
 func (s *store) Patch(gvr schema.GroupVersionResource, o runtime.Object, namespace string, _ ...metav1.PatchOptions) error {
 	sent, ok := o.DeepCopyObject().(client.Object)
 	if !ok {

@@ -66,7 +66,7 @@ func upgrade(t *testing.T, before func(*karpv1.NodePool)) {
 	}
 	e.Restart()
 	d := &drift.Reconciler{Client: e.Client, Catalog: e.Static.Catalog, Drifter: memory.New(e.Cloud), Events: e.Events,
-		Metrics: e.Metrics, Log: logr.Discard(), Class: controllertest.Class()}
+		Metrics: e.Metrics, Log: logr.Discard(), NodeClassGVK: controllertest.NodeClassGVK()}
 	for range 60 {
 		for _, c := range e.Claims() {
 			if _, err := d.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&c)}); err != nil {

@@ -46,8 +46,8 @@ type Reconciler struct {
 	Events  *events.Recorder
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Class is the kind of node class that this installation serves.
-	Class schema.GroupVersionKind
+	// NodeClassGVK is the kind of node class that this installation serves.
+	NodeClassGVK schema.GroupVersionKind
 	// Panics is notified of panics while drift that the Drifter reports is handled; nil recovers
 	// nothing.
 	Panics *panics.Reporter
@@ -62,7 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	name := claim.Labels[karpv1.NodePoolLabelKey]
-	if claim.DeletionTimestamp != nil || name == "" || !kube.OfKind(claim.Spec.NodeClassRef, r.Class.GroupKind()) {
+	if claim.DeletionTimestamp != nil || name == "" || !kube.OfKind(claim.Spec.NodeClassRef, r.NodeClassGVK.GroupKind()) {
 		return reconcile.Result{}, nil // the claim has no pool, so no template
 	}
 	stored := claim.DeepCopy()

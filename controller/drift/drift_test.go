@@ -38,7 +38,7 @@ func start(t *testing.T) *cluster {
 // renew has the reconciler begin anew, as after a restart.
 func (c *cluster) renew() {
 	c.Reconciler = &drift.Reconciler{Client: c.Env.Client, Catalog: c.Static.Catalog, Drifter: memory.New(c.Cloud), Events: c.Env.Events,
-		Metrics: c.Env.Metrics, Log: logr.Discard(), Class: controllertest.Class()}
+		Metrics: c.Env.Metrics, Log: logr.Discard(), NodeClassGVK: controllertest.NodeClassGVK()}
 }
 
 // drifted reconciles every claim and lists the reasons of those that have drifted.
@@ -149,7 +149,7 @@ func TestJustLaunchedHasNotDrifted(t *testing.T) {
 				c.Create(pod)
 				c.Steps(20)
 				if len(c.Claims()) != 1 {
-					t.Fatal("nothing was bought")
+					t.Fatal("nothing was launched")
 				}
 				c.want("a new claim")
 				time.Sleep(2 * time.Hour)

@@ -160,10 +160,10 @@ func (a *missingOfferings) offeringDrift(c *karpv1.NodeClaim, class string, cata
 		return finding{undecided: true}
 	}
 	if t != nil && offeringOf(c, t) >= 0 {
-		a.found(of)
+		a.recordFound(of)
 		return finding{}
 	}
-	if missed := a.missingSince(of, now); !catalog.Listed.After(missed) {
+	if missed := a.recordMissing(of, now); !catalog.Listed.After(missed) {
 		return finding{undecided: true}
 	}
 	return finding{reason: InstanceTypeNotFound, detail: "nothing is known of " + of.name + " in " + of.zone + " as " + of.capacityType}
@@ -174,8 +174,8 @@ func mayBeUnreadable(catalog *provider.Catalog, name string) bool {
 	return slices.ContainsFunc(catalog.Unread, func(u string) bool { return u == "" || strings.EqualFold(u, name) })
 }
 
-// missingSince returns since when the offering is missing.
-func (a *missingOfferings) missingSince(of offeringKey, now time.Time) time.Time {
+// recordMissing records that the offering is missing now, and returns since when it is.
+func (a *missingOfferings) recordMissing(of offeringKey, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x, ok := a.since[of]
@@ -190,8 +190,8 @@ func (a *missingOfferings) missingSince(of offeringKey, now time.Time) time.Time
 	return x.since
 }
 
-// found records that the offering exists.
-func (a *missingOfferings) found(of offeringKey) {
+// recordFound records that the offering exists.
+func (a *missingOfferings) recordFound(of offeringKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.since, of)

@@ -165,11 +165,11 @@ func TestInstanceTypeNotFound(t *testing.T) {
 		"the second is not complete":   {{without(noon, ""), noon, "open"}, {without(at(time.Hour), "HTTP 500"), at(time.Hour), "open"}},
 		"the first is not complete":    {{without(noon, "HTTP 500"), noon, "open"}, {without(at(time.Hour), ""), at(time.Hour), "open"}},
 		"prices are not known":         {{without(noon, "no prices"), noon, "open"}, {unpriced, at(12*time.Hour + 1), "gone"}},
-		"the offer is gone":            {{noSpot, noon.Add(time.Hour), "open"}, {&provider.Catalog{Types: noSpot.Types, Taken: at(2 * time.Hour), Listed: at(2 * time.Hour)}, at(2 * time.Hour), "gone"}},
+		"the offering is gone":         {{noSpot, noon.Add(time.Hour), "open"}, {&provider.Catalog{Types: noSpot.Types, Taken: at(2 * time.Hour), Listed: at(2 * time.Hour)}, at(2 * time.Hour), "gone"}},
 		"it may be one without a name": {{unread(at(12*time.Hour), ""), noon, "open"}, {unread(at(24*time.Hour), ""), at(24 * time.Hour), "open"}},
 		"it could not be read":         {{unread(at(12*time.Hour), "Small-4"), noon, "open"}, {unread(at(24*time.Hour), "Small-4"), at(24 * time.Hour), "open"}},
 		"another could not be read":    {{unread(noon, "A"), noon, "open"}, {unread(at(12*time.Hour), "A"), at(12*time.Hour + 1), "gone"}},
-		"bought a moment ago":          {{without(noon, ""), at(-61 * time.Minute), ""}, {without(at(time.Hour), ""), at(-61 * time.Minute), ""}},
+		"launched a moment ago":        {{without(noon, ""), at(-61 * time.Minute), ""}, {without(at(time.Hour), ""), at(-61 * time.Minute), ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var a missingOfferings
@@ -198,8 +198,8 @@ func TestAbsencesThatNothingSuffersFromAreForgotten(t *testing.T) {
 	var a missingOfferings
 	now := time.Unix(0, 0)
 	for i := range 1000 {
-		a.missingSince(offeringKey{class: fmt.Sprint("class", i), name: "t"}, now)
-		kept := a.missingSince(offeringKey{class: "stays", name: "t"}, now)
+		a.recordMissing(offeringKey{class: fmt.Sprint("class", i), name: "t"}, now)
+		kept := a.recordMissing(offeringKey{class: "stays", name: "t"}, now)
 		if !kept.Equal(time.Unix(0, 0)) {
 			t.Fatalf("what was missed at first is missed since %v", kept)
 		}

@@ -29,7 +29,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	// A pool's status counts its nodes: it changes with every one of them.
 	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	class := &unstructured.Unstructured{}
-	class.SetGroupVersionKind(r.Class)
+	class.SetGroupVersionKind(r.NodeClassGVK)
 	ofClass := func(c *karpv1.NodeClaim, class string) bool { return kube.ClassOf(c.Spec.NodeClassRef) == class }
 	work := builder.ControllerManagedBy(m).
 		Named(Name).

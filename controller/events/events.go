@@ -75,7 +75,7 @@ func New(c client.Client, log logr.Logger, dropped func()) *Recorder {
 
 // Publish queues an event unless it was published a moment ago.
 func (r *Recorder) Publish(e Event) {
-	if !r.fresh(e) {
+	if !r.claimWindow(e) {
 		return
 	}
 	written, err := write(e, r.client.Scheme())
@@ -90,7 +90,8 @@ func (r *Recorder) Publish(e Event) {
 	}
 }
 
-func (r *Recorder) fresh(e Event) bool {
+// claimWindow reports whether the event may be published now, and begins its window.
+func (r *Recorder) claimWindow(e Event) bool {
 	key := e.Key
 	if key == "" {
 		key = e.Message

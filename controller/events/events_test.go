@@ -61,14 +61,14 @@ func TestEventsAreSaidOncePerWindow(t *testing.T) {
 			r.Publish(events.Event{About: pod("a"), Reason: "FailedScheduling", Message: message, Key: key, Every: 5 * time.Minute})
 			time.Sleep(time.Millisecond)
 		}
-		say("5 offers", "resources")
-		say("6 offers", "resources") // the same reason in other numbers
+		say("5 offerings", "resources")
+		say("6 offerings", "resources") // the same reason in other numbers
 		if got := len(published(t, c)); got != 1 {
 			t.Errorf("%d events, want 1", got)
 		}
-		say("6 offers", "quota") // another reason
+		say("6 offerings", "quota") // another reason
 		time.Sleep(5 * time.Minute)
-		say("7 offers", "resources") // the window is over
+		say("7 offerings", "resources") // the window is over
 		if got := len(published(t, c)); got != 3 {
 			t.Errorf("%d events, want 3", got)
 		}

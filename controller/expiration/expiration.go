@@ -33,8 +33,8 @@ type Reconciler struct {
 	Client  client.Client
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Class is the kind of node class that this installation serves.
-	Class schema.GroupKind
+	// NodeClassKind is the kind of node class that this installation serves.
+	NodeClassKind schema.GroupKind
 }
 
 // Reconcile deletes the claim when it is due, else requeues it until then.
@@ -44,7 +44,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	end, mortal := kube.ExpiresAt(claim)
-	if claim.DeletionTimestamp != nil || !mortal || !kube.OfKind(claim.Spec.NodeClassRef, r.Class) {
+	if claim.DeletionTimestamp != nil || !mortal || !kube.OfKind(claim.Spec.NodeClassRef, r.NodeClassKind) {
 		return reconcile.Result{}, nil
 	}
 	soft, err := r.softExpiry(ctx, claim)

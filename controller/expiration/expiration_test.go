@@ -26,7 +26,7 @@ func TestExpiredClaimsGo(t *testing.T) {
 		e.Create(controllertest.Pod("a", "1", "1Gi"))
 		e.Until(10, "a claim", func() bool { return len(e.Claims()) == 1 })
 		claim := e.Claims()[0]
-		r := &expiration.Reconciler{Client: e.API, Metrics: e.Metrics, Log: logr.Discard(), Class: controllertest.Class().GroupKind()}
+		r := &expiration.Reconciler{Client: e.API, Metrics: e.Metrics, Log: logr.Discard(), NodeClassKind: controllertest.NodeClassGVK().GroupKind()}
 		look := func() reconcile.Result {
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claim)})
 			if err != nil {
@@ -58,7 +58,7 @@ func TestSoftExpiryDeletesNothing(t *testing.T) {
 		e.Create(pool)
 		e.Create(controllertest.Pod("a", "1", "1Gi"))
 		e.Until(10, "a claim", func() bool { return len(e.Claims()) == 1 })
-		r := &expiration.Reconciler{Client: e.API, Metrics: e.Metrics, Log: logr.Discard(), Class: controllertest.Class().GroupKind()}
+		r := &expiration.Reconciler{Client: e.API, Metrics: e.Metrics, Log: logr.Discard(), NodeClassKind: controllertest.NodeClassGVK().GroupKind()}
 		look := func() (gone bool) {
 			claim := e.Claims()[0]
 			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claim)}); err != nil {

@@ -46,7 +46,7 @@ type Collector struct {
 	// Recognizer distinguishes the cloud's provider IDs from others; nil when all count as the
 	// cloud's own.
 	Recognizer provider.Recognizer
-	// Class is the kind of node class that this installation serves.
+	// NodeClassKind is the kind of node class that this installation serves.
 	NodeClassKind schema.GroupKind
 	// Every is the pause between rounds; zero means 30 s.
 	Every time.Duration
@@ -55,7 +55,7 @@ type Collector struct {
 	Grace time.Duration
 
 	resourcesCollected time.Time                    // last time
-	unreadable         map[provider.Unreadable]bool // rows that were reported already
+	unreadable         map[provider.Unreadable]bool // entries that were reported already
 	// incompleteSince is since when the cloud's list seems incomplete; zero while it does not.
 	incompleteSince time.Time
 	// claimsLostSince is since when NodeClaims seem to be lost; zero while they do not.

@@ -59,7 +59,7 @@ func TestClaimWithoutInstanceGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := deleting(e); got != 1 {
-			t.Errorf("%d claims are being deleted, want the one without a machine", got)
+			t.Errorf("%d claims are being deleted, want the one without an instance", got)
 		}
 		for _, c := range e.Claims() {
 			if kube.Interrupted(&c) != (c.DeletionTimestamp != nil) {
@@ -94,14 +94,14 @@ func TestInstanceWithoutClaimGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(e.Cloud.ProviderIDs()); got != 3 {
-			t.Fatalf("a machine whose claim may still be on its way was taken: %d left", got)
+			t.Fatalf("an instance whose claim may still be on its way was terminated: %d left", got)
 		}
 		time.Sleep(time.Minute)
 		if err := e.Collector.Collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(e.Cloud.ProviderIDs()); got != 2 || deleting(e) != 0 {
-			t.Errorf("%d machines, %d claims being deleted; want the 2 that have claims, untouched", got, deleting(e))
+			t.Errorf("%d instances, %d claims being deleted; want the 2 that have claims, untouched", got, deleting(e))
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestMassLossIsBelievedLate(t *testing.T) {
 			e.Cloud.Reclaim(m)
 		}
 		if err := e.Collector.Collect(t.Context()); err == nil || deleting(e) != 0 {
-			t.Fatalf("5 of 40 machines vanished at once: %v, %d claims are being deleted", err, deleting(e))
+			t.Fatalf("5 of 40 instances vanished at once: %v, %d claims are being deleted", err, deleting(e))
 		}
 		time.Sleep(9 * time.Minute)
 		if err := e.Collector.Collect(t.Context()); err == nil || deleting(e) != 0 {
@@ -201,7 +201,7 @@ func TestMassLossIsBelievedLate(t *testing.T) {
 			e.Cloud.Reclaim(m)
 		}
 		if err := e.Collector.Collect(t.Context()); err != nil || deleting(e) != 4 {
-			t.Errorf("4 of 40 machines vanished: %v, %d claims are being deleted", err, deleting(e))
+			t.Errorf("4 of 40 instances vanished: %v, %d claims are being deleted", err, deleting(e))
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestMissingFromListAloneIsNoProof(t *testing.T) {
 			t.Fatal(err)
 		}
 		if deleting(e) != 0 {
-			t.Error("a claim went although its machine can be found")
+			t.Error("a claim went although its instance can be found")
 		}
 	})
 }

@@ -22,29 +22,29 @@ func (c *Collector) reportUnreadable(ctx context.Context) {
 		return
 	}
 	current := map[provider.Unreadable]bool{}
-	for _, row := range c.UnreadableLister.Unreadable() {
-		if current[row] = true; c.unreadable[row] {
+	for _, entry := range c.UnreadableLister.Unreadable() {
+		if current[entry] = true; c.unreadable[entry] {
 			continue
 		}
-		c.Log.Error(errors.New(row.Why), "skipping a malformed entry of the cloud's list", "list", row.Kind, "name", row.Name, "nodeclaim", row.Claim)
-		c.reportUnreadableInstance(ctx, row)
+		c.Log.Error(errors.New(entry.Why), "skipping a malformed entry of the cloud's list", "list", entry.Kind, "name", entry.Name, "nodeclaim", entry.Claim)
+		c.reportUnreadableInstance(ctx, entry)
 	}
 	c.unreadable = current
 	c.Metrics.GCUnreadable.Set(float64(len(current)))
 }
 
 // reportUnreadableInstance publishes an event on the NodeClaim of a skipped entry.
-func (c *Collector) reportUnreadableInstance(ctx context.Context, row provider.Unreadable) {
-	if row.Claim == "" {
+func (c *Collector) reportUnreadableInstance(ctx context.Context, entry provider.Unreadable) {
+	if entry.Claim == "" {
 		return
 	}
 	claim := &karpv1.NodeClaim{}
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: row.Claim}, claim); err != nil {
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: entry.Claim}, claim); err != nil {
 		if !apierrors.IsNotFound(err) {
-			c.Log.Error(err, "cannot publish an event about the instance on its nodeclaim", "nodeclaim", row.Claim)
+			c.Log.Error(err, "cannot publish an event about the instance on its nodeclaim", "nodeclaim", entry.Claim)
 		}
 		return
 	}
 	c.Events.Publish(events.Event{About: claim, Warning: true, Reason: "InstanceUnreadable",
-		Message: fmt.Sprintf("The entry of %s in the list of %s is malformed: it is left alone (%s)", row.Name, row.Kind, row.Why)})
+		Message: fmt.Sprintf("The entry of %s in the list of %s is malformed: it is left alone (%s)", entry.Name, entry.Kind, entry.Why)})
 }

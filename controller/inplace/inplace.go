@@ -50,8 +50,8 @@ type Reconciler struct {
 	Events  *events.Recorder
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Class is the kind of node class that this installation serves.
-	Class schema.GroupVersionKind
+	// NodeClassGVK is the kind of node class that this installation serves.
+	NodeClassGVK schema.GroupVersionKind
 }
 
 // Reconcile checks one claim's instance.
@@ -60,7 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if claim.DeletionTimestamp != nil || !kube.OfKind(claim.Spec.NodeClassRef, r.Class.GroupKind()) {
+	if claim.DeletionTimestamp != nil || !kube.OfKind(claim.Spec.NodeClassRef, r.NodeClassGVK.GroupKind()) {
 		return reconcile.Result{}, nil
 	}
 	if !kube.ConditionTrue(claim, karpv1.ConditionTypeRegistered) {
@@ -100,7 +100,7 @@ func (r *Reconciler) outcome(claim *karpv1.NodeClaim, outcome string) {
 func (r *Reconciler) Register(m manager.Manager) error {
 	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	class := &unstructured.Unstructured{}
-	class.SetGroupVersionKind(r.Class)
+	class.SetGroupVersionKind(r.NodeClassGVK)
 	ofClass := func(c *karpv1.NodeClaim, class string) bool { return kube.ClassOf(c.Spec.NodeClassRef) == class }
 	return builder.ControllerManagedBy(m).
 		Named(Name).

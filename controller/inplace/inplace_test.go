@@ -36,14 +36,14 @@ func (c *changer) Update(_ context.Context, m provider.LaunchedNode) (provider.U
 // counted, and an event on the claim gives the reason of a failure.
 //
 // Rule SETTING-1.
-func TestRegisteredMachinesAreBroughtUpToDate(t *testing.T) {
+func TestRegisteredNodesAreBroughtUpToDate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
 		e.Create(controllertest.Pool("web", "Never"))
 		e.Create(controllertest.Pod("pod", "1", "1Gi"))
 		e.Until(10, "a claim", func() bool { return len(e.Claims()) == 1 })
 		c := &changer{}
-		r := &inplace.Reconciler{Client: e.Client, Updater: c, Events: e.Events, Metrics: e.Metrics, Log: logr.Discard(), Class: controllertest.Class()}
+		r := &inplace.Reconciler{Client: e.Client, Updater: c, Events: e.Events, Metrics: e.Metrics, Log: logr.Discard(), NodeClassGVK: controllertest.NodeClassGVK()}
 		look := func() time.Duration {
 			t.Helper()
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&e.Claims()[0])})
@@ -53,7 +53,7 @@ func TestRegisteredMachinesAreBroughtUpToDate(t *testing.T) {
 			return result.RequeueAfter
 		}
 		if look(); len(c.asked) > 0 {
-			t.Fatal("a machine on its way is changed")
+			t.Fatal("a node that has not registered is changed")
 		}
 		e.Until(60, "a node", func() bool { e.Join(); return e.Ready() == 1 })
 		if after := look(); after != 10*time.Minute || len(c.asked) != 1 || c.asked[0].ProviderID != e.Claims()[0].Status.ProviderID || c.asked[0].Class != "default" {

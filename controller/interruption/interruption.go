@@ -6,9 +6,9 @@
 // that replacements are launched while pods still run or moments after they stopped.
 //
 // A node that does not report is not enough to delete a claim: only the provider's answer that the
-// instance does not exist, or will not start again, is. No budget and no circuit breaker delays
-// it: the instance ends anyway. The zero Reconciler is not usable; all fields are
-// required unless their comments say otherwise.
+// instance does not exist, or will not start again, is. No budget delays it, nor the share of
+// unhealthy nodes that stops controller/repair: the instance ends anyway. The zero Reconciler is
+// not usable; all fields are required unless their comments say otherwise.
 package interruption
 
 import (
@@ -62,7 +62,7 @@ type Reconciler struct {
 	Events       *events.Recorder
 	Metrics      *metrics.Set
 	Log          logr.Logger
-	// Class is the kind of node class that this installation serves.
+	// NodeClassKind is the kind of node class that this installation serves.
 	NodeClassKind schema.GroupKind
 }
 
@@ -198,7 +198,7 @@ func describeNotice(k kube.NoticeKind) string {
 	case kube.NoticeReboot:
 		return "is about to be restarted"
 	}
-	return "is about to be taken back"
+	return "is about to be reclaimed"
 }
 
 // deadline is when the instance may end. A notice without a time counts from now: it has been seen
@@ -273,7 +273,7 @@ func (r *Reconciler) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, w
 	}
 	r.Metrics.Disrupted(claim, "interrupted")
 	r.Events.Publish(events.Event{About: claim, Warning: true, Reason: "Interrupted", Message: "Deleting NodeClaim: " + why})
-	r.Log.Info("instance is lost, deleting nodeclaim", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID, "reason", why)
+	r.Log.Info("instance is interrupted, deleting nodeclaim", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID, "reason", why)
 	return nil
 }
 

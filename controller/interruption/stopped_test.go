@@ -27,16 +27,16 @@ func TestLostInstanceIsReplaced(t *testing.T) {
 		"deallocated": {(*memory.Cloud).Stop, 0},
 		"failed":      {(*memory.Cloud).Fail, 2 * time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) { lostMachineIsReplaced(t, test.lose, test.after) })
+		t.Run(name, func(t *testing.T) { lostInstanceIsReplaced(t, test.lose, test.after) })
 	}
 }
 
-func lostMachineIsReplaced(t *testing.T, lose func(*memory.Cloud, string) bool, after time.Duration) {
+func lostInstanceIsReplaced(t *testing.T, lose func(*memory.Cloud, string) bool, after time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
 		lost, instance := e.Claims()[0].UID, e.Cloud.ProviderIDs()[0]
 		if !lose(e.Cloud, instance) {
-			t.Fatal("there is no machine")
+			t.Fatal("there is no instance")
 		}
 		e.Steps(5)
 		if got := e.Claims(); len(got) != 1 || got[0].DeletionTimestamp != nil {
@@ -53,8 +53,8 @@ func lostMachineIsReplaced(t *testing.T, lose func(*memory.Cloud, string) bool, 
 		e.Create(controllertest.Pod("successor", "1", "1Gi"))
 		e.Until(60, "its replacement alone", func() bool {
 			e.Join()
-			machines := e.Cloud.ProviderIDs()
-			return len(machines) == 1 && machines[0] != instance && e.Ready() == 1
+			instances := e.Cloud.ProviderIDs()
+			return len(instances) == 1 && instances[0] != instance && e.Ready() == 1
 		})
 	})
 }

@@ -44,7 +44,7 @@ func (s *pass) deleteUnjoined(ctx context.Context) error {
 		return nil
 	}
 	if s.SpotObserver != nil && s.claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
-		s.SpotObserver.SpotReclaimed(kube.OfferingOf(s.claim)) // most likely taken back
+		s.SpotObserver.SpotReclaimed(kube.OfferingOf(s.claim)) // most likely reclaimed
 	}
 	s.Log.Info("instance was lost before its node joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", instance.State)
 	return s.deleteClaim(ctx, "interrupted")

@@ -41,7 +41,7 @@ func (s *pass) handleMissingClass(ctx context.Context, missing error) error {
 // classExists asks the API, past the cache. A kind that the API does not serve has no classes.
 func (s *pass) classExists(ctx context.Context) (bool, error) {
 	class, name := &unstructured.Unstructured{}, kube.ClassOf(s.claim.Spec.NodeClassRef)
-	class.SetGroupVersionKind(s.Class)
+	class.SetGroupVersionKind(s.NodeClassGVK)
 	switch err := s.Live.Get(ctx, client.ObjectKey{Name: name}, class); {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return false, nil

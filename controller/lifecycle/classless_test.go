@@ -40,7 +40,7 @@ func (p classless) Catalog(ctx context.Context, class string) (*provider.Catalog
 func claimOf(class string) *karpv1.NodeClaim {
 	c := &karpv1.NodeClaim{}
 	c.Name = "alone"
-	c.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: controllertest.Class().Group, Kind: controllertest.Class().Kind, Name: class}
+	c.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: controllertest.NodeClassGVK().Group, Kind: controllertest.NodeClassGVK().Kind, Name: class}
 	return c
 }
 
@@ -107,7 +107,7 @@ func TestClaimOutlivesCacheThatIsBehind(t *testing.T) {
 func TestClaimOfUnservedKindOfNodeClassEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
-		e.Lifecycle.Class = schema.GroupVersionKind{Group: "test.karve.dev", Version: "v1", Kind: "Unserved"}
+		e.Lifecycle.NodeClassGVK = schema.GroupVersionKind{Group: "test.karve.dev", Version: "v1", Kind: "Unserved"}
 		e.Lifecycle.Catalog = catalog.New(classless{e.Provider, func(string) bool { return false }}, e.Mirror, e.Metrics)
 		claim := claimOf("default")
 		claim.Spec.NodeClassRef.Kind = "Unserved"

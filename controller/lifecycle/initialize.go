@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/controller/health"
+	"github.com/karve-dev/karve/controller/registrationhealth"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -114,7 +114,7 @@ func (s *pass) replaceWithoutResource(ctx context.Context) error {
 	if err := s.deleteClaim(ctx, "initialization_timeout"); err != nil {
 		return err
 	}
-	s.Health.Record(s.claim.OwnerReferences, health.Outcome{Failed: true, Reason: c.Reason, Message: c.Message})
+	s.Health.Record(s.claim.OwnerReferences, registrationhealth.Outcome{Failed: true, Reason: c.Reason, Message: c.Message})
 	return nil
 }
 
@@ -150,9 +150,9 @@ func (s *pass) deleteTimedOut(ctx context.Context) error {
 }
 
 // timeoutOutcome is the outcome that is recorded for the pool when a claim is given up.
-func timeoutOutcome(condition, why, message string) health.Outcome {
+func timeoutOutcome(condition, why, message string) registrationhealth.Outcome {
 	if condition == karpv1.ConditionTypeLaunched {
-		return health.Outcome{Failed: true, Reason: why, Message: message}
+		return registrationhealth.Outcome{Failed: true, Reason: why, Message: message}
 	}
-	return health.Outcome{Failed: true, Reason: "RegistrationFailed", Message: "Failed to register node"}
+	return registrationhealth.Outcome{Failed: true, Reason: "RegistrationFailed", Message: "Failed to register node"}
 }

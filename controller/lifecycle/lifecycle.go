@@ -20,8 +20,8 @@ import (
 
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/events"
-	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/registrationhealth"
 	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/kube/state"
@@ -55,14 +55,14 @@ type Reconciler struct {
 	Metrics  *metrics.Set
 	Log      logr.Logger
 	// Health records how launches ended, by pool; nil when it is not needed.
-	Health *health.Ledger
+	Health *registrationhealth.Ledger
 	// FailureObserver is notified of offerings whose nodes were unusable, SpotObserver of
 	// offerings whose instances were lost before they joined; nil when they are not needed.
 	FailureObserver provider.FailureObserver
 	SpotObserver    provider.SpotObserver
-	// Class is the kind of node class that this installation serves, in the version to read;
+	// NodeClassGVK is the kind of node class that this installation serves, in the version to read;
 	// others belong to other installations.
-	Class schema.GroupVersionKind
+	NodeClassGVK schema.GroupVersionKind
 	// Terminator reconciles claims that are being deleted. It shares this controller's queue, so
 	// that the launch and the termination of one claim never overlap.
 	Terminator reconcile.Reconciler
@@ -81,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !kube.OfKind(claim.Spec.NodeClassRef, r.Class.GroupKind()) {
+	if !kube.OfKind(claim.Spec.NodeClassRef, r.NodeClassGVK.GroupKind()) {
 		return reconcile.Result{}, nil
 	}
 	if claim.DeletionTimestamp != nil {

@@ -16,8 +16,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/events"
-	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/lookup"
+	"github.com/karve-dev/karve/controller/registrationhealth"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -43,7 +43,7 @@ func (s *pass) register(ctx context.Context) error {
 	s.afterSave = append(s.afterSave, func() {
 		s.stage("registered")
 		if first {
-			s.Health.Record(s.claim.OwnerReferences, health.Outcome{})
+			s.Health.Record(s.claim.OwnerReferences, registrationhealth.Outcome{})
 		}
 		s.Metrics.NodesCreated.WithLabelValues(s.claim.Labels[karpv1.NodePoolLabelKey], s.node.Labels[corev1.LabelTopologyZone]).Inc()
 		s.Log.Info("registered nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "node", s.node.Name)

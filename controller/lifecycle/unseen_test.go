@@ -37,7 +37,7 @@ func TestUnseenInstanceIsNotGivenUp(t *testing.T) {
 	for name, answer := range map[string]error{"it fails": errors.New("service unavailable"), "it has to wait": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e, p := bought(t, memory.Options{Create: time.Minute})
+				e, p := launched(t, memory.Options{Create: time.Minute})
 				p.answer, p.until = answer, time.Now().Add(8*time.Minute)
 				claim := e.Claims()[0]
 				e.Pace = 20 * time.Second
@@ -49,15 +49,15 @@ func TestUnseenInstanceIsNotGivenUp(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		e, _ := bought(t, memory.Options{Create: time.Hour})
+		e, _ := launched(t, memory.Options{Create: time.Hour})
 		claim := e.Claims()[0]
 		e.Pace = 20 * time.Second
 		e.Until(30, "another claim", func() bool { return len(e.Claims()) > 0 && e.Claims()[0].UID != claim.UID })
 	})
 }
 
-// bought returns a claim whose launch was accepted.
-func bought(t *testing.T, o memory.Options) (*controllertest.Env, *blind) {
+// launched returns a claim whose launch was accepted.
+func launched(t *testing.T, o memory.Options) (*controllertest.Env, *blind) {
 	t.Helper()
 	e := controllertest.New(t, o)
 	p := &blind{Provider: e.Provider}

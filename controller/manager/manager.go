@@ -37,7 +37,6 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/expiration"
 	"github.com/karve-dev/karve/controller/gc"
-	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/inplace"
 	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/controller/lifecycle"
@@ -46,6 +45,7 @@ import (
 	"github.com/karve-dev/karve/controller/observe"
 	"github.com/karve-dev/karve/controller/overlay"
 	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/controller/registrationhealth"
 	"github.com/karve-dev/karve/controller/repair"
 	"github.com/karve-dev/karve/controller/static"
 	"github.com/karve-dev/karve/controller/termination"
@@ -81,8 +81,8 @@ type Options struct {
 	EnableProfiling bool
 
 	// ClientQPS and ClientBurst bound requests to the API server
-	// (--kube-client-qps, --kube-client-burst). Zero means 1000 and 1500: a scale-up of
-	// a hundred nodes is about a thousand writes.
+	// (--kube-client-qps, --kube-client-burst; the flags' own defaults are lower). Zero means
+	// 1000 and 1500: a scale-up of a hundred nodes is about a thousand writes.
 	ClientQPS   float32
 	ClientBurst int
 
@@ -97,15 +97,16 @@ type Options struct {
 	LeaseDuration time.Duration
 
 	// DisruptEvery, CollectEvery and CollectGrace: see disruption.Options and
-	// gc.Collector. Zero means 1 s, 30 s and 1 min.
+	// gc.Collector. Zero means 1 s, 30 s and 1 min. (--orphan-grace-period sets CollectGrace; its
+	// own default is 30 s.)
 	DisruptEvery, CollectEvery, CollectGrace time.Duration
 
 	// Disruption holds for every decision about nodes (--consolidation-min-savings,
-	// --consolidation-min-node-age, --consolidation-policy, --consolidation-steps and the
+	// --consolidation-min-node-age, --consolidation-rules, --consolidation-steps and the
 	// feature gate SpotToSpotConsolidation); see disrupt.Defaults.
 	Disruption disrupt.Settings
-	// Validation is how long consolidation must remain valid before it begins
-	// (--consolidation-validation-delay). Zero: it begins at once.
+	// Validation is how long a consolidation must remain valid before its nodes are marked
+	// (--consolidation-validation-delay). Zero: they are marked at once.
 	Validation time.Duration
 
 	// Features are off unless asked for (--feature-gates).
@@ -337,7 +338,7 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 			Settings: o.Disruption, Validation: o.Validation, Every: o.DisruptEvery, Surges: m.surges,
 		})},
 		{"nodeclaim.garbagecollection", &gc.Collector{
-			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
+			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Decorate(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
 			LeftoverCollector: as[provider.LeftoverCollector](o.Provider), UnreadableLister: as[provider.UnreadableLister](o.Provider), Recognizer: as[provider.Recognizer](o.Provider),
 			NodeClassKind: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
@@ -373,32 +374,32 @@ func as[T any](p provider.Provider) T {
 func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) error {
 	class, c, live := o.NodeClass.GroupKind(), m.Client(), m.inner.GetAPIReader()
 	logOf := func(name string) logr.Logger { return o.Log.WithName(name) }
-	ledger := &health.Ledger{}
+	ledger := &registrationhealth.Ledger{}
 	evictor := termination.NewEvictor(c, recorder, set, logOf("eviction-queue"))
 	evictor.Surges, evictor.BeforeRemoval = m.surges, m.mirror.BeginEviction
 	for _, r := range append(m.featured(o, set, recorder, keeper), []registrar{
 		&lifecycle.Reconciler{
-			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
-			Events: recorder, Metrics: set, Log: logOf(lifecycle.Name), Class: o.NodeClass, Health: ledger,
+			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Decorate(o.Provider, lifecycle.Name),
+			Events: recorder, Metrics: set, Log: logOf(lifecycle.Name), NodeClassGVK: o.NodeClass, Health: ledger,
 			FailureObserver: as[provider.FailureObserver](o.Provider), SpotObserver: as[provider.SpotObserver](o.Provider),
 			Terminator: &termination.ClaimReconciler{
-				Client: c, Provider: set.Observe(o.Provider, lifecycle.Name),
-				Events: recorder, Metrics: set, Log: logOf("nodeclaim.termination"), Class: class,
+				Client: c, Provider: set.Decorate(o.Provider, lifecycle.Name),
+				Events: recorder, Metrics: set, Log: logOf("nodeclaim.termination"), NodeClassKind: class,
 			},
 		},
 		&termination.NodeReconciler{
-			Client: c, Live: live, Provider: set.Observe(o.Provider, "node.termination"),
+			Client: c, Live: live, Provider: set.Decorate(o.Provider, "node.termination"),
 			Evictor: evictor, Events: recorder, Metrics: set, Log: logOf("node.termination"),
 		},
 		&interruption.Reconciler{
-			Client: c, Provider: set.Observe(o.Provider, "nodeclaim.interruption"),
+			Client: c, Provider: set.Decorate(o.Provider, "nodeclaim.interruption"),
 			Events: recorder, Metrics: set, Log: logOf("nodeclaim.interruption"), NodeClassKind: class, SpotObserver: as[provider.SpotObserver](o.Provider),
 		},
 		&drift.Reconciler{
-			Client: c, Catalog: keeper, Drifter: as[provider.Drifter](o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), Class: o.NodeClass, Panics: o.Panics,
+			Client: c, Catalog: keeper, Drifter: as[provider.Drifter](o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), NodeClassGVK: o.NodeClass, Panics: o.Panics,
 		},
-		&expiration.Reconciler{Client: c, Metrics: set, Log: logOf("nodeclaim.expiration"), Class: class},
-		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: logOf("nodepool"), Class: o.NodeClass, Health: ledger},
+		&expiration.Reconciler{Client: c, Metrics: set, Log: logOf("nodeclaim.expiration"), NodeClassKind: class},
+		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: logOf("nodepool"), NodeClassGVK: o.NodeClass, Health: ledger},
 	}...) {
 		if err := r.Register(m.inner); err != nil {
 			return fmt.Errorf("registering %T: %w", r, err)
@@ -428,16 +429,16 @@ func (m *Manager) featured(o Options, set *metrics.Set, recorder *events.Recorde
 	}
 	if changes, ok := o.Provider.(provider.Updater); ok {
 		out = append(out, &inplace.Reconciler{
-			Client: m.Client(), Updater: changes, Events: recorder, Metrics: set, Log: o.Log.WithName(inplace.Name), Class: o.NodeClass,
+			Client: m.Client(), Updater: changes, Events: recorder, Metrics: set, Log: o.Log.WithName(inplace.Name), NodeClassGVK: o.NodeClass,
 		})
 	}
 	if learns, ok := o.Provider.(provider.CapacityObserver); ok {
-		out = append(out, &observe.Reconciler{Client: m.Client(), Observer: learns, Class: o.NodeClass.GroupKind()})
+		out = append(out, &observe.Reconciler{Client: m.Client(), Observer: learns, NodeClassKind: o.NodeClass.GroupKind()})
 	}
 	if knows, ok := o.Provider.(provider.Repairer); ok && o.Features.NodeRepair {
 		out = append(out, &repair.Reconciler{
 			Client: m.Client(), Policies: knows.RepairPolicies(), Events: recorder, Metrics: set,
-			Log: o.Log.WithName(repair.Name), Class: o.NodeClass.GroupKind(),
+			Log: o.Log.WithName(repair.Name), NodeClassKind: o.NodeClass.GroupKind(),
 		})
 	}
 	return out

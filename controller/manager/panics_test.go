@@ -109,7 +109,7 @@ func TestCollectorsAreGuarded(t *testing.T) {
 // Rule PANIC-1.
 func TestPanicsAreToldAndCounted(t *testing.T) {
 	var lines []string
-	o := Options{Provider: memory.New(memory.NewCloud(memory.Options{})), NodeClass: controllertest.Class(), Log: funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})}
+	o := Options{Provider: memory.New(memory.NewCloud(memory.Options{})), NodeClass: controllertest.NodeClassGVK(), Log: funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})}
 	if err := o.complete(); err != nil {
 		t.Fatal(err)
 	}

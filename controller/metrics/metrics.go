@@ -56,7 +56,7 @@ type Set struct {
 	BlockedCost    *prometheus.GaugeVec   // nodepool, reason: USD per month
 	ClaimsDrifted  *prometheus.CounterVec // nodepool, reason
 	ClaimsUpdated  *prometheus.CounterVec // nodepool, outcome
-	LaunchRefusals *prometheus.CounterVec // pool, reason why a launch was refused
+	LaunchRefusals *prometheus.CounterVec // nodepool, reason why a launch was refused
 	LaunchSeconds  *prometheus.HistogramVec
 	PlanPrice      prometheus.Gauge // USD per hour of the last plan's first offerings
 	PlanBound      prometheus.Gauge // and the least any plan could cost
@@ -69,8 +69,8 @@ type Set struct {
 	EventsDropped    prometheus.Counter     // events that did not fit into the queue
 	Panics           *prometheus.CounterVec // where
 	CatalogAge       *prometheus.GaugeVec
-	QuotaRemaining   *prometheus.GaugeVec // budget
-	QuotaExhausted   *prometheus.GaugeVec // budget: seconds
+	QuotaRemaining   *prometheus.GaugeVec // quota
+	QuotaExhausted   *prometheus.GaugeVec // quota: seconds
 
 	ConsolidationsUndone *prometheus.CounterVec // nodepool
 	ConsolidationSaved   *prometheus.CounterVec // nodepool: USD per hour

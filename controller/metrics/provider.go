@@ -10,60 +10,60 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Observe returns p with every call timed and every failure counted under the
+// Decorate returns p with every call timed and every failure counted under the
 // controller's name.
-func (s *Set) Observe(p provider.Provider, controller string) provider.Provider {
-	return observed{p, s, controller}
+func (s *Set) Decorate(p provider.Provider, controller string) provider.Provider {
+	return decorated{p, s, controller}
 }
 
-type observed struct {
+type decorated struct {
 	provider.Provider
 	set        *Set
 	controller string
 }
 
-func (o observed) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
+func (d decorated) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
 	start := time.Now()
-	i, err := o.Provider.Launch(ctx, claim)
-	o.record("Create", start, err)
+	i, err := d.Provider.Launch(ctx, claim)
+	d.record("Create", start, err)
 	for _, a := range i.Refused {
-		o.set.LaunchRefusals.WithLabelValues(claim.Pool, a.Reason).Inc()
+		d.set.LaunchRefusals.WithLabelValues(claim.Pool, a.Reason).Inc()
 	}
 	return i, err
 }
 
-func (o observed) Get(ctx context.Context, id string) (provider.Instance, error) {
+func (d decorated) Get(ctx context.Context, id string) (provider.Instance, error) {
 	start := time.Now()
-	i, err := o.Provider.Get(ctx, id)
-	o.record("Get", start, err)
+	i, err := d.Provider.Get(ctx, id)
+	d.record("Get", start, err)
 	return i, err
 }
 
-func (o observed) List(ctx context.Context) ([]provider.Instance, error) {
+func (d decorated) List(ctx context.Context) ([]provider.Instance, error) {
 	start := time.Now()
-	all, err := o.Provider.List(ctx)
-	o.record("List", start, err)
+	all, err := d.Provider.List(ctx)
+	d.record("List", start, err)
 	return all, err
 }
 
-func (o observed) Terminate(ctx context.Context, id string) error {
+func (d decorated) Terminate(ctx context.Context, id string) error {
 	start := time.Now()
-	err := o.Provider.Terminate(ctx, id)
-	o.record("Delete", start, err)
+	err := d.Provider.Terminate(ctx, id)
+	d.record("Delete", start, err)
 	return err
 }
 
-func (o observed) TerminateByClaim(ctx context.Context, claim provider.Claim) error {
+func (d decorated) TerminateByClaim(ctx context.Context, claim provider.Claim) error {
 	start := time.Now()
-	err := o.Provider.TerminateByClaim(ctx, claim)
-	o.record("Delete", start, err)
+	err := d.Provider.TerminateByClaim(ctx, claim)
+	d.record("Delete", start, err)
 	return err
 }
 
-func (o observed) record(method string, since time.Time, err error) {
-	o.set.CloudDuration.WithLabelValues(o.controller, method, o.Name()).Observe(time.Since(since).Seconds())
+func (d decorated) record(method string, since time.Time, err error) {
+	d.set.CloudDuration.WithLabelValues(d.controller, method, d.Name()).Observe(time.Since(since).Seconds())
 	if err != nil {
-		o.set.CloudErrors.WithLabelValues(o.controller, method, o.Name(), kind(err)).Inc()
+		d.set.CloudErrors.WithLabelValues(d.controller, method, d.Name(), kind(err)).Inc()
 	}
 }
 

@@ -23,7 +23,7 @@ func Requests(registry prometheus.Registerer, cloud string, of provider.RequestR
 		waits:    describe("request_waits_total", "Requests that waited for their turn under the cloud's limits.", "class"),
 		waited:   describe("request_wait_seconds_total", "Time that requests waited for their turn.", "class"),
 		left:     describe("requests_left", "Requests that the cloud's limits and our share of them allow right now.", "class"),
-		launched: describe("instances_launched_total", "Launches that the cloud accepted."),
+		launched: describe("instances_launched_total", "Creations of VMs that the cloud's own VM API accepted; VMs that AKS creates are not counted."),
 		perNode:  describe("requests_per_instance", "Requests (reads, writes, deletes) since the start for each launched instance.", "kind"),
 	})
 }

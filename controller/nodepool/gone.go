@@ -27,9 +27,9 @@ type deletedPools struct {
 	since map[string]time.Time
 }
 
-// keptLongEnough reports whether the pool was deleted long enough ago; a pool that is not in the
-// map counts as deleted now.
-func (d *deletedPools) keptLongEnough(pool string, now time.Time) bool {
+// expire reports whether the pool was deleted at least countsStay ago, and then forgets it. The
+// first call for a pool begins to count.
+func (d *deletedPools) expire(pool string, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	since, known := d.since[pool]
@@ -47,8 +47,8 @@ func (d *deletedPools) keptLongEnough(pool string, now time.Time) bool {
 	return true
 }
 
-// exists records that the pool exists.
-func (d *deletedPools) exists(pool string) {
+// remove forgets that the pool was deleted: it exists, or nodes of it do.
+func (d *deletedPools) remove(pool string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.since, pool)
@@ -62,10 +62,10 @@ func (r *Reconciler) dropState(ctx context.Context, pool string) (reconcile.Resu
 		return reconcile.Result{}, err
 	}
 	if slices.ContainsFunc(r.Mirror.ManagedNodes(), func(x kube.ManagedNode) bool { return x.InSnapshot.Pool == pool }) {
-		r.gone.exists(pool)
+		r.gone.remove(pool)
 		return reconcile.Result{RequeueAfter: countsStay}, nil
 	}
-	if !r.gone.keptLongEnough(pool, time.Now()) {
+	if !r.gone.expire(pool, time.Now()) {
 		return reconcile.Result{RequeueAfter: countsStay}, nil
 	}
 	r.Metrics.ForgetPool(pool)

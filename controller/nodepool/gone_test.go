@@ -39,25 +39,25 @@ func TestMetricsGoWithTheirPool(t *testing.T) {
 			time.Sleep(hear())
 		}
 		if names := poolMetrics(t, e, "web"); !slices.Contains(names, "karpenter_nodeclaims_created_total") || slices.Contains(names, "karpenter_nodepools_usage") {
-			t.Errorf("while its machine is there, there are metrics of the pool %q", names)
+			t.Errorf("while its node exists, there are metrics of the pool %q", names)
 		}
 		claim := e.Claims()[0]
 		e.Delete(controllertest.Pod("a", "1", "1Gi"))
 		e.Delete(&claim)
-		e.Until(60, "the machine is gone", func() bool { return len(e.Claims()) == 0 })
+		e.Until(60, "the node is gone", func() bool { return len(e.Claims()) == 0 })
 		e.Feed()
 		again := hear()
 		time.Sleep(again / 2)
 		hear()
 		if names := poolMetrics(t, e, "web"); !slices.Contains(names, "karpenter_nodeclaims_terminated_total") {
-			t.Errorf("%v after its machine, there are metrics of the pool %q", again/2, names)
+			t.Errorf("%v after its node, there are metrics of the pool %q", again/2, names)
 		}
 		time.Sleep(again / 2)
 		if wait := hear(); wait != 0 {
 			t.Errorf("the pool is looked at again after %v", wait)
 		}
 		if names := poolMetrics(t, e, "web"); len(names) > 0 {
-			t.Errorf("%v after its machine, there are metrics of the pool %q", again, names)
+			t.Errorf("%v after its node, there are metrics of the pool %q", again, names)
 		}
 	})
 }

@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/registrationhealth"
 	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/kube/state"
@@ -47,9 +47,9 @@ type Reconciler struct {
 	Metrics *metrics.Set
 	Log     logr.Logger
 	// Health holds the outcomes of the last launches.
-	Health *health.Ledger
-	// Class is the kind of node class that this installation serves, in the version to read.
-	Class schema.GroupVersionKind
+	Health *registrationhealth.Ledger
+	// NodeClassGVK is the kind of node class that this installation serves, in the version to read.
+	NodeClassGVK schema.GroupVersionKind
 
 	shown shownSeries
 	gone  deletedPools
@@ -64,8 +64,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, err
 	}
-	r.gone.exists(pool.Name)
-	if !kube.OfKind(pool.Spec.Template.Spec.NodeClassRef, r.Class.GroupKind()) {
+	r.gone.remove(pool.Name)
+	if !kube.OfKind(pool.Spec.Template.Spec.NodeClassRef, r.NodeClassGVK.GroupKind()) {
 		return reconcile.Result{}, nil
 	}
 	if !r.Mirror.Synced() { // its status would report no nodes
@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	stored := pool.DeepCopy()
 	validate(log.IntoContext(ctx, r.Log), pool)
-	if err := r.classReady(ctx, pool); err != nil {
+	if err := r.copyClassConditions(ctx, pool); err != nil {
 		return retry(err)
 	}
 	if err := r.count(ctx, pool); err != nil {
@@ -98,28 +98,29 @@ func validate(ctx context.Context, pool *karpv1.NodePool) {
 	pool.StatusConditions().SetTrue(karpv1.ConditionTypeValidationSucceeded)
 }
 
-// classReady copies the readiness of the pool's node class.
-func (r *Reconciler) classReady(ctx context.Context, pool *karpv1.NodePool) error {
+// copyClassConditions copies the readiness and the quota condition of the pool's node class, and
+// sets what depends on the class's generation.
+func (r *Reconciler) copyClassConditions(ctx context.Context, pool *karpv1.NodePool) error {
 	const condition = karpv1.ConditionTypeNodeClassReady
 	class := &unstructured.Unstructured{}
-	class.SetGroupVersionKind(r.Class)
+	class.SetGroupVersionKind(r.NodeClassGVK)
 	name := pool.Spec.Template.Spec.NodeClassRef.Name
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, class)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		pool.StatusConditions().SetFalse(condition, "NodeClassNotFound",
-			fmt.Sprintf("%s %q does not exist: create it or correct spec.template.spec.nodeClassRef", r.Class.Kind, name))
+			fmt.Sprintf("%s %q does not exist: create it or correct spec.template.spec.nodeClassRef", r.NodeClassGVK.Kind, name))
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading node class %q: %w", name, err)
 	}
 	if class.GetDeletionTimestamp() != nil {
-		pool.StatusConditions().SetFalse(condition, "NodeClassTerminating", fmt.Sprintf("%s %q is being deleted", r.Class.Kind, name))
+		pool.StatusConditions().SetFalse(condition, "NodeClassTerminating", fmt.Sprintf("%s %q is being deleted", r.NodeClassGVK.Kind, name))
 		return nil
 	}
 	copyCondition(pool, class)
 	copyQuotaCondition(pool, class)
-	r.registrations(pool, class.GetGeneration())
+	r.setRegistrationHealthy(pool, class.GetGeneration())
 	return nil
 }
 

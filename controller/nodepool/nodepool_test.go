@@ -19,7 +19,7 @@ import (
 
 func class(name string, conditions ...any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": conditions}}}
-	u.SetGroupVersionKind(controllertest.Class())
+	u.SetGroupVersionKind(controllertest.NodeClassGVK())
 	u.SetName(name)
 	return u
 }
@@ -56,7 +56,7 @@ func TestReadiness(t *testing.T) {
 			}
 		}
 		if len(e.Claims()) != 1 || e.Claims()[0].Labels[karpv1.NodePoolLabelKey] != "good" {
-			t.Error("the pools in trouble stopped the good one, or were bought from")
+			t.Error("the pools in trouble stopped the good one, or launched nodes")
 		}
 	})
 }

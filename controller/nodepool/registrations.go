@@ -6,12 +6,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/controller/health"
+	"github.com/karve-dev/karve/controller/registrationhealth"
 )
 
-// registrations reports whether nodes of the pool have registered lately. A change of the
-// pool or of its node class makes that unknown: it may have fixed the cause.
-func (r *Reconciler) registrations(pool *karpv1.NodePool, class int64) {
+// setRegistrationHealthy sets the condition NodeRegistrationHealthy by the last launches. A change
+// of the pool or of its node class makes it unknown: it may have fixed the cause.
+func (r *Reconciler) setRegistrationHealthy(pool *karpv1.NodePool, class int64) {
 	const condition = karpv1.ConditionTypeNodeRegistrationHealthy
 	had := pool.StatusConditions().Get(condition)
 	if had == nil || had.ObservedGeneration != pool.Generation || pool.Status.NodeClassObservedGeneration != class {
@@ -20,7 +20,7 @@ func (r *Reconciler) registrations(pool *karpv1.NodePool, class int64) {
 		r.Health.Forget(pool.UID)
 		return
 	}
-	r.Health.Resume(pool.UID, had.Status, health.Outcome{Reason: had.Reason, Message: had.Message})
+	r.Health.Resume(pool.UID, had.Status, registrationhealth.Outcome{Reason: had.Reason, Message: had.Message})
 	switch verdict, why := r.Health.Status(pool.UID); verdict {
 	case metav1.ConditionTrue:
 		pool.StatusConditions().SetTrue(condition)

@@ -30,10 +30,10 @@ func TestRegistrationHealth(t *testing.T) {
 		e.Create(controllertest.Pool("web", "Never"))
 		e.Step()
 		if status, _ := healthy(t, e); status != "Unknown" {
-			t.Errorf("%s before any machine", status)
+			t.Errorf("%s before any node", status)
 		}
 		e.Create(controllertest.Pod("a", "1", "1Gi"))
-		e.Until(120, "two machines given up", func() bool { status, _ := healthy(t, e); return status == "False" })
+		e.Until(120, "two instances given up", func() bool { status, _ := healthy(t, e); return status == "False" })
 		if _, reason := healthy(t, e); reason != "RegistrationFailed" {
 			t.Errorf("reason %s", reason)
 		}
@@ -51,6 +51,6 @@ func TestRegistrationHealth(t *testing.T) {
 		if status, _ := healthy(t, e); status != "Unknown" {
 			t.Errorf("%s after the pool was changed", status)
 		}
-		e.Until(120, "a machine that joins", func() bool { e.Join(); status, _ := healthy(t, e); return status == "True" })
+		e.Until(120, "an instance that joins", func() bool { e.Join(); status, _ := healthy(t, e); return status == "True" })
 	})
 }

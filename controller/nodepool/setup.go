@@ -22,7 +22,7 @@ import (
 // and by their claims.
 func (r *Reconciler) Register(m manager.Manager) error {
 	class := &unstructured.Unstructured{}
-	class.SetGroupVersionKind(r.Class)
+	class.SetGroupVersionKind(r.NodeClassGVK)
 	return builder.ControllerManagedBy(m).
 		Named("nodepool").
 		For(&karpv1.NodePool{}).

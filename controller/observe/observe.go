@@ -33,8 +33,8 @@ const Name = "node.observation"
 type Reconciler struct {
 	Client   client.Client
 	Observer provider.CapacityObserver
-	// Class is the kind of node class that this installation serves.
-	Class schema.GroupKind
+	// NodeClassKind is the kind of node class that this installation serves.
+	NodeClassKind schema.GroupKind
 }
 
 // Reconcile reports one node, once it is registered.
@@ -48,7 +48,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	claims, err := lookup.ClaimsOf(ctx, r.Client, node)
-	if err != nil || len(claims) != 1 || !kube.OfKind(claims[0].Spec.NodeClassRef, r.Class) {
+	if err != nil || len(claims) != 1 || !kube.OfKind(claims[0].Spec.NodeClassRef, r.NodeClassKind) {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{}, r.Observer.ObserveCapacity(ctx, provider.ObservedCapacity{Type: claims[0].Labels[corev1.LabelInstanceTypeStable], Memory: memory})

@@ -99,7 +99,7 @@ func reconciler(t *testing.T, l *learner, objects ...client.Object) *Reconciler 
 		WithIndex(&karpv1.NodeClaim{}, kube.IndexClaimProviderID, func(o client.Object) []string {
 			return []string{o.(*karpv1.NodeClaim).Status.ProviderID}
 		}).Build()
-	return &Reconciler{Client: c, Observer: l, Class: class}
+	return &Reconciler{Client: c, Observer: l, NodeClassKind: class}
 }
 
 func TestHeartbeatsWakeNobody(t *testing.T) {

@@ -51,8 +51,8 @@ type Reconciler struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
-	// Class is the kind of node class that this installation serves.
-	Class schema.GroupKind
+	// NodeClassKind is the kind of node class that this installation serves.
+	NodeClassKind schema.GroupKind
 }
 
 // unhealthyNode is a claim with its node and its unhealthy condition.
@@ -69,7 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if claim.DeletionTimestamp != nil || !kube.OfKind(claim.Spec.NodeClassRef, r.Class) || !kube.ConditionTrue(claim, karpv1.ConditionTypeRegistered) {
+	if claim.DeletionTimestamp != nil || !kube.OfKind(claim.Spec.NodeClassRef, r.NodeClassKind) || !kube.ConditionTrue(claim, karpv1.ConditionTypeRegistered) {
 		return reconcile.Result{}, nil
 	}
 	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
@@ -181,8 +181,8 @@ func (r *Reconciler) deleteClaim(ctx context.Context, p unhealthyNode) error {
 	return nil
 }
 
-// recordDeadline brings the deadline forward, if there is one, and records that pods lose their
-// node involuntarily: nodes for them are launched before others.
+// recordDeadline sets the claim's deadline unless an earlier one is set, and records that pods lose
+// their node involuntarily: nodes for them are launched before others.
 func (r *Reconciler) recordDeadline(ctx context.Context, claim *karpv1.NodeClaim, deadline time.Time) error {
 	const key = karpv1.NodeClaimTerminationTimestampAnnotationKey
 	stored := claim.DeepCopy()

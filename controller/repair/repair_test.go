@@ -35,7 +35,7 @@ type ward struct {
 // admit makes n nodes of the pool.
 func admit(t *testing.T, pool *karpv1.NodePool, n int) *ward {
 	e := controllertest.New(t, memory.Options{})
-	w := &ward{Env: e, Reconciler: &repair.Reconciler{Client: e.Client, Events: e.Events, Metrics: e.Metrics, Log: logr.Discard(), Class: controllertest.Class().GroupKind()}}
+	w := &ward{Env: e, Reconciler: &repair.Reconciler{Client: e.Client, Events: e.Events, Metrics: e.Metrics, Log: logr.Discard(), NodeClassKind: controllertest.NodeClassGVK().GroupKind()}}
 	w.Policies = append(memory.New(e.Cloud).RepairPolicies(), provider.RepairPolicy{Condition: diskHealthy, Status: "False", Tolerate: time.Minute})
 	e.Create(pool)
 	for i := range n {

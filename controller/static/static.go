@@ -52,9 +52,9 @@ type Reconciler struct {
 	Catalog *catalog.Keeper
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Class is the kind of node class that this installation serves.
+	// NodeClassKind is the kind of node class that this installation serves.
 	NodeClassKind schema.GroupKind
-	// Choose decides which nodes to launch; nil means schedule.Static.
+	// Choose decides which nodes to launch; nil means schedule.StaticLaunches.
 	Choose func(snapshot *cluster.Snapshot, pool string, n int) []schedule.Launch
 }
 

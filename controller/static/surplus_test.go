@@ -16,7 +16,7 @@ import (
 
 func TestSurplusByEvictionCostAndLifetime(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	machine := func(name string, age time.Duration, deletionCosts ...string) kube.ManagedNode {
+	node := func(name string, age time.Duration, deletionCosts ...string) kube.ManagedNode {
 		c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))}}
 		c.Spec.ExpireAfter = karpv1.MustParseNillableDuration("100h")
 		c.StatusConditions().SetTrue(karpv1.ConditionTypeLaunched)
@@ -28,11 +28,11 @@ func TestSurplusByEvictionCostAndLifetime(t *testing.T) {
 		}
 		return m
 	}
-	unborn := machine("unborn", 0)
+	unborn := node("unborn", 0)
 	unborn.Claim.Status.Conditions = nil
 	nodes := []kube.ManagedNode{
-		machine("young", 0, "0", "0"), machine("old", 90*time.Hour, "0", "0", "0"), machine("cheap", 0, "-134217728"),
-		machine("bad-cost", 0, "many"), machine("empty", 0), unborn,
+		node("young", 0, "0", "0"), node("old", 90*time.Hour, "0", "0", "0"), node("cheap", 0, "-134217728"),
+		node("bad-cost", 0, "many"), node("empty", 0), unborn,
 	}
 	var got []string
 	for _, m := range surplusNodes(nodes, 99, now) {

@@ -27,17 +27,17 @@ import (
 // terminationPoll is the interval between requests to the provider whether an instance is deleted.
 const terminationPoll = 2 * time.Second
 
-// Claims finalizes NodeClaims: first it deletes the node, then the instance, then the claim.
-// It runs on the lifecycle's queue (see lifecycle.Reconciler.End), so that no worker terminates a
-// claim that another worker still launches.
+// ClaimReconciler finalizes NodeClaims: first it deletes the node, then the instance, then the
+// claim. It runs on the lifecycle's queue (see lifecycle.Reconciler.Terminator), so that no worker
+// terminates a claim that another worker still launches.
 type ClaimReconciler struct {
 	Client   client.Client
 	Provider provider.Provider
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
-	// Class is the kind of node class that this installation serves.
-	Class schema.GroupKind
+	// NodeClassKind is the kind of node class that this installation serves.
+	NodeClassKind schema.GroupKind
 }
 
 // Reconcile takes one step of finalizing a claim.
@@ -46,7 +46,7 @@ func (r *ClaimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if claim.DeletionTimestamp == nil || !kube.OfKind(claim.Spec.NodeClassRef, r.Class) || !controllerutil.ContainsFinalizer(claim, karpv1.TerminationFinalizer) {
+	if claim.DeletionTimestamp == nil || !kube.OfKind(claim.Spec.NodeClassRef, r.NodeClassKind) || !controllerutil.ContainsFinalizer(claim, karpv1.TerminationFinalizer) {
 		return reconcile.Result{}, nil
 	}
 	return write.RetryConflict(r.finalize(ctx, claim))

@@ -41,7 +41,7 @@ const (
 	reasonElapsed = "TerminationGracePeriodElapsed"
 )
 
-// Nodes drains and finalizes Nodes that carry karve's finalizer.
+// NodeReconciler drains and finalizes Nodes that carry karve's finalizer.
 type NodeReconciler struct {
 	Client client.Client
 	// Live reads past the cache: a stale cache may lack pods of the node.

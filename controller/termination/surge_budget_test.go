@@ -50,8 +50,8 @@ func TestBudgetDoesNotHoldWhatSurges(t *testing.T) {
 		if a.gap || a.rolled != 1 || a.e.Counter("karpenter_pods_eviction_requests_total") != 0 {
 			t.Errorf("restarted %d times, a gap: %t, evictions: %v", a.rolled, a.gap, a.e.Counter("karpenter_pods_eviction_requests_total"))
 		}
-		if bought := a.e.Cloud.Launched(); bought != 2 {
-			t.Errorf("%d instances were launched, the replacement is enough", bought-1)
+		if launched := a.e.Cloud.Launched(); launched != 2 {
+			t.Errorf("%d instances were launched, the replacement is enough", launched-1)
 		}
 	})
 }

@@ -21,12 +21,12 @@ import (
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/events"
-	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/nodepool"
 	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/controller/registrationhealth"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/kube/state"
@@ -104,7 +104,7 @@ func (c *cluster) createPool(ctx context.Context) {
 	if err := c.api.Create(ctx, pool); err != nil {
 		c.t.Fatal(err)
 	}
-	judge := &nodepool.Reconciler{Client: c.api, Mirror: c.mirror, Metrics: c.metrics, Log: logr.Discard(), Class: controllertest.Class(), Health: &health.Ledger{}}
+	judge := &nodepool.Reconciler{Client: c.api, Mirror: c.mirror, Metrics: c.metrics, Log: logr.Discard(), NodeClassGVK: controllertest.NodeClassGVK(), Health: &registrationhealth.Ledger{}}
 	for range 2 {
 		if _, err := judge.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pool)}); err != nil {
 			c.t.Fatal(err)
@@ -128,7 +128,7 @@ func spotPool() *karpv1.NodePool {
 
 // startKarve wires the controllers that have to do with VMs as the manager does.
 func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
-	log, class := logr.Discard(), controllertest.Class().GroupKind()
+	log, class := logr.Discard(), controllertest.NodeClassGVK().GroupKind()
 	c.metrics = metrics.New(prometheus.NewRegistry())
 	set := c.metrics
 	recorder := events.New(c.api, log, set.EventsDropped.Inc)
@@ -137,8 +137,8 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	c.mirror.OnUrgent = batches.Urgent
 	keeper := catalog.New(cloud, c.mirror, set)
 	provisioner := &provision.Provisioner{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Batches: batches, Events: recorder, Metrics: set, Log: log}
-	c.lifecycle = newQueue(ctx, &c.running, &lifecycle.Reconciler{Client: c.slow, Live: c.slow, Mirror: c.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: controllertest.Class(),
-		Terminator: &termination.ClaimReconciler{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}})
+	c.lifecycle = newQueue(ctx, &c.running, &lifecycle.Reconciler{Client: c.slow, Live: c.slow, Mirror: c.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, NodeClassGVK: controllertest.NodeClassGVK(),
+		Terminator: &termination.ClaimReconciler{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, NodeClassKind: class}})
 	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, SpotObserver: cloud, Events: recorder, Metrics: set, Log: log, NodeClassKind: class})
 	evictor := termination.NewEvictor(c.slow, recorder, set, log)
 	evictor.BeforeRemoval = c.mirror.BeginEviction

@@ -56,7 +56,7 @@ func (c *controllers) live(generation int) {
 	class := &unstructured.Unstructured{Object: map[string]any{
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready"}}},
 	}}
-	class.SetGroupVersionKind(controllertest.Class())
+	class.SetGroupVersionKind(controllertest.NodeClassGVK())
 	class.SetName("class-" + name)
 	c.Create(class)
 	pool := controllertest.Pool("pool-"+name, "30s")

@@ -23,7 +23,6 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/expiration"
 	"github.com/karve-dev/karve/controller/gc"
-	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/inplace"
 	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/controller/lifecycle"
@@ -32,6 +31,7 @@ import (
 	"github.com/karve-dev/karve/controller/nodepool"
 	"github.com/karve-dev/karve/controller/observe"
 	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/controller/registrationhealth"
 	"github.com/karve-dev/karve/controller/repair"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/engine/disrupt"
@@ -64,23 +64,23 @@ func (c *cluster) start() *karve {
 	k.mirror.NodeClassKind = class
 	recorder := events.New(c.api, log, set.EventsDropped.Inc)
 	keeper := catalog.New(cloud, k.mirror, set)
-	ledger := &health.Ledger{}
+	ledger := &registrationhealth.Ledger{}
 	evictor := termination.NewEvictor(c.api, recorder, set, log)
 
 	k.classes = []reconcile.Reconciler{&nodeclass.Reconciler{Client: c.api, Azure: cloud, Versions: kubernetes("v1.36.3"), Log: log, Events: recorder}}
-	k.pools = []reconcile.Reconciler{&nodepool.Reconciler{Client: c.api, Mirror: k.mirror, Metrics: set, Log: log, Class: kind, Health: ledger}}
+	k.pools = []reconcile.Reconciler{&nodepool.Reconciler{Client: c.api, Mirror: k.mirror, Metrics: set, Log: log, NodeClassGVK: kind, Health: ledger}}
 	k.claims = []reconcile.Reconciler{
-		&lifecycle.Reconciler{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: kind, Health: ledger,
-			Terminator: &termination.ClaimReconciler{Client: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}},
+		&lifecycle.Reconciler{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, NodeClassGVK: kind, Health: ledger,
+			Terminator: &termination.ClaimReconciler{Client: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, NodeClassKind: class}},
 		&interruption.Reconciler{Client: c.api, Provider: cloud, SpotObserver: cloud, Events: recorder, Metrics: set, Log: log, NodeClassKind: class},
-		&drift.Reconciler{Client: c.api, Catalog: keeper, Drifter: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},
-		&expiration.Reconciler{Client: c.api, Metrics: set, Log: log, Class: class},
-		&inplace.Reconciler{Client: c.api, Updater: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},
-		&repair.Reconciler{Client: c.api, Policies: cloud.RepairPolicies(), Events: recorder, Metrics: set, Log: log, Class: class},
+		&drift.Reconciler{Client: c.api, Catalog: keeper, Drifter: cloud, Events: recorder, Metrics: set, Log: log, NodeClassGVK: kind},
+		&expiration.Reconciler{Client: c.api, Metrics: set, Log: log, NodeClassKind: class},
+		&inplace.Reconciler{Client: c.api, Updater: cloud, Events: recorder, Metrics: set, Log: log, NodeClassGVK: kind},
+		&repair.Reconciler{Client: c.api, Policies: cloud.RepairPolicies(), Events: recorder, Metrics: set, Log: log, NodeClassKind: class},
 	}
 	k.nodes = []reconcile.Reconciler{
 		&termination.NodeReconciler{Client: c.api, Live: c.api, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log},
-		&observe.Reconciler{Client: c.api, Observer: cloud, Class: class},
+		&observe.Reconciler{Client: c.api, Observer: cloud, NodeClassKind: class},
 	}
 	k.provisioner = &provision.Provisioner{Client: c.api, Mirror: k.mirror, Catalog: keeper, Batches: provision.NewBatcher(0, 0), Events: recorder, Metrics: set, Log: log}
 	k.disruption = disruption.New(disruption.Options{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Events: recorder, Metrics: set, Log: log, Settings: disrupt.Defaults()})

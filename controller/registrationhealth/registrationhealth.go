@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package health remembers how the last launches of each NodePool ended, which
+// Package registrationhealth remembers how the last launches of each NodePool ended, which
 // its condition NodeRegistrationHealthy shows.
 //
 // It keeps no state across restarts: the condition itself does, and Resume reads
 // it. A nil Ledger remembers nothing; the zero Ledger is empty.
-package health
+package registrationhealth
 
 import (
 	"maps"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package health_test
+package registrationhealth_test
 
 import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/karve-dev/karve/controller/health"
+	"github.com/karve-dev/karve/controller/registrationhealth"
 )
 
 // Rule LAUNCH-11.
@@ -30,10 +30,10 @@ func TestVerdict(t *testing.T) {
 		{"False", "", "False"},
 		{"False", "sss", "True"},
 	} {
-		l := &health.Ledger{}
-		l.Resume("p", tc.left, health.Outcome{Reason: "Earlier"})
+		l := &registrationhealth.Ledger{}
+		l.Resume("p", tc.left, registrationhealth.Outcome{Reason: "Earlier"})
 		for _, o := range tc.outcomes {
-			l.Record(pool, health.Outcome{Failed: o == 'f', Reason: "RegistrationFailed"})
+			l.Record(pool, registrationhealth.Outcome{Failed: o == 'f', Reason: "RegistrationFailed"})
 		}
 		got, why := l.Status("p")
 		if got != tc.want || (got == "False") != (why.Reason != "") {
@@ -46,16 +46,16 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-func TestNobodysNews(t *testing.T) {
-	var none *health.Ledger
-	none.Record([]metav1.OwnerReference{{Kind: "NodePool", UID: "p"}}, health.Outcome{})
+func TestNilLedgerAndObjectsWithoutPool(t *testing.T) {
+	var none *registrationhealth.Ledger
+	none.Record([]metav1.OwnerReference{{Kind: "NodePool", UID: "p"}}, registrationhealth.Outcome{})
 	none.Forget("p")
-	none.Resume("p", "True", health.Outcome{})
+	none.Resume("p", "True", registrationhealth.Outcome{})
 	if got, _ := none.Status("p"); got != "Unknown" {
 		t.Errorf("a nil ledger says %s", got)
 	}
-	l := &health.Ledger{}
-	l.Record(nil, health.Outcome{})
+	l := &registrationhealth.Ledger{}
+	l.Record(nil, registrationhealth.Outcome{})
 	if got, _ := l.Status(""); got != "Unknown" {
 		t.Errorf("a claim without a pool made %s", got)
 	}
