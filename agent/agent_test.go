@@ -36,7 +36,7 @@ type metadataService struct {
 	*agent.Agent
 }
 
-func newMachine(t *testing.T) *metadataService {
+func newMetadataService(t *testing.T) *metadataService {
 	m := &metadataService{t: t}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"kept": "yes"}},
@@ -125,7 +125,7 @@ func event(kind, status string, at time.Time, vms ...string) agent.Event {
 // Rule INTERRUPTION-2.
 func TestEventsAreToldInOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(t)
+		m := newMetadataService(t)
 		end := time.Now().Add(30 * time.Second).UTC().Truncate(time.Second)
 		m.look()
 		m.wantNotice(kube.Notice{})
@@ -150,7 +150,7 @@ func TestEventsAreToldInOneWrite(t *testing.T) {
 // Rule INTERRUPTION-2.
 func TestOthersEventsAreNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(t)
+		m := newMetadataService(t)
 		end := time.Now().Add(time.Minute)
 		m.show(event("Preempt", "Scheduled", end, "vm-10", "vm"), event("Freeze", "Scheduled", end, "vm-1"), event("Picnic", "Scheduled", end, "vm-1"))
 		m.look()
@@ -174,7 +174,7 @@ func TestOthersEventsAreNotTold(t *testing.T) {
 // Rule INTERRUPTION-2.
 func TestSoonestEventIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(t)
+		m := newMetadataService(t)
 		now := time.Now().UTC().Truncate(time.Second)
 		m.show(event("Reboot", "Scheduled", now.Add(15*time.Minute), "vm-1"), event("Preempt", "Scheduled", now.Add(30*time.Second), "vm-1"))
 		m.look()
@@ -196,7 +196,7 @@ func TestSoonestEventIsTold(t *testing.T) {
 // Rule INTERRUPTION-2.
 func TestNewAgentClearsWhatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(t)
+		m := newMetadataService(t)
 		m.show(event("Reboot", "Scheduled", time.Now().Add(time.Minute), "vm-1"))
 		m.look()
 		m.show()
@@ -209,7 +209,7 @@ func TestNewAgentClearsWhatIsOver(t *testing.T) {
 // Answers that are none change nothing, and the next good one counts.
 func TestBadAnswersChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(t)
+		m := newMetadataService(t)
 		end := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
 		m.show(event("Preempt", "Scheduled", end, "vm-1"))
 		m.look()
@@ -232,7 +232,7 @@ func TestBadAnswersChangeNothing(t *testing.T) {
 // context.
 func TestRunAsksEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(t)
+		m := newMetadataService(t)
 		m.Agent.Client = interceptor.NewClient(m.api, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if m.asked < 5 {

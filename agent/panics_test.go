@@ -31,7 +31,7 @@ func (e *exploding) RoundTrip(r *http.Request) (*http.Response, error) {
 // Rule PANIC-1.
 func TestAgentGoesOnAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, told := newMachine(t), 0
+		m, told := newMetadataService(t), 0
 		transport := &exploding{inner: m}
 		m.Metadata = agent.Metadata{Endpoint: agent.Endpoint, HTTP: &http.Client{Transport: transport}}
 		m.Panics = &panics.Reporter{Log: func(*panics.Panic) { told++ }}

@@ -25,10 +25,10 @@ type ObservedCapacity struct {
 }
 
 // SpotObserver is a Provider that learns which of its spot instances the cloud
-// takes back.
+// reclaims.
 type SpotObserver interface {
-	// SpotReclaimed reports the offering of a spot instance that the cloud takes back, or took
-	// back unannounced. It makes no call to the cloud, and may be called twice for one instance.
+	// SpotReclaimed reports the offering of a spot instance that the cloud reclaims, or reclaimed
+	// unannounced. It makes no call to the cloud, and may be called twice for one instance.
 	SpotReclaimed(offering.Ref)
 }
 

@@ -18,7 +18,8 @@ type RequestStats struct {
 	Waits []RequestWait
 	// Left is how many requests of a class of limits may be sent right now.
 	Left map[string]float64
-	// VMsCreated counts the VMs that were created one by one, by a request each.
+	// VMsCreated counts the VMs whose creation the cloud's own VM API accepted; those that a
+	// managed Kubernetes service such as AKS creates are not counted.
 	VMsCreated uint64
 }
 

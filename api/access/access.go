@@ -27,7 +27,7 @@ func User(namespace string) string { return "system:serviceaccount:" + namespace
 func Cluster() []rbacv1.PolicyRule {
 	const karpenter, azure, autoscaling = "karpenter.sh", "karpenter.azure.com", "autoscaling.x-k8s.io"
 	return []rbacv1.PolicyRule{
-		// What the Snapshot is made of.
+		// What state.Mirror watches.
 		follow("", "pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
 		follow("apps", "daemonsets"),
 		follow("policy", "poddisruptionbudgets"),
@@ -43,7 +43,7 @@ func Cluster() []rbacv1.PolicyRule {
 		// Deployments that ask for it are restarted to move their only pod (karve.dev/surge).
 		rule("apps", "patch", "deployments"),
 
-		// Nodes are bought and given back as NodeClaims, labelled, tainted and drained.
+		// Nodes are launched and terminated as NodeClaims, labelled, tainted and drained.
 		rule(karpenter, "create", "nodeclaims"),
 		rule(karpenter, "delete", "nodeclaims"),
 		rule(karpenter, "patch", "nodeclaims", "nodepools", "nodeclaims/status", "nodepools/status", "nodeoverlays/status"),

@@ -44,8 +44,8 @@ type AKSNodeClassSpec struct {
 	FIPSMode *FIPSMode `json:"fipsMode,omitempty"`
 
 	// tags are put on every Azure resource created for a node, such as its
-	// VM and network interface; Azure gives the disk those of the machine when it
-	// is made. A "/" in a key is written as "_", which Azure requires. Changing tags
+	// VM and network interface; Azure gives the disk those of the VM when it
+	// is created. A "/" in a key is written as "_", which Azure requires. Changing tags
 	// does not replace nodes; disks of nodes that run keep the tags they have.
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 512)",message="a tag key may have at most 512 characters: shorten it"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('[<>%&?]'))",message="a tag key may not contain any of < > % & ?: remove these characters"
@@ -69,7 +69,7 @@ type AKSNodeClassSpec struct {
 	MaxPods *int32 `json:"maxPods,omitempty"`
 
 	// security holds protections of the VM and its disks. Each one limits
-	// the VM sizes that can be bought to those that support it.
+	// the VM sizes that can be launched to those that support it.
 	// +optional
 	Security *Security `json:"security,omitempty"`
 
@@ -142,7 +142,7 @@ type TrustedLaunch struct {
 // GPU says who installs the driver on nodes with GPUs.
 type GPU struct {
 	// mode Driver has AKS install the NVIDIA driver, and only GPU sizes it has a
-	// driver for are bought. None installs no driver, for clusters where a GPU
+	// driver for are launched. None installs no driver, for clusters where a GPU
 	// operator does, and allows every GPU size. Default: Driver.
 	// +kubebuilder:default=Driver
 	// +optional

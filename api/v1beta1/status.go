@@ -55,7 +55,7 @@ const (
 
 // CurrentImages returns the images to launch from. It returns an error while
 // they are not known for this generation of the spec: launching from older ones
-// would buy a node that drifts at once.
+// would launch a node that drifts at once.
 func (c *AKSNodeClass) CurrentImages() ([]NodeImage, error) {
 	if err := c.requireCurrent(ConditionTypeImagesReady); err != nil {
 		return nil, err

@@ -204,7 +204,7 @@ func (c *AzureConfig) readEnvironment(lookup func(string) (string, bool)) {
 	c.Machines.ClusterGroup = first("ARM_RESOURCE_GROUP", "AZURE_RESOURCE_GROUP")
 }
 
-// UnsupportedAzure are settings of the incumbent that karve knows by name and
+// UnsupportedAzure are settings of Karpenter's provider for Azure that karve knows by name and
 // does not honour yet. They are refused when they ask for something.
 type UnsupportedAzure struct {
 	BootstrapServerURL string

@@ -165,7 +165,7 @@ func (c ConsolidationConfig) check(f *faults) {
 	f.check(c.ConsolidationSteps >= 0, "consolidation-steps", "must not be negative, got %d", c.ConsolidationSteps)
 }
 
-// acceptIgnored declares the settings of the incumbent that change nothing here,
+// acceptIgnored declares Karpenter's settings that change nothing here,
 // so that a Deployment which has them starts. Only their form is checked.
 func acceptIgnored(flags *pflag.FlagSet) {
 	flags.Int("cpu-requests", 1000, "accepted, unused: worker counts are fixed")

@@ -34,8 +34,8 @@ func nodeSubnet() map[string]string {
 	}
 }
 
-// A cluster without overlay keeps its pods in the node's subnet: the incumbent's empty variable
-// is not taken for one that is missing, whose default is overlay.
+// A cluster without overlay keeps its pods in the node's subnet: the empty variable of Karpenter's
+// provider for Azure is not taken for one that is missing, whose default is overlay.
 //
 // Rule SETTING-4.
 func TestNodeSubnetIsNoOverlay(t *testing.T) {
@@ -103,18 +103,18 @@ func TestEveryVariableMayBeEmpty(t *testing.T) {
 	})
 }
 
-// incumbentsValues is where the values may lie that Karpenter's provider for Azure is installed
+// karpenterAzureValues is where the values may lie that Karpenter's provider for Azure is installed
 // with, before its script fills them in.
-const incumbentsValues = "../../../shared/oracles/karpenter-provider-azure/karpenter-values-template.yaml"
+const karpenterAzureValues = "../../../shared/oracles/karpenter-provider-azure/karpenter-values-template.yaml"
 
 // What these tests call an installation of Karpenter's provider is one: its own template has
 // these variables.
 //
 // Rule SETTING-4.
 func TestIncumbentsTemplateIsKnown(t *testing.T) {
-	text, err := os.ReadFile(incumbentsValues)
+	text, err := os.ReadFile(karpenterAzureValues)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("%s is not there: nothing is held against what installations have", incumbentsValues)
+		t.Skipf("%s is not there: nothing is held against what installations have", karpenterAzureValues)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func (t *bootstrapTokens) failed(err error) {
 // Token is the token that lives longest; the flag's when the cluster has none, or
 // none that may be read. It is an error to have neither.
 func (t *bootstrapTokens) Token(ctx context.Context) (string, error) {
-	if t.listed(ctx) {
+	if t.awaitList(ctx) {
 		if token := t.longestLived(); token != "" {
 			return token, nil
 		}
@@ -94,8 +94,8 @@ func (t *bootstrapTokens) Token(ctx context.Context) (string, error) {
 		corev1.SecretTypeBootstrapToken, metav1.NamespaceSystem, tokenReserve, spelled("kubelet-bootstrap-token"))
 }
 
-// listed waits for the first list, as nothing is known before it.
-func (t *bootstrapTokens) listed(ctx context.Context) bool {
+// awaitList waits for the first list, as nothing is known before it.
+func (t *bootstrapTokens) awaitList(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, tokenPatience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -178,7 +178,7 @@ func chunks(b *autoscalingv1beta1.CapacityBuffer, w wanted) int64 {
 		share := (int64(w.scale)*int64(*p) + 99) / 100
 		n, sized = max(n, share), true
 	}
-	limit := held(b, w)
+	limit := chunksWithinLimits(b, w)
 	switch {
 	case limit < 0:
 		return n
@@ -188,9 +188,9 @@ func chunks(b *autoscalingv1beta1.CapacityBuffer, w wanted) int64 {
 	return limit
 }
 
-// held is how many chunks fit into the buffer's limits; negative when they limit no resource
-// that a chunk requests.
-func held(b *autoscalingv1beta1.CapacityBuffer, w wanted) int64 {
+// chunksWithinLimits is how many chunks fit into the buffer's limits; negative when they limit no
+// resource that a chunk requests.
+func chunksWithinLimits(b *autoscalingv1beta1.CapacityBuffer, w wanted) int64 {
 	least := int64(-1)
 	limits, requests := kube.Amounts(corev1.ResourceList(b.Spec.Limits)), kube.ChunkRequests(w.template)
 	for name, limit := range limits {

@@ -2,7 +2,7 @@
 
 // Package catalog copies a provider's instance types and offerings into the mirror, adjusted
 // by NodeOverlays. It reads the catalog of every node class that a pool or a claim names, and
-// passes a snapshot on only when it changed.
+// passes a catalog on only when it changed.
 //
 // One class never delays others: a class that cannot
 // be read is reported and its pools have no offerings. The zero Keeper is
@@ -24,7 +24,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// firstReadTimeout is how long Refresh waits for a first snapshot before it continues without it.
+// firstReadTimeout is how long Refresh waits for a class's first catalog before it continues
+// without it.
 const firstReadTimeout = 30 * time.Second
 
 // Keeper keeps the mirror's catalogs current.
@@ -40,12 +41,12 @@ type Keeper struct {
 	mu               sync.Mutex
 	last             map[string]*provider.Catalog
 	read             map[string]time.Time
-	quotasWithGauges map[string]bool // the budgets that have gauges
+	quotasWithGauges map[string]bool // the quotas that have gauges
 	overlays         Overlays
 	published        map[string]publishedCatalog // what the mirror has, by class
 }
 
-// publishedCatalog holds a snapshot's instance types after overlays.
+// publishedCatalog holds a catalog's instance types after overlays.
 type publishedCatalog struct {
 	offering.Overlaid
 	source *provider.Catalog
@@ -87,16 +88,16 @@ func (k *Keeper) Ensure(ctx context.Context, class string) error {
 func (k *Keeper) fetch(ctx context.Context, class string) error {
 	ctx, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()
-	snapshot, err := k.provider.Catalog(ctx, class)
+	catalog, err := k.provider.Catalog(ctx, class)
 	if err != nil {
 		return fmt.Errorf("reading the offerings of node class %q: %w", class, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.read[class] = time.Now()
-	k.metrics.CatalogAge.WithLabelValues(class).Set(time.Since(snapshot.Taken).Seconds())
-	k.setQuotaGauges(snapshot)
-	k.last[class] = snapshot
+	k.metrics.CatalogAge.WithLabelValues(class).Set(time.Since(catalog.Taken).Seconds())
+	k.setQuotaGauges(catalog)
+	k.last[class] = catalog
 	return nil
 }
 
@@ -116,12 +117,12 @@ func (k *Keeper) dropUnused(used []string) (gone []string) {
 		k.metrics.CatalogAge.DeleteLabelValues(class)
 	}
 	for quota := range k.quotasWithGauges {
-		drawn := false
+		used := false
 		for _, s := range k.last {
-			_, draws := s.QuotaLeft[quota]
-			drawn = drawn || draws
+			_, uses := s.QuotaLeft[quota]
+			used = used || uses
 		}
-		if !drawn {
+		if !used {
 			k.metrics.QuotaRemaining.DeleteLabelValues(quota)
 			k.metrics.QuotaExhausted.DeleteLabelValues(quota)
 			delete(k.quotasWithGauges, quota)

@@ -64,22 +64,22 @@ func (k *Keeper) applyOverlays(overlays Overlays) {
 	}
 	adjusted, _ := offering.ApplyOverlays(k.types(classes), overlays.List)
 	for i, class := range classes {
-		snapshot := k.last[class]
-		k.published[class] = publishedCatalog{Overlaid: adjusted[i], source: snapshot}
-		k.mirror.SetCatalog(class, adjusted[i].Types, snapshot.QuotaLeft)
+		catalog := k.last[class]
+		k.published[class] = publishedCatalog{Overlaid: adjusted[i], source: catalog}
+		k.mirror.SetCatalog(class, adjusted[i].Types, catalog.QuotaLeft)
 	}
 }
 
-// publishQuotas passes on snapshots that differ only in the quota that is left.
+// publishQuotas passes on catalogs that differ only in the quota that is left.
 func (k *Keeper) publishQuotas(classes []string) {
 	for _, class := range classes {
-		s, snapshot := k.published[class], k.last[class]
-		if s.source == snapshot {
+		s, catalog := k.published[class], k.last[class]
+		if s.source == catalog {
 			continue
 		}
-		s.source = snapshot
+		s.source = catalog
 		k.published[class] = s
-		k.mirror.SetCatalog(class, s.Types, snapshot.QuotaLeft)
+		k.mirror.SetCatalog(class, s.Types, catalog.QuotaLeft)
 	}
 }
 

@@ -43,7 +43,7 @@ func (r *Reconciler) assess(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	r.images(ctx, class, r.kubernetesVersion(class))
 	r.subnet(ctx, class)
 	r.validate(ctx, class)
-	r.honoured(class, r.localDNS(ctx, class))
+	r.setFieldsSupported(class, r.localDNS(ctx, class))
 	r.capacity(ctx, class)
 	r.prices(class)
 	r.policy(class)
@@ -119,8 +119,8 @@ func (r *Reconciler) subnet(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	}
 }
 
-// honoured reports which fields have no effect.
-func (r *Reconciler) honoured(class *v1beta1.AKSNodeClass, withoutDNS string) {
+// setFieldsSupported sets FieldsSupported: false with the fields that have no effect.
+func (r *Reconciler) setFieldsSupported(class *v1beta1.AKSNodeClass, withoutDNS string) {
 	fields := azure.MalformedAnnotations(class)
 	if withoutDNS != "" {
 		fields = append(fields, withoutDNS)
@@ -134,14 +134,14 @@ func (r *Reconciler) honoured(class *v1beta1.AKSNodeClass, withoutDNS string) {
 
 // capacity reports whether anything can be launched at all.
 func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.AKSNodeClass) {
-	snapshot, err := r.Azure.Catalog(ctx, class.Name)
+	catalog, err := r.Azure.Catalog(ctx, class.Name)
 	if err != nil {
 		class.SetUnknown(ConditionTypeCapacityAvailable, ReasonLookupFailed, err.Error())
 		class.SetUnknown(kube.ConditionQuotaAvailable, ReasonLookupFailed, err.Error())
 		return
 	}
-	r.quota(class, snapshot)
-	reason, message := scarcity(snapshot)
+	r.quota(class, catalog)
+	reason, message := scarcity(catalog)
 	if reason == "" {
 		class.SetTrue(ConditionTypeCapacityAvailable)
 		return
@@ -151,7 +151,7 @@ func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.AKSNodeClass) 
 
 // scarcity returns why nothing can be launched; an empty reason means that something can.
 func scarcity(s *provider.Catalog) (reason, message string) {
-	offers, overQuota, sample := 0, 0, ""
+	offerings, overQuota, sample := 0, 0, ""
 	for i := range s.Types {
 		for j := range s.Types[i].Offerings {
 			o := &s.Types[i].Offerings[j]
@@ -159,7 +159,7 @@ func scarcity(s *provider.Catalog) (reason, message string) {
 			if o.Unavailable == "" && short == "" {
 				return "", ""
 			}
-			offers++
+			offerings++
 			if short != "" {
 				overQuota++
 			}
@@ -169,18 +169,18 @@ func scarcity(s *provider.Catalog) (reason, message string) {
 		}
 	}
 	switch {
-	case offers == 0:
+	case offerings == 0:
 		return ReasonNoTypes, "no VM size of the region meets the class: check imageFamily, security and gpu"
-	case overQuota == offers:
-		return ReasonQuotaExhausted, fmt.Sprintf("none of %d offers fits into what is left of its quota (%s): raise the subscription's quota or free some", offers, sample)
+	case overQuota == offerings:
+		return ReasonQuotaExhausted, fmt.Sprintf("none of %d offerings fits into what is left of its quota (%s): raise the subscription's quota or free some", offerings, sample)
 	}
-	return ReasonNothingAvailable, fmt.Sprintf("none of %d offerings can be launched now (%d of them lack quota; %s)", offers, overQuota, sample)
+	return ReasonNothingAvailable, fmt.Sprintf("none of %d offerings can be launched now (%d of them lack quota; %s)", offerings, overQuota, sample)
 }
 
-// shortOf is the budget that does not hold an offer; empty when all do.
-func shortOf(o *offering.Offering, budgets map[string]int64) string {
+// shortOf is the first quota that is too small for the offering; empty when all suffice.
+func shortOf(o *offering.Offering, quotas map[string]int64) string {
 	for _, d := range o.QuotaUses {
-		if left, limited := budgets[d.Quota]; limited && left < d.Amount {
+		if left, limited := quotas[d.Quota]; limited && left < d.Amount {
 			return d.Quota
 		}
 	}

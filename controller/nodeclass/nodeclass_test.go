@@ -228,9 +228,9 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 		{"a price is not believed", func(s *stage) {
 			s.cloud.doubted = []azure.RejectedPrice{{Size: "D4", CapacityType: "spot", Listed: 96}, {}, {}, {}}
 		},
-			nodeclass.ConditionTypePricesReady, metav1.ConditionFalse, nodeclass.ReasonPricesRefused, "4 prices of the list are not believed: D4 (spot) at 96 USD/h: no price is known; ", true},
+			nodeclass.ConditionTypePricesReady, metav1.ConditionFalse, nodeclass.ReasonPricesRefused, "4 prices of the list are rejected as implausible: D4 (spot) at 96 USD/h: no price is known; ", true},
 		{"no quota", func(s *stage) { s.cloud.snapshot.QuotaLeft = map[string]int64{"family:D": 3} },
-			nodeclass.ConditionTypeCapacityAvailable, metav1.ConditionFalse, nodeclass.ReasonQuotaExhausted, "none of 1 offers", true},
+			nodeclass.ConditionTypeCapacityAvailable, metav1.ConditionFalse, nodeclass.ReasonQuotaExhausted, "none of 1 offerings", true},
 		{"no quota, by its own condition", func(s *stage) { s.cloud.snapshot.QuotaLeft = map[string]int64{"family:D": 3} },
 			kube.ConditionQuotaAvailable, metav1.ConditionFalse, nodeclass.ReasonQuotaExhausted, "quota family:D", true},
 		{"no addresses", func(s *stage) {
@@ -422,7 +422,7 @@ func TestPolicyIsACondition(t *testing.T) {
 }
 
 // Rule REFUSAL-6, Rule REFUSAL-7.
-func TestRefusedMachinesAreACondition(t *testing.T) {
+func TestRefusedLaunchesAreACondition(t *testing.T) {
 	s := newStage(t, newClass())
 	s.reconcile()
 	s.wantCondition(v1beta1.ConditionTypeReady, metav1.ConditionTrue, "Ready", "")

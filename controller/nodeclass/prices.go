@@ -14,12 +14,12 @@ import (
 const (
 	// ConditionTypePricesReady: offerings are chosen by the prices of Azure's list.
 	ConditionTypePricesReady = "karve.dev/PricesReady"
-	// ReasonPricesNotRead: the list could not be read, or not as a whole be true.
+	// ReasonPricesNotRead: the list could not be read, or is implausible as a whole.
 	ReasonPricesNotRead = "PricesNotRead"
 	// ReasonPricesNotListed: the list does not have the region, as for China and
 	// private clouds.
 	ReasonPricesNotListed = "PricesNotListed"
-	// ReasonPricesRefused: single prices of the list cannot be true.
+	// ReasonPricesRefused: single prices of the list are rejected as implausible.
 	ReasonPricesRefused = "PricesRefused"
 )
 
@@ -36,18 +36,18 @@ func (r *Reconciler) prices(class *v1beta1.AKSNodeClass) {
 		class.SetUnknown(ConditionTypePricesReady, ReasonPricesNotListed, unlisted+" (a NodeOverlay can set a price)")
 		return
 	}
-	doubted := r.Azure.RejectedPrices()
-	if len(doubted) == 0 {
+	rejected := r.Azure.RejectedPrices()
+	if len(rejected) == 0 {
 		class.SetTrue(ConditionTypePricesReady)
 		return
 	}
 	var words []string
-	for _, d := range doubted[:min(len(doubted), pricesTold)] {
+	for _, d := range rejected[:min(len(rejected), pricesTold)] {
 		words = append(words, d.String())
 	}
-	if more := len(doubted) - len(words); more > 0 {
+	if more := len(rejected) - len(words); more > 0 {
 		words = append(words, fmt.Sprintf("and %d more", more))
 	}
 	class.SetFalse(ConditionTypePricesReady, ReasonPricesRefused,
-		fmt.Sprintf("%d prices of the list are not believed: %s (a NodeOverlay can set a price)", len(doubted), strings.Join(words, "; ")))
+		fmt.Sprintf("%d prices of the list are rejected as implausible: %s (a NodeOverlay can set a price)", len(rejected), strings.Join(words, "; ")))
 }

@@ -34,8 +34,8 @@ const (
 const (
 	// runsOut is how soon a quota must run out to be reported.
 	runsOut = 6 * time.Hour
-	// budgetsTold is how many are named.
-	budgetsTold = 3
+	// quotasTold is how many quotas a condition names.
+	quotasTold = 3
 )
 
 // quota reports whether quota and addresses suffice for more nodes, and for how long.
@@ -43,16 +43,16 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Catalog) {
 	set := func(status metav1.ConditionStatus, reason, message string) {
 		class.SetCondition(metav1.Condition{Type: kube.ConditionQuotaAvailable, Status: status, Reason: reason, Message: message})
 	}
-	offers, short := shortages(s)
+	offerings, short := shortages(s)
 	switch {
 	case len(s.QuotaLeft) == 0:
 		set(metav1.ConditionUnknown, ReasonQuotaNotKnown, firstOf(s.Problem, "there is no reading yet")+": VMs are launched until Azure refuses them")
-	case offers > 0 && short.all == offers:
+	case offerings > 0 && short.all == offerings:
 		reason, step := ReasonQuotaExhausted, "raise the subscription's quota or free some"
-		if short.addresses == offers {
+		if short.addresses == offerings {
 			reason, step = ReasonAddressesExhausted, "enlarge the subnet, or name another in vnetSubnetID"
 		}
-		set(metav1.ConditionFalse, reason, fmt.Sprintf("none of %d offers fits into what is left (%s): %s", offers, describeQuota(short.sample), step))
+		set(metav1.ConditionFalse, reason, fmt.Sprintf("none of %d offerings fits into what is left (%s): %s", offerings, describeQuota(short.sample), step))
 	default:
 		if ending := soonExhausted(s.QuotaForecast); len(ending) > 0 {
 			set(metav1.ConditionTrue, ReasonQuotaRunsOut, strings.Join(ending, "; "))
@@ -79,52 +79,52 @@ func unbounded(s *provider.Catalog) []string {
 		}
 	}
 	slices.Sort(open)
-	for i, budget := range open {
-		open[i] = describeQuota(budget)
+	for i, quota := range open {
+		open[i] = describeQuota(quota)
 	}
 	return open
 }
 
 // few names the first of many.
 func few(names []string) string {
-	if len(names) <= budgetsTold {
+	if len(names) <= quotasTold {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:budgetsTold], ", "), len(names)-budgetsTold)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:quotasTold], ", "), len(names)-quotasTold)
 }
 
-// shortage counts offers that a budget does not hold.
+// shortage counts offerings that a quota does not suffice for.
 type shortage struct {
 	all, addresses int    // for lack of anything, of addresses
-	sample         string // a budget
+	sample         string // a quota
 }
 
-func shortages(s *provider.Catalog) (offers int, short shortage) {
+func shortages(s *provider.Catalog) (offerings int, short shortage) {
 	for i := range s.Types {
 		for j := range s.Types[i].Offerings {
-			offers++
-			budget := shortOf(&s.Types[i].Offerings[j], s.QuotaLeft)
-			if budget == "" {
+			offerings++
+			quota := shortOf(&s.Types[i].Offerings[j], s.QuotaLeft)
+			if quota == "" {
 				continue
 			}
 			short.all++
-			short.sample = firstOf(short.sample, budget)
-			if strings.HasPrefix(budget, offering.AddressQuota) {
+			short.sample = firstOf(short.sample, quota)
+			if strings.HasPrefix(quota, offering.AddressQuota) {
 				short.addresses++
 			}
 		}
 	}
-	return offers, short
+	return offerings, short
 }
 
-// soonExhausted are the budgets that soon end, the first to end first.
-func soonExhausted(pressure map[string]provider.Exhaustion) []string {
-	soon := slices.DeleteFunc(slices.Sorted(maps.Keys(pressure)), func(budget string) bool { return pressure[budget].In > runsOut })
-	slices.SortStableFunc(soon, func(a, b string) int { return cmp.Compare(pressure[a].In, pressure[b].In) })
+// soonExhausted describes the quotas that soon run out, the first to run out first.
+func soonExhausted(forecast map[string]provider.Exhaustion) []string {
+	soon := slices.DeleteFunc(slices.Sorted(maps.Keys(forecast)), func(quota string) bool { return forecast[quota].In > runsOut })
+	slices.SortStableFunc(soon, func(a, b string) int { return cmp.Compare(forecast[a].In, forecast[b].In) })
 	var words []string
-	for _, budget := range soon[:min(len(soon), budgetsTold)] {
-		e := pressure[budget]
-		words = append(words, fmt.Sprintf("%s has %d left, which last %s at the current rate", describeQuota(budget), e.Left, minutes(e.In)))
+	for _, quota := range soon[:min(len(soon), quotasTold)] {
+		e := forecast[quota]
+		words = append(words, fmt.Sprintf("%s has %d left, which last %s at the current rate", describeQuota(quota), e.Left, minutes(e.In)))
 	}
 	return words
 }
@@ -137,10 +137,10 @@ func minutes(d time.Duration) string {
 	return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
 }
 
-// describeQuota names a budget to people.
-func describeQuota(budget string) string {
-	if subnet, ok := strings.CutPrefix(budget, offering.AddressQuota); ok {
+// describeQuota names a quota, or a subnet whose addresses count as one, for people.
+func describeQuota(quota string) string {
+	if subnet, ok := strings.CutPrefix(quota, offering.AddressQuota); ok {
 		return "subnet " + subnet
 	}
-	return "quota " + budget
+	return "quota " + quota
 }

@@ -88,24 +88,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	faults := r.validate(ctx, list)
+	problems := r.validate(ctx, list)
 	var errs []error
 	for i := range list {
-		errs = append(errs, r.save(ctx, &list[i], faults[list[i].Name]))
+		errs = append(errs, r.save(ctx, &list[i], problems[list[i].Name]))
 	}
 	return write.RetryConflict(reconcile.Result{RequeueAfter: again}, errors.Join(errs...))
 }
 
-// problem is a reason and a message of the condition; the zero fault is none.
+// problem is a reason and a message of the condition; the zero problem is none.
 type problem struct{ reason, message string }
 
 func (r *Reconciler) validate(ctx context.Context, list []karpv1alpha1.NodeOverlay) map[string]problem {
-	faults := map[string]problem{}
+	problems := map[string]problem{}
 	var overlays []offering.Overlay
 	for i := range list {
 		o, err := convert(ctx, &list[i])
 		if err != nil {
-			faults[list[i].Name] = problem{"RuntimeValidation", err.Error()}
+			problems[list[i].Name] = problem{"RuntimeValidation", err.Error()}
 			continue
 		}
 		overlays = append(overlays, o)
@@ -115,17 +115,17 @@ func (r *Reconciler) validate(ctx context.Context, list []karpv1alpha1.NodeOverl
 		if f.Conflict {
 			reason = "Conflict"
 		}
-		faults[f.Overlay] = problem{reason, f.Detail}
+		problems[f.Overlay] = problem{reason, f.Detail}
 	}
-	return faults
+	return problems
 }
 
-func (r *Reconciler) save(ctx context.Context, o *karpv1alpha1.NodeOverlay, f problem) error {
+func (r *Reconciler) save(ctx context.Context, o *karpv1alpha1.NodeOverlay, p problem) error {
 	stored := o.DeepCopy()
-	if f.reason == "" {
+	if p.reason == "" {
 		o.StatusConditions().SetTrue(karpv1alpha1.ConditionTypeValidationSucceeded)
 	} else {
-		o.StatusConditions().SetFalse(karpv1alpha1.ConditionTypeValidationSucceeded, f.reason, f.message)
+		o.StatusConditions().SetFalse(karpv1alpha1.ConditionTypeValidationSucceeded, p.reason, p.message)
 	}
 	return write.Status(ctx, r.Client, o, stored)
 }

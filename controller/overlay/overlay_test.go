@@ -55,7 +55,7 @@ func TestPricesOfOverlaysDecide(t *testing.T) {
 		})
 		claim := e.Claims()[0]
 		if got := claim.Labels[karpv1.CapacityTypeLabelKey]; got != "on-demand" {
-			t.Errorf("bought %s", got)
+			t.Errorf("launched %s", got)
 		}
 		if claim.Annotations[karpv1alpha1.PriceOverlayAppliedAnnotationKey] != "true" {
 			t.Errorf("annotations %v", claim.Annotations)
@@ -78,7 +78,7 @@ func TestCapacityOfOverlaysCounts(t *testing.T) {
 		e.Create(pod)
 		e.Steps(20)
 		if len(e.Claims()) != 0 {
-			t.Fatal("bought a machine without the device")
+			t.Fatal("launched a node without the device")
 		}
 		e.Create(overlay("fpga", holds("2")))
 		e.Until(60, "a launched claim", func() bool { return len(e.Claims()) == 1 && len(e.Claims()[0].Status.Capacity) > 0 })

@@ -41,7 +41,7 @@ type Cloud struct {
 	instances map[string]*vm // by name
 	outages   []Outage
 	fault     func(op string) error
-	types     []offering.InstanceType // as show computed them, with Unavailable set
+	types     []offering.InstanceType // as markUnavailable made them
 	calls     map[string]int
 	launched  int
 	image     string // that new instances start from
@@ -126,7 +126,7 @@ func (c *Cloud) StartOutage(o Outage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.outages = append(c.outages, o)
-	c.show()
+	c.markUnavailable()
 }
 
 // EndOutages makes everything available again.
@@ -134,11 +134,12 @@ func (c *Cloud) EndOutages() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.outages = nil
-	c.show()
+	c.markUnavailable()
 }
 
-// show marks the unavailable offerings. A new slice appears exactly when something changed.
-func (c *Cloud) show() {
+// markUnavailable marks the unavailable offerings. A new slice appears exactly when something
+// changed.
+func (c *Cloud) markUnavailable() {
 	types := slices.Clone(c.opts.Types)
 	for i := range types {
 		types[i].Offerings = slices.Clone(types[i].Offerings)
@@ -172,7 +173,7 @@ func (c *Cloud) SetTypes(types []offering.InstanceType) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opts.Types = types
-	c.show()
+	c.markUnavailable()
 }
 
 // SetFault makes f decide, before each call ("launch", "get", "list", "terminate",

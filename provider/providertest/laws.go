@@ -347,7 +347,7 @@ func (r *run) notFound() {
 		r.Errorf("terminate: %v", err)
 	}
 	if err := r.p.TerminateByClaim(r.Context(), r.claim("never-launched", r.choices()[0])); !errors.Is(err, provider.ErrNotFound) {
-		r.Errorf("terminate unclaimed: %v", err)
+		r.Errorf("terminate by claim: %v", err)
 	}
 }
 
@@ -370,7 +370,7 @@ func (r *run) foreign() {
 	}
 }
 
-func (r *run) terminateUnclaimed() {
+func (r *run) terminateByClaim() {
 	claim := r.claim("a", r.choices()[0])
 	_, err := r.p.Launch(r.Context(), claim)
 	r.must(err)

@@ -66,7 +66,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"a terminated instance is deleted with its resources", (*run).terminateLeavesNothing},
 		{"an instance that does not exist is not found", (*run).notFound},
 		{"another cloud's provider ID is foreign", (*run).foreign},
-		{"a claim without a provider ID can be terminated", (*run).terminateUnclaimed},
+		{"a claim without a provider ID can be terminated", (*run).terminateByClaim},
 		{"launches use quota and terminations free it", (*run).quotas},
 		{"many claims at once have one instance each", (*run).launchMany},
 	} {
