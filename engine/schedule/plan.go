@@ -59,7 +59,8 @@ func (p Plan) Gap() float64 {
 	return float64(p.Price()-p.LowerBound) / float64(p.LowerBound)
 }
 
-// Launch is one node to launch.
+// Launch is a node that a plan asks for: one NodeClaim with the offerings that it accepts. Its
+// instance is launched later, by controller/lifecycle.
 type Launch struct {
 	Pool string
 	// Offerings are the acceptable ones, cheapest first; never empty. Each of them holds the
