@@ -101,7 +101,7 @@ func (b *Builder) SetCatalog(nodeClass string, types []offering.InstanceType, re
 	b.quotas.set(nodeClass, remaining)
 }
 
-// RemoveCatalog removes the instance types of a node nodeClass: its pools have no offerings.
+// RemoveCatalog removes the instance types of a node class: its pools have no offerings.
 func (b *Builder) RemoveCatalog(nodeClass string) {
 	b.pools.removeTypes(nodeClass)
 	b.quotas.remove(nodeClass)
@@ -127,11 +127,11 @@ func (b *Builder) Snapshot() *Snapshot {
 	if recompiled {
 		b.classes.shapes.dropReplaced(&b.pools)
 	}
-	nodes, takingNoPods := b.nodes.list(&b.daemons)
+	nodes, takingNoPods := b.nodes.updateAndList(&b.daemons)
 	return &Snapshot{
-		Interner: b.interner, Resources: b.resources, Settings: b.settings, Catalogs: catalogs,
+		Interner: b.interner, Resources: b.resources, Settings: b.settings, PoolCatalogs: catalogs,
 		Nodes: nodes, NodesTakingNoPods: takingNoPods,
-		Classes:           b.classes.toBePlaced(&b.nodes),
+		Classes:           b.classes.updateToBePlaced(&b.nodes),
 		AntiAffinityTerms: b.classes.antiAffinity.inOrder(),
 		QuotaLeft:         b.quotas.left(),
 		podStore:          &b.pods, podClasses: &b.classes, nodeStore: &b.nodes,

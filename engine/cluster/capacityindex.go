@@ -50,7 +50,7 @@ func (x *capacityIndex) atLeast(n int64) bitset.Set {
 }
 
 // Fitting returns the pool's offerings whose allocatable capacity holds v.
-func (c *PoolCatalog) Fitting(v *quantity.Vector) bitset.Set {
+func (c *PoolCatalog) WithCapacity(v *quantity.Vector) bitset.Set {
 	out := c.Offerings.Clone()
 	c.DropNotFitting(out, v)
 	return out

@@ -20,5 +20,5 @@
 // Indexes answer for many objects at once. A NodeIndex groups nodes that are alike and holds
 // their FreeCapacity; a bitset over the offerings of a PoolCatalog says which fit.
 //
-// The package depends on nothing outside itself: it has no clock and no client.
+// The package reads nothing but what it is given: it has no clock and no client.
 package cluster

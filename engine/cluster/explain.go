@@ -31,8 +31,8 @@ func (c *PoolCatalog) Funnel(shape *PodShape, snapshot *Snapshot) []reason.Cut {
 		e.cut(reason.Taints, nil, func(bitset.Set) (string, map[string]any) { return explainTaint(taint) })
 	}
 	requests := shape.requestsAloneVector()
-	e.cut(reason.Resources, c.Fitting(&requests), e.explainResources)
-	if taken := c.portsTakenFrom(shape); !taken.Empty() {
+	e.cut(reason.Resources, c.WithCapacity(&requests), e.explainResources)
+	if taken := c.offeringsWithTakenPorts(shape); !taken.Empty() {
 		e.cut(reason.Ports, e.left.Minus(taken), e.explainPorts)
 	}
 	return e.cuts
@@ -134,7 +134,7 @@ func contradiction(alternatives []constraint.Set) (first constraint.Requirement,
 // removedBy is how many of the offerings the requirement would remove by itself.
 func (e *explanation) removedBy(q constraint.Requirement, offerings bitset.Set) int {
 	set := constraint.Set{q}
-	return offerings.Len() - e.catalog.admitted(e.catalog.NodeRequirements.And(set), set).And(offerings).Len()
+	return offerings.Len() - e.catalog.meeting(e.catalog.NodeRequirements.And(set), set).And(offerings).Len()
 }
 
 // valuesInPool lists the values of a label that nodes of the pool can have.
@@ -253,7 +253,7 @@ func (e *explanation) explainNoPosition(facts map[string]any) string {
 	var unoffered, short []string
 	for _, name := range requested.RequestedNames() {
 		switch d, _ := e.snapshot.Resources.RequestPosition(name); {
-		case d != quantity.Unoffered:
+		case d != quantity.NoPosition:
 		case e.snapshot.Resources.LacksPosition(name):
 			short = append(short, name)
 		default:
@@ -295,12 +295,12 @@ func (e *explanation) shortage(name string, requested int64, offerings bitset.Se
 	switch {
 	case !limited:
 		return shortage{name: name, requested: requested, largest: quantity.Most}
-	case d == quantity.Unoffered:
+	case d == quantity.NoPosition:
 		return shortage{name: name, requested: requested, removed: offerings.Len(), noPosition: true}
 	}
 	var only quantity.Vector
 	only[d] = requested
-	s := shortage{name: name, requested: requested, removed: offerings.Minus(e.catalog.Fitting(&only)).Len()}
+	s := shortage{name: name, requested: requested, removed: offerings.Minus(e.catalog.WithCapacity(&only)).Len()}
 	for i := range offerings.All() {
 		if n := max(0, e.catalog.Allocatable[i][d]); n > s.largest {
 			s.largest, s.largestType = n, e.catalog.Catalog.Types[e.catalog.Catalog.Offerings[i].Type].Name

@@ -27,7 +27,7 @@ func (b *Builder) Dump(s *Snapshot) string {
 			on = append(on, fmt.Sprint(bound.nodeName, n))
 		}
 		slices.Sort(on)
-		fmt.Fprintf(&out, "class %q %v %v %d\n", key, c.Pods, on, len(c.unplaced))
+		fmt.Fprintf(&out, "class %q %v %v %d\n", key, c.PodsToPlace, on, len(c.unplaced))
 	}
 	for _, c := range s.Classes {
 		fmt.Fprintf(&out, "to be placed: %q\n", c.key)
@@ -35,7 +35,7 @@ func (b *Builder) Dump(s *Snapshot) string {
 	for _, name := range b.Indexes() {
 		b.nodes.indexes.byKeys[name].dump(&out, name)
 	}
-	for _, c := range s.Catalogs {
+	for _, c := range s.PoolCatalogs {
 		fmt.Fprintln(&out, "catalog", c.Pool.Name, c.Left, c.NodesLeft)
 	}
 	for k, n := range b.nodes.nodeLabelCounts {

@@ -16,7 +16,7 @@ func (s *Snapshot) knowsLabel(k *constraint.Key) bool {
 	if s.nodeStore.nodeLabelCounts[k] > 0 {
 		return true
 	}
-	for _, c := range s.Catalogs {
+	for _, c := range s.PoolCatalogs {
 		if _, own := c.NodeRequirements.Get(k); own || c.Catalog.HasLabel(k) {
 			return true
 		}
@@ -42,7 +42,7 @@ func (s *Snapshot) knownLabels() []string {
 	for k := range s.nodeStore.nodeLabelCounts {
 		names[k.Name] = true
 	}
-	for _, c := range s.Catalogs {
+	for _, c := range s.PoolCatalogs {
 		for _, q := range c.NodeRequirements {
 			names[q.Key.Name] = true
 		}

@@ -23,7 +23,7 @@ type NodeInfo struct {
 
 	bound         *nodePods // nil when nothing is bound and the node has no name yet
 	labels        map[*constraint.Key]int
-	listIndex     int          // as Index, even if a WhatIf closed the node; negative when not listed
+	listIndex     int          // as Index, even if the node takes no pods in a WhatIf; negative when not listed
 	reschedulable []classPods  // see reschedulablePods; nil when it must be computed again
 	podsByClass   []ClassCount // see PodsByClass; nil when it must be computed again
 	removed       bool         // by WhatIf.RemoveNodes

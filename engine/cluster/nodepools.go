@@ -17,10 +17,10 @@ type nodePools struct {
 	interner  *constraint.Interner
 	resources *quantity.Positions
 
-	byName   map[string]NodePool
-	types    map[string]*offering.Catalog // by node class
-	catalogs map[string]*PoolCatalog      // by pool; those that are missing must be compiled again
-	usage    map[string]poolUsage         // by pool
+	byName       map[string]NodePool
+	catalogs     map[string]*offering.Catalog // by node class
+	poolCatalogs map[string]*PoolCatalog      // by pool; those that are missing must be compiled again
+	usage        map[string]poolUsage         // by pool
 }
 
 // poolUsage is what a pool's nodes and NodeClaims count against its limits.
@@ -31,8 +31,8 @@ type poolUsage struct {
 
 func newNodePools(interner *constraint.Interner, resources *quantity.Positions) nodePools {
 	return nodePools{
-		interner: interner, resources: resources, byName: map[string]NodePool{}, types: map[string]*offering.Catalog{},
-		catalogs: map[string]*PoolCatalog{}, usage: map[string]poolUsage{},
+		interner: interner, resources: resources, byName: map[string]NodePool{}, catalogs: map[string]*offering.Catalog{},
+		poolCatalogs: map[string]*PoolCatalog{}, usage: map[string]poolUsage{},
 	}
 }
 
@@ -45,7 +45,7 @@ func (ps *nodePools) set(p NodePool) {
 func (ps *nodePools) remove(name string) {
 	ps.resources.AddRequests(ps.byName[name].Limits, -1)
 	delete(ps.byName, name)
-	delete(ps.catalogs, name)
+	delete(ps.poolCatalogs, name)
 }
 
 // use counts the node against its pool's limits, or stops counting it (by is 1 or -1).
@@ -68,13 +68,13 @@ func (ps *nodePools) use(node *NodeInfo, by int) {
 
 // setTypes sets the instance types of a node class.
 func (ps *nodePools) setTypes(nodeClass string, types []offering.InstanceType) {
-	old := ps.types[nodeClass]
+	old := ps.catalogs[nodeClass]
 	if old != nil && isCompiledFrom(old, types) {
 		return
 	}
-	ps.types[nodeClass] = offering.Compile(ps.interner, ps.resources, types)
+	ps.catalogs[nodeClass] = offering.Compile(ps.interner, ps.resources, types)
 	ps.offer(old, -1)
-	ps.offer(ps.types[nodeClass], 1)
+	ps.offer(ps.catalogs[nodeClass], 1)
 	ps.recompile(nodeClass)
 }
 
@@ -84,8 +84,8 @@ func isCompiledFrom(c *offering.Catalog, types []offering.InstanceType) bool {
 
 // removeTypes removes the instance types of a node class.
 func (ps *nodePools) removeTypes(nodeClass string) {
-	ps.offer(ps.types[nodeClass], -1)
-	delete(ps.types, nodeClass)
+	ps.offer(ps.catalogs[nodeClass], -1)
+	delete(ps.catalogs, nodeClass)
 	ps.recompile(nodeClass)
 }
 
@@ -103,19 +103,19 @@ func (ps *nodePools) offer(c *offering.Catalog, by int) {
 func (ps *nodePools) recompile(nodeClass string) {
 	for name, p := range ps.byName {
 		if p.NodeClass == nodeClass {
-			delete(ps.catalogs, name)
+			delete(ps.poolCatalogs, name)
 		}
 	}
 }
 
-func (ps *nodePools) recompileAll() { clear(ps.catalogs) }
+func (ps *nodePools) recompileAll() { clear(ps.poolCatalogs) }
 
 // replaced reports whether the catalog is out of date.
-func (ps *nodePools) replaced(c *PoolCatalog) bool { return ps.catalogs[c.Pool.Name] != c }
+func (ps *nodePools) replaced(c *PoolCatalog) bool { return ps.poolCatalogs[c.Pool.Name] != c }
 
 // updateAllVectors computes the vectors of all instance types again.
 func (ps *nodePools) updateAllVectors() {
-	for _, c := range ps.types {
+	for _, c := range ps.catalogs {
 		c.UpdateVectors(ps.resources)
 	}
 }
@@ -125,14 +125,14 @@ func (ps *nodePools) updateAllVectors() {
 func (ps *nodePools) compile(daemons *daemonSets) (catalogs []*PoolCatalog, recompiled bool) {
 	var shared map[daemonOverheadKey]*PoolCatalog
 	for name, p := range ps.byName {
-		c := ps.catalogs[name]
+		c := ps.poolCatalogs[name]
 		if c == nil {
 			if shared == nil {
 				shared = ps.byDaemonOverheadKey()
 			}
 			c = ps.newPoolCatalog(p)
 			c.subtractDaemons(daemons.sorted(), shared)
-			ps.catalogs[name] = c
+			ps.poolCatalogs[name] = c
 		}
 		c.setLimits(ps.resources, ps.usage[name])
 		catalogs = append(catalogs, c)
@@ -145,8 +145,8 @@ func (ps *nodePools) compile(daemons *daemonSets) (catalogs []*PoolCatalog, reco
 
 // byDaemonOverheadKey returns the catalogs by their daemonOverheadKey.
 func (ps *nodePools) byDaemonOverheadKey() map[daemonOverheadKey]*PoolCatalog {
-	out := make(map[daemonOverheadKey]*PoolCatalog, len(ps.catalogs))
-	for _, c := range ps.catalogs {
+	out := make(map[daemonOverheadKey]*PoolCatalog, len(ps.poolCatalogs))
+	for _, c := range ps.poolCatalogs {
 		out[c.daemonOverheadKey] = c
 	}
 	return out

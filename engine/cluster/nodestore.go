@@ -44,7 +44,7 @@ type nodeStore struct {
 	// markedForDeletion are the nodes whose reschedulable pods need replacements elsewhere.
 	markedForDeletion map[*NodeInfo]bool
 	stale             map[*NodeInfo]bool // nodes whose Free must be computed again
-	nodeLabelCounts   labelsInUse
+	nodeLabelCounts   labelCounts
 	// takingPods are the nodes that take pods, in order; nil when they must be listed again.
 	// takingNoPods are the others that are not marked for deletion.
 	takingPods, takingNoPods []*NodeInfo
@@ -54,7 +54,7 @@ type nodeStore struct {
 func newNodeStore(interner *constraint.Interner, resources *quantity.Positions) nodeStore {
 	return nodeStore{
 		interner: interner, resources: resources, byKey: map[string]*NodeInfo{}, pods: map[string]*nodePods{},
-		markedForDeletion: map[*NodeInfo]bool{}, stale: map[*NodeInfo]bool{}, nodeLabelCounts: labelsInUse{},
+		markedForDeletion: map[*NodeInfo]bool{}, stale: map[*NodeInfo]bool{}, nodeLabelCounts: labelCounts{},
 		indexes: nodeIndexes{byKeys: map[string]*NodeIndex{}},
 	}
 }
@@ -76,7 +76,7 @@ func (s *nodeStore) add(n Node) *NodeInfo {
 		s.markedForDeletion[node] = true
 	}
 	if n.Name != "" {
-		node.bound = s.podsOf(n.Name)
+		node.bound = s.nodePodsOrNew(n.Name)
 		node.bound.node = node
 	}
 	return node
@@ -107,8 +107,8 @@ func (s *nodeStore) offer(node *NodeInfo, by int) {
 	s.resources.AddOffers(quantity.Nodes, node.Allocatable, by)
 }
 
-// podsOf returns the pods of the node with that name, known or not.
-func (s *nodeStore) podsOf(nodeName string) *nodePods {
+// nodePodsOrNew returns the pods of the node with that name, known or not; it adds the name.
+func (s *nodeStore) nodePodsOrNew(nodeName string) *nodePods {
 	n := s.pods[nodeName]
 	if n == nil {
 		n = &nodePods{nodeName: nodeName}
@@ -155,9 +155,9 @@ func (s *nodeStore) podsToReschedule() map[*PodClass][]*pod {
 	return out
 }
 
-// list brings the nodes and the indexes up to date. It returns the nodes that take pods, in
-// order, and the others that are not marked for deletion.
-func (s *nodeStore) list(daemons *daemonSets) (takingPods, takingNoPods []*NodeInfo) {
+// updateAndList brings the nodes and the indexes up to date. It returns the nodes that take pods,
+// in order, and the others that are not marked for deletion.
+func (s *nodeStore) updateAndList(daemons *daemonSets) (takingPods, takingNoPods []*NodeInfo) {
 	s.refreshStale(daemons)
 	if s.takingPods == nil {
 		s.sort()
@@ -213,11 +213,11 @@ func (s *nodeStore) sort() {
 	}
 }
 
-// nodeLabelCounts is how many nodes have each label.
-type labelsInUse map[*constraint.Key]int
+// labelCounts is how many nodes have each label.
+type labelCounts map[*constraint.Key]int
 
 // add adds the node's labels, or subtracts them (by is 1 or -1).
-func (l labelsInUse) add(node *NodeInfo, by int) {
+func (l labelCounts) add(node *NodeInfo, by int) {
 	for key := range node.labels {
 		if l[key] += by; l[key] == 0 {
 			delete(l, key)

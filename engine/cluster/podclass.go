@@ -30,9 +30,9 @@ type PodClass struct {
 	Refused reason.Reason
 	Detail  string
 	Facts   reason.Facts // the parameters of Detail
-	// Pods are the pods to be placed: first pending pods, then pods of nodes marked for
+	// PodsToPlace are the pods to be placed: first pending pods, then pods of nodes marked for
 	// deletion, each oldest first.
-	Pods []PodRef
+	PodsToPlace []PodRef
 
 	namespace      string
 	labels         map[string]string   // those that some selector selects by
@@ -41,12 +41,12 @@ type PodClass struct {
 	usedSelectors  []*PodSelector      // selectors of its constraints
 	selectedLabels []string            // pod labels that these selectors select by
 
-	key, body string
-	pods      int // number of pods in the class, bound ones included
-	podsOn    map[*nodePods]podCount
-	pending   []*pod
-	podsStale bool   // Pods must be listed again
-	unplaced  []*pod // the pods that Pods lists during a WhatIf
+	key, body        string
+	podTotal         int // number of pods in the class, bound ones included
+	podsOn           map[*nodePods]podCount
+	pending          []*pod
+	podsToPlaceStale bool   // PodsToPlace must be listed again
+	unplaced         []*pod // the pods that PodsToPlace lists during a WhatIf
 }
 
 // podCount is how many pods of a class are bound to a node, and how many of them are
@@ -71,10 +71,10 @@ type AffinityTerm struct {
 
 // String names the class by its first pod, for people.
 func (c *PodClass) String() string {
-	if len(c.Pods) == 0 {
-		return "no pods"
+	if len(c.PodsToPlace) == 0 {
+		return "no pods to place"
 	}
-	return fmt.Sprintf("%s/%s and %d more", c.Pods[0].Namespace, c.Pods[0].Name, len(c.Pods)-1)
+	return fmt.Sprintf("%s/%s and %d more", c.PodsToPlace[0].Namespace, c.PodsToPlace[0].Name, len(c.PodsToPlace)-1)
 }
 
 // EachNode visits the nodes that run pods of the class, with the number of these pods and how
@@ -101,9 +101,10 @@ func (c *PodClass) addBound(p *pod, by int32) {
 	}
 }
 
-// setPods sets Pods: the pending pods, then those of nodes marked for deletion, each oldest first.
-func (c *PodClass) setPods(toReschedule []*pod) {
-	c.podsStale = false
+// setPodsToPlace sets PodsToPlace: the pending pods, then those of nodes marked for deletion, each
+// oldest first.
+func (c *PodClass) setPodsToPlace(toReschedule []*pod) {
+	c.podsToPlaceStale = false
 	pods := append(slices.Clone(c.pending), toReschedule...)
 	slices.SortFunc(pods, func(x, y *pod) int {
 		if (x.bound == nil) != (y.bound == nil) {
@@ -114,9 +115,9 @@ func (c *PodClass) setPods(toReschedule []*pod) {
 		}
 		return compareAge(x, y)
 	})
-	c.Pods = make([]PodRef, len(pods))
+	c.PodsToPlace = make([]PodRef, len(pods))
 	for i, p := range pods {
-		c.Pods[i] = p.PodRef
+		c.PodsToPlace[i] = p.PodRef
 	}
 }
 

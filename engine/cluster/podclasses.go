@@ -21,7 +21,7 @@ type podClasses struct {
 
 	byKey   map[string]*PodClass
 	pending map[*PodClass]bool // classes with pending pods
-	// listed are the classes whose Pods listed pods of nodes marked for deletion in the last
+	// listed are the classes whose PodsToPlace listed pods of nodes marked for deletion in the last
 	// Snapshot.
 	listed  []*PodClass
 	scratch signature
@@ -36,9 +36,9 @@ func newPodClasses(labels *selectorLabels, shapes podShapes) podClasses {
 	}
 }
 
-// get returns the class of a pod, and compiles it for the first pod of its kind. The labels of
+// getOrAdd returns the class of a pod, and adds it for the first pod of its kind. The labels of
 // the pod's selectors must be in use already.
-func (cs *podClasses) get(p *Pod) *PodClass {
+func (cs *podClasses) getOrAdd(p *Pod) *PodClass {
 	toBePlaced := p.Node == ""
 	s := &cs.scratch
 	s.reset()
@@ -68,8 +68,9 @@ func (cs *podClasses) get(p *Pod) *PodClass {
 	return c
 }
 
-// current returns the class that fits the labels of a known pod that selectors use by now.
-func (cs *podClasses) current(p *pod, toBePlaced bool) *PodClass {
+// currentOrSplit returns the class that fits the labels of a known pod that selectors use by now.
+// It splits the pod's class if there is none.
+func (cs *podClasses) currentOrSplit(p *pod, toBePlaced bool) *PodClass {
 	s := &cs.scratch
 	s.reset()
 	s.bytes = append(s.bytes, p.class.body...)
@@ -84,7 +85,7 @@ func (cs *podClasses) current(p *pod, toBePlaced bool) *PodClass {
 func (cs *podClasses) split(old *PodClass, key string, labels map[string]string) *PodClass {
 	c := *old
 	c.key, c.body, c.labels = key, key[:len(old.body)], labels
-	c.selectors, c.pods, c.podsOn, c.pending, c.Pods = nil, 0, map[*nodePods]podCount{}, nil, nil
+	c.selectors, c.podTotal, c.podsOn, c.pending, c.PodsToPlace = nil, 0, map[*nodePods]podCount{}, nil, nil
 	c.PodShape.users++
 	c.ownTerms = nil
 	for _, s := range c.usedSelectors {
@@ -108,7 +109,7 @@ func (cs *podClasses) add(c *PodClass) {
 
 // removeIfEmpty removes the class when it has no pods any more.
 func (cs *podClasses) removeIfEmpty(c *PodClass) {
-	if c.pods > 0 {
+	if c.podTotal > 0 {
 		return
 	}
 	delete(cs.byKey, c.key)
@@ -130,7 +131,7 @@ func (cs *podClasses) addPending(p *pod) {
 	c := p.class
 	p.index = len(c.pending)
 	c.pending = append(c.pending, p)
-	c.podsStale = true
+	c.podsToPlaceStale = true
 	cs.pending[c] = true
 }
 
@@ -138,16 +139,17 @@ func (cs *podClasses) addPending(p *pod) {
 func (cs *podClasses) removePending(p *pod) {
 	c := p.class
 	c.pending = removeAt(c.pending, p.index)
-	c.podsStale = true
+	c.podsToPlaceStale = true
 	if len(c.pending) == 0 {
 		delete(cs.pending, c)
 	}
 }
 
-// toBePlaced lists the classes that have pods to be placed, in order, and updates their Pods.
-func (cs *podClasses) toBePlaced(nodes *nodeStore) []*PodClass {
+// updateToBePlaced lists the classes that have pods to be placed, in order, and updates their
+// PodsToPlace.
+func (cs *podClasses) updateToBePlaced(nodes *nodeStore) []*PodClass {
 	for _, c := range cs.listed {
-		c.podsStale = true
+		c.podsToPlaceStale = true
 	}
 	cs.listed = cs.listed[:0]
 	toReschedule := nodes.podsToReschedule()
@@ -159,12 +161,12 @@ func (cs *podClasses) toBePlaced(nodes *nodeStore) []*PodClass {
 		if !cs.pending[c] {
 			out = append(out, c)
 		}
-		c.podsStale = true
+		c.podsToPlaceStale = true
 		cs.listed = append(cs.listed, c)
 	}
 	for _, c := range out {
-		if c.podsStale {
-			c.setPods(toReschedule[c])
+		if c.podsToPlaceStale {
+			c.setPodsToPlace(toReschedule[c])
 		}
 	}
 	slices.SortFunc(out, compareClasses)

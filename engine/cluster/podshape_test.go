@@ -32,7 +32,7 @@ pods tenant cpu=1 example.com/device=1
 	fits := func() map[string]*cluster.CompatibleOfferings {
 		snapshot, out := b.Snapshot(), map[string]*cluster.CompatibleOfferings{}
 		for _, c := range snapshot.Classes {
-			out[c.Pods[0].Name] = snapshot.Catalogs[0].Compatible(c.PodShape)
+			out[c.PodsToPlace[0].Name] = snapshot.PoolCatalogs[0].Compatible(c.PodShape)
 		}
 		return out
 	}

@@ -29,16 +29,16 @@ type podStore struct {
 }
 
 func (s *podStore) set(p *Pod) {
-	c := s.classOf(p)
-	c.pods++ // keeps the class while the previous version of the pod is removed
+	c := s.assignClass(p)
+	c.podTotal++ // keeps the class while the previous version of the pod is removed
 	s.remove(p.UID)
-	c.pods--
+	c.podTotal--
 	added := &pod{
 		PodRef: p.PodRef, created: p.Created.UnixNano(), class: c, labels: p.Labels,
 		daemonSet: p.DaemonSet, reschedulable: p.ReschedulableNow, terminating: p.Terminating,
 	}
 	if p.Node != "" {
-		added.bound = s.nodes.podsOf(p.Node)
+		added.bound = s.nodes.nodePodsOrNew(p.Node)
 	}
 	s.byUID[p.UID] = added
 	s.link(added)
@@ -59,7 +59,7 @@ func (s *podStore) remove(uid string) {
 
 // link adds the pod to its class and to its node.
 func (s *podStore) link(p *pod) {
-	p.class.pods++
+	p.class.podTotal++
 	if p.bound == nil {
 		s.classes.addPending(p)
 		return
@@ -71,7 +71,7 @@ func (s *podStore) link(p *pod) {
 
 // unlink undoes link.
 func (s *podStore) unlink(p *pod) {
-	p.class.pods--
+	p.class.podTotal--
 	if p.bound == nil {
 		s.classes.removePending(p)
 		return
@@ -81,12 +81,13 @@ func (s *podStore) unlink(p *pod) {
 	s.nodes.markStale(p.bound)
 }
 
-// classOf returns the class of the pod. When the pod's selectors are the first to use a label,
-// pods that have the label are assigned to classes again: their classes do not differ in it yet.
-func (s *podStore) classOf(p *Pod) *PodClass {
+// assignClass returns the class of the pod, and adds it when it is new. When the pod's selectors
+// are the first to use a label, pods that have the label are assigned to classes again: their
+// classes do not differ in it yet.
+func (s *podStore) assignClass(p *Pod) *PodClass {
 	added, former := s.labels.unusedOf(p)
 	if len(added)+len(former) == 0 {
-		return s.classes.get(p)
+		return s.classes.getOrAdd(p)
 	}
 	s.useAll(added, former)
 	if len(former) > 0 {
@@ -99,7 +100,7 @@ func (s *podStore) classOf(p *Pod) *PodClass {
 			}
 		}
 	}
-	c := s.classes.get(p) // uses the labels from now on
+	c := s.classes.getOrAdd(p) // uses the labels from now on
 	for _, labels := range []map[string]bool{added, former} {
 		for label := range labels {
 			s.labels.release(label)
@@ -169,7 +170,7 @@ func (s *podStore) reassignPodsOfRemoved(node *NodeInfo) {
 // reassign moves a pod to the class that fits the labels that selectors use by now.
 func (s *podStore) reassign(p *pod, toBePlaced bool) {
 	old := p.class
-	c := s.classes.current(p, toBePlaced)
+	c := s.classes.currentOrSplit(p, toBePlaced)
 	if c == old {
 		return
 	}

@@ -54,7 +54,7 @@ type daemonOverheadKey struct {
 // newPoolCatalog compiles the catalog of one pool, but for what DaemonSets take. A pool whose
 // node class has no instance types has no offerings.
 func (ps *nodePools) newPoolCatalog(p NodePool) *PoolCatalog {
-	c := &PoolCatalog{Pool: p, Catalog: ps.types[p.NodeClass], cells: map[string][]CellOfferings{}}
+	c := &PoolCatalog{Pool: p, Catalog: ps.catalogs[p.NodeClass], cells: map[string][]CellOfferings{}}
 	if c.Catalog == nil {
 		c.Catalog = offering.Compile(ps.interner, ps.resources, nil)
 		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"class": p.NodeClass}, "no offering is known for node class %q yet", p.NodeClass))
@@ -73,7 +73,7 @@ func (ps *nodePools) newPoolCatalog(p NodePool) *PoolCatalog {
 	if q, bad := base.Impossible(); bad {
 		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"key": q.Key.Name}, "its own requirements and labels contradict each other on %s", q.Key.Name))
 	}
-	c.Offerings = c.admitted(base, base)
+	c.Offerings = c.meeting(base, base)
 	c.compileMinValues(ps.interner, p.Requirements)
 	return c
 }
@@ -85,9 +85,9 @@ func (c *PoolCatalog) setBlocked(because reason.Reason, why error) {
 	}
 }
 
-// admitted returns the offerings that can meet the narrowed requirements. It looks only at
+// meeting returns the offerings that can meet the narrowed requirements. It looks only at
 // the keys of changed.
-func (c *PoolCatalog) admitted(narrowed, changed constraint.Set) bitset.Set {
+func (c *PoolCatalog) meeting(narrowed, changed constraint.Set) bitset.Set {
 	offerings := bitset.Upto(len(c.Catalog.Offerings))
 	for _, t := range changed {
 		q, _ := narrowed.Get(t.Key)
@@ -157,7 +157,7 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[daemonOverhe
 func (c *PoolCatalog) offeringsMeetingAny(alternatives []constraint.Set) bitset.Set {
 	var offerings bitset.Set
 	for _, alt := range alternatives {
-		offerings.Merge(c.admitted(c.NodeRequirements.And(alt), alt))
+		offerings.Merge(c.meeting(c.NodeRequirements.And(alt), alt))
 	}
 	return offerings
 }
@@ -173,8 +173,8 @@ type CompatibleOfferings struct {
 	// Admitted[i] are those on which it holds and no DaemonSet takes the shape's host ports,
 	// whatever their capacity.
 	Fitting, Admitted []bitset.Set
-	// PortsTaken is set when host ports of DaemonSets keep the shape off some offerings.
-	PortsTaken bool
+	// AnyPortTaken is set when host ports of DaemonSets keep the shape off some offerings.
+	AnyPortTaken bool
 	// All is the union of Fitting.
 	All bitset.Set
 }
@@ -195,11 +195,11 @@ func (c *PoolCatalog) fit(s *PodShape) *CompatibleOfferings {
 		return f
 	}
 	requests := s.requestsAloneVector()
-	fitting := c.Fitting(&requests)
-	taken := c.portsTakenFrom(s)
-	f.PortsTaken = !taken.Empty()
+	fitting := c.WithCapacity(&requests)
+	taken := c.offeringsWithTakenPorts(s)
+	f.AnyPortTaken = !taken.Empty()
 	for i, alt := range s.Alternatives {
-		f.Admitted[i] = c.admitted(c.NodeRequirements.And(alt), alt).And(c.Offerings).Minus(taken)
+		f.Admitted[i] = c.meeting(c.NodeRequirements.And(alt), alt).And(c.Offerings).Minus(taken)
 		f.Fitting[i] = f.Admitted[i].And(fitting)
 		f.All.Merge(f.Fitting[i])
 	}
@@ -228,7 +228,7 @@ func (c *PoolCatalog) JoinRequirements(i int, joint, more constraint.Set) (const
 
 // Matching returns the pool's offerings on which the node requirements hold.
 func (c *PoolCatalog) Matching(joint constraint.Set) bitset.Set {
-	return c.admitted(joint, joint).And(c.Offerings)
+	return c.meeting(joint, joint).And(c.Offerings)
 }
 
 // Admitting returns the offerings that meet the shape's requirements and whose nodes have
@@ -247,7 +247,7 @@ func (c *PoolCatalog) MatchingBoth(s *PodShape, more constraint.Set) bitset.Set 
 	var offerings bitset.Set
 	for _, alt := range s.Alternatives {
 		both := alt.And(more)
-		offerings.Merge(c.admitted(c.NodeRequirements.And(both), both).And(c.Offerings))
+		offerings.Merge(c.meeting(c.NodeRequirements.And(both), both).And(c.Offerings))
 	}
 	return offerings
 }

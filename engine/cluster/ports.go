@@ -46,9 +46,9 @@ type daemonPorts struct {
 	offerings bitset.Set
 }
 
-// portsTakenFrom returns the offerings on whose nodes DaemonSets take a port that the shape
-// needs.
-func (c *PoolCatalog) portsTakenFrom(s *PodShape) bitset.Set {
+// offeringsWithTakenPorts returns the offerings on whose nodes DaemonSets take a port that the
+// shape needs.
+func (c *PoolCatalog) offeringsWithTakenPorts(s *PodShape) bitset.Set {
 	var offerings bitset.Set
 	if len(s.Ports) == 0 {
 		return offerings

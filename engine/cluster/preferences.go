@@ -88,9 +88,9 @@ func (s *PodShape) narrowed(preferred []PreferredTerm, terms []int) *PodShape {
 	return &v
 }
 
-// AvoidsSoftTaints reports whether one of the taints is a PreferNoSchedule taint that the
+// LacksSoftToleration reports whether one of the taints is a PreferNoSchedule taint that the
 // pods do not tolerate.
-func (s *PodShape) AvoidsSoftTaints(taints []Taint) bool {
+func (s *PodShape) LacksSoftToleration(taints []Taint) bool {
 	for _, t := range taints {
 		if t.Effect != PreferNoSchedule {
 			continue

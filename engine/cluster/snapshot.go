@@ -13,8 +13,8 @@ import (
 type Snapshot struct {
 	Interner  *constraint.Interner
 	Resources *quantity.Positions
-	// Catalogs are the pools with the offerings they can launch: weight descending, then name.
-	Catalogs []*PoolCatalog
+	// PoolCatalogs are the pools with the offerings they can launch: weight descending, then name.
+	PoolCatalogs []*PoolCatalog
 	// Nodes are the nodes that take pods: initialized ones first, then by key. In a WhatIf some
 	// of them may take no pods: their Index is negative.
 	Nodes []*NodeInfo
@@ -23,7 +23,8 @@ type Snapshot struct {
 	// pods.
 	NodesTakingNoPods []*NodeInfo
 	// Classes are the pod classes with pods to be placed: pending pods, and reschedulable pods of
-	// nodes marked for deletion. Priority descends, then the share of a node, then the signature.
+	// nodes marked for deletion. Virtual classes are last. Otherwise priority descends, then size
+	// (see sizeOf); ties go by key.
 	Classes []*PodClass
 	// QuotaLeft is the remaining amount of each quota, less what nodes use that the cloud does
 	// not count yet. A quota that is not listed is not limited.
@@ -44,14 +45,14 @@ type Snapshot struct {
 func (s *Snapshot) PodsToPlace() int {
 	n := 0
 	for _, c := range s.Classes {
-		n += len(c.Pods)
+		n += len(c.PodsToPlace)
 	}
 	return n
 }
 
-// CatalogOf is the catalog of the NodePool with that name; nil when there is none.
-func (s *Snapshot) CatalogOf(pool string) *PoolCatalog {
-	for _, c := range s.Catalogs {
+// PoolCatalogOf is the catalog of the NodePool with that name; nil when there is none.
+func (s *Snapshot) PoolCatalogOf(pool string) *PoolCatalog {
+	for _, c := range s.PoolCatalogs {
 		if c.Pool.Name == pool {
 			return c
 		}

@@ -38,8 +38,8 @@ type Taint struct {
 	Effect     Effect
 }
 
-// Toleration lets a pod ignore a taint. Operator is "Exists" or "Equal" (also
-// when empty); an empty Key with Exists matches every taint, an empty Effect
+// Toleration lets a pod ignore a taint. Operator is "Exists", "Equal" (also when empty), or "Lt"
+// or "Gt", which compare integers. An empty Key with Exists matches every taint, an empty Effect
 // every effect.
 type Toleration struct {
 	Key, Operator, Value string
@@ -90,7 +90,8 @@ type Pod struct {
 	// itself, has not finished, and neither do-not-disrupt nor a PodDisruptionBudget that
 	// never allows it keeps it there (an interruption overrides both).
 	ReschedulableNow bool
-	// Terminating pods still use capacity of their node, but selectors do not see them.
+	// Terminating pods still use capacity of their node and count for pod (anti-)affinity, but
+	// not for spread constraints.
 	Terminating bool
 	// Virtual pods stand for the spare capacity of a CapacityBuffer. They are placed after all
 	// other pods, whatever the priority, and no node is nominated for them.
@@ -157,9 +158,9 @@ type Volume struct {
 	AnyOf []Term
 }
 
-// DaemonSet is the pod that a DaemonSet puts on every node it matches.
+// DaemonSet is a DaemonSet with what its pod asks of every node that it matches.
 type DaemonSet struct {
-	PodRef      // of the DaemonSet
+	PodRef      // the UID, namespace and name of the DaemonSet, not of a pod
 	Requests    quantity.Amounts
 	Required    Term
 	AnyOf       []Term

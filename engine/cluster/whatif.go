@@ -160,12 +160,12 @@ func (w *WhatIf) AddNode(n Node) *NodeInfo {
 	node := &NodeInfo{Node: n, Index: -1, listIndex: -1, Free: w.snapshot.Resources.CapacityVector(n.Allocatable)}
 	node.readLabels(w.snapshot.Interner)
 	w.listAsTakingNoPods(node)
-	inUse := w.snapshot.nodeStore.nodeLabelCounts
-	inUse.add(node, 1)
+	counts := w.snapshot.nodeStore.nodeLabelCounts
+	counts.add(node, 1)
 	w.tracked.addLabels(node, 1)
 	w.onRollback(func() {
 		w.tracked.addLabels(node, -1)
-		inUse.add(node, -1)
+		counts.add(node, -1)
 	})
 	w.useLimits(&node.Node)
 	w.useQuotas(&node.Node)
@@ -174,7 +174,7 @@ func (w *WhatIf) AddNode(n Node) *NodeInfo {
 
 // useLimits subtracts the node from the limits of its pool.
 func (w *WhatIf) useLimits(n *Node) {
-	c := w.snapshot.CatalogOf(n.Pool)
+	c := w.snapshot.PoolCatalogOf(n.Pool)
 	if c == nil {
 		return
 	}

@@ -103,9 +103,9 @@ func (x *supposition) add(like *cluster.Node) {
 	n.Labels[cluster.LabelHostname] = n.Key
 	n.Labels["new"] = "yes"
 	n.QuotaUses = slices.Clone(like.QuotaUses)
-	for _, budget := range slices.Sorted(maps.Keys(x.script.Quotas)) {
+	for _, quota := range slices.Sorted(maps.Keys(x.script.Quotas)) {
 		if x.IntN(4) == 0 {
-			n.QuotaUses = append(n.QuotaUses, offering.QuotaUse{Quota: budget, Amount: 1})
+			n.QuotaUses = append(n.QuotaUses, offering.QuotaUse{Quota: quota, Amount: 1})
 		}
 	}
 	x.log = append(x.log, "add "+n.Key)

@@ -197,16 +197,16 @@ func (w *WhatIf) addUnplaced(all []classPods) {
 	before := make([]classPods, len(all))
 	for i, k := range all {
 		c := k.class
-		before[i] = classPods{c, c.unplaced, c.Pods}
+		before[i] = classPods{c, c.unplaced, c.PodsToPlace}
 		if len(c.unplaced) > 0 {
 			k = newClassPods(c, slices.Concat(c.unplaced, k.pods))
 		}
-		c.unplaced, c.Pods = k.pods, k.refs
+		c.unplaced, c.PodsToPlace = k.pods, k.refs
 	}
 	w.setClasses(classes)
 	w.onRollback(func() {
 		for _, k := range before {
-			k.class.unplaced, k.class.Pods = k.pods, k.refs
+			k.class.unplaced, k.class.PodsToPlace = k.pods, k.refs
 		}
 	})
 	w.unmarkPlaced(all)
@@ -272,9 +272,9 @@ func (w *WhatIf) dropPlaced(pods []*pod) {
 // setUnplaced sets the pods of a class that are to be placed.
 func (w *WhatIf) setUnplaced(k classPods) {
 	c := k.class
-	pods, refs := c.unplaced, c.Pods
-	w.onRollback(func() { c.unplaced, c.Pods = pods, refs })
-	c.unplaced, c.Pods = k.pods, k.refs
+	pods, refs := c.unplaced, c.PodsToPlace
+	w.onRollback(func() { c.unplaced, c.PodsToPlace = pods, refs })
+	c.unplaced, c.PodsToPlace = k.pods, k.refs
 }
 
 func (w *WhatIf) setClasses(classes []*PodClass) {

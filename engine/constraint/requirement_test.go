@@ -120,7 +120,7 @@ func TestAlgebra(t *testing.T) {
 			t.Fatalf("seed %d: %v is possible, but not for Possible", seed, rules)
 		}
 		if v, ok := set[0].AnyValue(); ok && !admits(set[0], v) {
-			t.Fatalf("seed %d: Any of %v is %q, which is not admitted", seed, rules, v)
+			t.Fatalf("seed %d: AnyValue of %v is %q, which is not admitted", seed, rules, v)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func FuzzSet(f *testing.F) {
 		}
 		for _, q := range set {
 			if v, ok := q.AnyValue(); ok && !q.Admits(q.Key.ID(v)) {
-				t.Errorf("%s: Any is %q, which is not admitted", q, v)
+				t.Errorf("%s: AnyValue is %q, which is not admitted", q, v)
 			}
 			if !q.Possible() && q.AdmitsAbsent() {
 				t.Errorf("%s is impossible, yet admits a missing label", q)

@@ -101,7 +101,7 @@ func (s *drafts) existing(m *Move) []*cluster.NodeInfo {
 // and it has the labels that all offerings share.
 func nodeOfLaunch(l *schedule.Launch, snapshot *cluster.Snapshot) cluster.Node {
 	n := cluster.Node{Pool: l.Pool, HasNodeClaim: true, Price: l.Offerings[0].Price}
-	if m := snapshot.CatalogOf(l.Pool); m != nil {
+	if m := snapshot.PoolCatalogOf(l.Pool); m != nil {
 		size(&n, l.Offerings, m.Catalog)
 		n.Labels = shared(l.Offerings, m.Catalog)
 	}

@@ -57,7 +57,7 @@ func (s replacementBuilder) limitPrice(launches []schedule.Launch, set []*node, 
 	known := map[*offering.Ref][]offering.Ref{} // equal launches share their offerings
 	for i := range launches {
 		l := &launches[i]
-		catalog, before, first := snapshot.CatalogOf(l.Pool), len(l.Offerings), &l.Offerings[0]
+		catalog, before, first := snapshot.PoolCatalogOf(l.Pool), len(l.Offerings), &l.Offerings[0]
 		affordable, done := known[first]
 		if !done {
 			excluded := func(o offering.Ref) bool { return len(set) > 1 && removed[o.Key(l.Pool)] }
@@ -94,7 +94,7 @@ func quotaExceeded(snapshot *cluster.Snapshot, launches []schedule.Launch) Kept 
 	for i := range launches {
 		l := &launches[i]
 		first := l.Offerings[0]
-		for _, use := range snapshot.CatalogOf(l.Pool).Catalog.InstanceType(first.Type).QuotaUses(first) {
+		for _, use := range snapshot.PoolCatalogOf(l.Pool).Catalog.InstanceType(first.Type).QuotaUses(first) {
 			had, bounded := quotaLeft[use.Quota]
 			if quotaLeft[use.Quota] = had - use.Amount; bounded && had < use.Amount {
 				return Kept{Because: reason.Quota, Detail: fmt.Sprintf("Can't replace with a cheaper node: the replacement needs %d of the quota %s, which has %d left", use.Amount, use.Quota, max(0, had)),

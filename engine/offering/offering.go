@@ -76,7 +76,8 @@ type Offering struct {
 	// QuotaUses is what one launch takes of the region's quotas.
 	QuotaUses []QuotaUse
 	// Fallback orders the offering after all others of the same price; an example is a VM
-	// without a choice of zone.
+	// without a choice of zone. Its zone counts as a topology domain only for pods that can use no
+	// other offering.
 	Fallback bool
 	// Unavailable says in words why the offering cannot be launched now; empty when it can.
 	Unavailable string

@@ -15,8 +15,8 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// TestSpread (Rule PLAN-6): the zones of a type rotate, dearer offerings and fallbacks stay
-// behind, and one claim always gets the same order.
+// TestRotateZones (Rule PLAN-6): the zones of a type rotate, more expensive offerings and
+// fallbacks stay behind, and one claim always gets the same order.
 func TestRotateZones(t *testing.T) {
 	choices := []offering.Ref{
 		{Type: "D4", Zone: "1", CapacityType: offering.Spot, Price: 5},
@@ -88,7 +88,7 @@ func TestCompatible(t *testing.T) {
 	}
 }
 
-// TestAcceptableEqualsCatalog: Compatible returns the same offerings as a compiled Catalog,
+// TestCompatibleEqualsCatalog: Compatible returns the same offerings as a compiled Catalog,
 // without compiling one.
 func TestCompatibleEqualsCatalog(t *testing.T) {
 	for seed := range uint64(300) {

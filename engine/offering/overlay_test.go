@@ -149,7 +149,7 @@ func TestUntouchedIsShared(t *testing.T) {
 	}
 	some, _ := adjust(t, types, offering.Overlay{Name: "a", Rules: in("family", "D"), Price: price(t, "2")})
 	if &some.Types[1].Offerings[0] != &types[1].Offerings[0] {
-		t.Error("offers that nothing touched were copied")
+		t.Error("offerings that nothing touched were copied")
 	}
 }
 

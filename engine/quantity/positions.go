@@ -16,7 +16,7 @@ import (
 // Positions follow the names of the resources, so they do not depend on the order of events.
 // When there are more resources than positions, attach limits of CSI drivers come first, then
 // resources that catalogs offer, then resources that only nodes offer, each in order of their
-// names. The remaining resources count as Unoffered.
+// names. The remaining resources count as NoPosition.
 //
 // Offers and requests are counted as they arrive; positions change only in AssignPositions.
 // The zero Positions is not usable; see NewPositions.
@@ -27,8 +27,8 @@ type Positions struct {
 	version      int            // increases whenever names changes
 
 	// requestPositions is where requests for a resource count since the last AssignPositions:
-	// at its position, or at Unoffered. For resources that are not in it: attached volumes
-	// have no limit on any node, and all others count as Unoffered.
+	// at its position, or at NoPosition. For resources that are not in it: attached volumes
+	// have no limit on any node, and all others count as NoPosition.
 	requestPositions map[string]Dim
 
 	counts   map[string]counted
@@ -171,7 +171,7 @@ func (p *Positions) AssignPositions() (changed []string, moved bool) {
 		p.requestPositions[name] = p.positions[name]
 	}
 	for _, name := range rest {
-		p.requestPositions[name] = Unoffered
+		p.requestPositions[name] = NoPosition
 	}
 	return difference(before, p.requestPositions), moved
 }
@@ -224,35 +224,36 @@ func difference(before, after map[string]Dim) []string {
 	return out
 }
 
-// Position returns the position of a resource; false when it has none.
+// Position returns the position of a resource; false when it has none, or does not need it
+// now.
 func (p *Positions) Position(name string) (Dim, bool) {
 	if !IsExtended(name) {
 		d, ok := p.positions[name]
 		return d, ok
 	}
 	d, ok := p.requestPositions[name]
-	return d, ok && d != Unoffered
+	return d, ok && d != NoPosition
 }
 
-// RequestPosition returns the position at which requests for a resource count: Unoffered when
+// RequestPosition returns the position at which requests for a resource count: NoPosition when
 // it has none of its own. It reports false for volumes that no node limits.
 func (p *Positions) RequestPosition(name string) (Dim, bool) {
 	if d, ok := p.Position(name); ok {
 		return d, true
 	}
-	return Unoffered, p.LacksPosition(name) || !attachable(name)
+	return NoPosition, p.LacksPosition(name) || !attachable(name)
 }
 
 // LacksPosition reports whether the resource is offered and requested, but has no position because
 // others come first.
-func (p *Positions) LacksPosition(name string) bool { return p.requestPositions[name] == Unoffered }
+func (p *Positions) LacksPosition(name string) bool { return p.requestPositions[name] == NoPosition }
 
 // IsOfferedBy reports whether a source of that kind offers the extended resource.
 func (p *Positions) IsOfferedBy(from Source, name string) bool {
 	return p.counts[name].offers[from] > 0
 }
 
-// Name returns the resource at position d; empty for Unoffered.
+// Name returns the resource at position d; empty for NoPosition.
 func (p *Positions) Name(d Dim) string { return p.names[d] }
 
 // Len is the number of positions.
@@ -285,7 +286,7 @@ func (p *Positions) RequestVector(a Amounts) Vector {
 		}
 		switch d, counts := p.RequestPosition(name); {
 		case !counts:
-		case d == Unoffered:
+		case d == NoPosition:
 			v[d] = 1
 		default:
 			v[d] = clamp(n)

@@ -39,9 +39,9 @@ const (
 	Memory
 	Storage
 	Pods
-	// Unoffered stands for all resources without a position of their own. No node has any of it,
-	// so a pod that requests one of them fits nowhere.
-	Unoffered
+	// NoPosition stands for all resources without a position of their own. The Vectors of nodes
+	// are zero here, so a pod that requests one of them fits nowhere.
+	NoPosition
 	base
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-func TestFitsIsRepeatedHolds(t *testing.T) {
+func TestCountFittingIsRepeatedHolds(t *testing.T) {
 	room := quantity.Vector{quantity.CPU: 3900, quantity.Memory: 14 << 30, quantity.Pods: 110}
 	ask := quantity.Vector{quantity.CPU: 500, quantity.Memory: 3 << 30, quantity.Pods: 1}
 	n := room.CountFitting(&ask)

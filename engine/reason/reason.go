@@ -14,6 +14,7 @@ type Reason string
 // Filters, in the order in which they are applied to the offerings of one pool (see Funnel).
 const (
 	Requirements Reason = "Requirements" // labels: nodeSelector, affinity, pool and type requirements
+	Volumes      Reason = "Volumes"      // a volume cannot be mounted there, or not at all yet
 	Taints       Reason = "Taints"       // the pool's taints are not tolerated
 	Resources    Reason = "Resources"    // not even an empty node has the capacity, after DaemonSet overhead
 	Ports        Reason = "Ports"        // a DaemonSet takes a host port that the pod needs
@@ -25,7 +26,6 @@ const (
 
 // Filters that look at more than one offering, or at running pods and nodes.
 const (
-	Volumes   Reason = "Volumes"   // a volume cannot be mounted there, or not at all yet
 	Topology  Reason = "Topology"  // topology spread or pod (anti-)affinity
 	MinValues Reason = "MinValues" // fewer values would be left than the pool's minValues require
 )

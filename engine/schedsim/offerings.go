@@ -37,7 +37,7 @@ func (s *offerings) cheapest(shape *cluster.PodShape) pricedOffering {
 
 // search looks through pools by weight, highest first, as a launch does.
 func (s *offerings) search(shape *cluster.PodShape, suits func(catalog *cluster.PoolCatalog, row int) bool) (best pricedOffering) {
-	for _, m := range s.snapshot.Catalogs {
+	for _, m := range s.snapshot.PoolCatalogs {
 		if best.catalog != nil && m.Pool.Weight < best.catalog.Pool.Weight {
 			break
 		}
@@ -70,7 +70,7 @@ func (s *offerings) find(pool string, ref offering.Ref) pricedOffering {
 }
 
 func (s *offerings) lookUp(key offering.Key) pricedOffering {
-	m := s.snapshot.CatalogOf(key.Pool)
+	m := s.snapshot.PoolCatalogOf(key.Pool)
 	if m == nil {
 		return pricedOffering{}
 	}

@@ -21,7 +21,7 @@ func (s *solver) assign(groups []*podGroup) ([]*allotment, []*podGroup) {
 			before := g.placed + g.allotted
 			allotments = append(allotments, s.assignGroup(g)...)
 			progress = progress || g.placed+g.allotted > before
-			if g.left() > 0 && g.hasAffinity() {
+			if g.unassigned() > 0 && g.hasAffinity() {
 				waiting = append(waiting, g)
 			}
 		}
@@ -34,7 +34,7 @@ func (s *solver) assign(groups []*podGroup) ([]*allotment, []*podGroup) {
 			return allotments, all
 		}
 		all = append(all, softer...)
-		toAssign = append(slices.DeleteFunc(waiting, func(g *podGroup) bool { return g.left() == 0 }), softer...)
+		toAssign = append(slices.DeleteFunc(waiting, func(g *podGroup) bool { return g.unassigned() == 0 }), softer...)
 	}
 }
 
@@ -42,11 +42,11 @@ func (s *solver) assign(groups []*podGroup) ([]*allotment, []*podGroup) {
 func (s *solver) assignGroup(g *podGroup) []*allotment {
 	if len(g.domainKeys) == 0 {
 		s.nodes.fill(g)
-		return g.allot(nil, g.left())
+		return g.allot(nil, g.unassigned())
 	}
 	cells := s.cells.find(g)
 	g.cells = cells
-	for g.left() > 0 {
+	for g.unassigned() > 0 {
 		best := s.bestCell(g, cells)
 		if best == nil {
 			break

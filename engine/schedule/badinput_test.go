@@ -46,10 +46,10 @@ func TestBadInput(t *testing.T) {
 		{"a selector that is not there", pod(func(p *cluster.Pod) {
 			p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Selector: cluster.Selector{Nothing: true}}}
 		}), served},
-		{"apart from nobody", pod(func(p *cluster.Pod) {
+		{"apart from no pod", pod(func(p *cluster.Pod) {
 			p.AntiAffinity = []cluster.PodAffinityTerm{{Key: cluster.LabelZone, Selector: cluster.Selector{Nothing: true}}}
 		}), served},
-		{"near nobody", pod(func(p *cluster.Pod) {
+		{"near no pod", pod(func(p *cluster.Pod) {
 			p.Affinity = []cluster.PodAffinityTerm{{Key: cluster.LabelZone, Selector: cluster.Selector{Nothing: true}}}
 		}), refused},
 		{"near no namespace", pod(func(p *cluster.Pod) { p.Affinity = []cluster.PodAffinityTerm{{Key: cluster.LabelZone}} }), refused},
@@ -78,7 +78,7 @@ func TestBadInput(t *testing.T) {
 		}), served},
 		{"no value will do", pod(func(p *cluster.Pod) { p.Required = cluster.Term{{Key: cluster.LabelZone, Operator: constraint.In}} }), refused},
 		{"a requirement without a key", pod(func(p *cluster.Pod) { p.Required = cluster.Term{{Operator: constraint.Exists}} }), refused},
-		{"an operator nobody knows", pod(func(p *cluster.Pod) { p.AnyOf = []cluster.Term{{{Key: "a", Operator: "Near"}}} }), refused},
+		{"an unknown operator", pod(func(p *cluster.Pod) { p.AnyOf = []cluster.Term{{{Key: "a", Operator: "Near"}}} }), refused},
 		{"a bound that is no number", pod(func(p *cluster.Pod) {
 			p.Required = cluster.Term{{Key: "a", Operator: constraint.Gt, Values: []string{"many"}}}
 		}), refused},
@@ -92,7 +92,7 @@ func TestBadInput(t *testing.T) {
 		{"a volume that fits nowhere", pod(func(p *cluster.Pod) {
 			p.Volumes = []cluster.Volume{{ID: "v", AnyOf: []cluster.Term{{{Key: cluster.LabelZone, Operator: constraint.In, Values: []string{"9"}}}}}}
 		}), refused},
-		{"a machine that pays for itself", func(s *enginetest.Script) {
+		{"an offering with a negative price", func(s *enginetest.Script) {
 			for i := range s.Types[0].Offerings {
 				s.Types[0].Offerings[i].Price = -1
 			}
@@ -103,14 +103,14 @@ func TestBadInput(t *testing.T) {
 		{"a limit below nothing", func(s *enginetest.Script) {
 			s.Pools[0].Limits = quantity.Amounts{quantity.NameCPU: -1, quantity.NameNodes: -1}
 		}, refused},
-		{"nothing on sale", func(s *enginetest.Script) { s.Types = nil }, refused},
-		{"a type without offers", func(s *enginetest.Script) { s.Types[0].Offerings = nil }, refused},
+		{"no instance types", func(s *enginetest.Script) { s.Types = nil }, refused},
+		{"a type without offerings", func(s *enginetest.Script) { s.Types[0].Offerings = nil }, refused},
 		{"a pool that wants nothing there is", func(s *enginetest.Script) {
 			s.Pools[0].Requirements = cluster.Term{{Key: cluster.LabelInstanceType, Operator: constraint.In, Values: []string{"none"}}}
 		}, refused},
 		{"a pool that cannot be read", func(s *enginetest.Script) { s.Pools[0].Requirements = cluster.Term{{Key: "a", Operator: "Near"}} }, refused},
 		{"no pool", func(s *enginetest.Script) { s.Pools = nil }, refused},
-		{"overhead larger than the machine", func(s *enginetest.Script) { s.Types[0].Overhead = quantity.Amounts{quantity.NameCPU: 1e18} }, refused},
+		{"overhead larger than the node", func(s *enginetest.Script) { s.Types[0].Overhead = quantity.Amounts{quantity.NameCPU: 1e18} }, refused},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			script, err := enginetest.Parse("type D4 cpu=4 mem=16Gi price=0.20 zones=1,2\npool all\npod w cpu=1 label:app=w")

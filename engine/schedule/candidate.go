@@ -62,7 +62,7 @@ func (lr *launcher) gatherCandidates() {
 	var cost float64
 	cost, lr.prices = lr.priceResources(requests)
 	if lr.stopEarly {
-		lr.limits.price.stopIfRestExceeds(cost)
+		lr.limits.spending.stopIfRestExceeds(cost)
 	}
 	lr.sortByPricePerWorth()
 }
@@ -94,7 +94,7 @@ type offeringGroup struct {
 // groupOfferings groups the offerings of a pool by the shape groups that they suit.
 func (lr *launcher) groupOfferings(i int) []offeringGroup {
 	rows := lr.pools[i].available()
-	if lr.topology.opensNoDomain {
+	if lr.topology.mustNotOpenDomains {
 		rows = rows.And(lr.topology.inCountedDomains(lr.pools[i]))
 	}
 	groups := []offeringGroup{{rows: rows}}
@@ -227,11 +227,11 @@ func (lr *launcher) worthOfNode(cand *candidate) float64 {
 // the least that the demand can cost.
 func (lr *launcher) priceResources(demand quantity.Vector) (cost float64, prices covering.Prices) {
 	const blend = 0.05
-	shapes := make([]covering.NodeType, len(lr.candidates))
+	nodeTypes := make([]covering.NodeType, len(lr.candidates))
 	for i, cand := range lr.candidates {
-		shapes[i] = covering.NodeType{Room: covering.Capped(cand.room, &demand), Price: cand.price}
+		nodeTypes[i] = covering.NodeType{Room: covering.Capped(cand.room, &demand), Price: cand.price}
 	}
-	cost, prices = covering.Solve(demand, lr.demand.minNodes, shapes)
+	cost, prices = covering.Solve(demand, lr.demand.minNodes, nodeTypes)
 	for d := range prices.Units {
 		if demand[d] == 0 {
 			continue

@@ -42,7 +42,7 @@ func (cf *cellFinder) find(g *podGroup) []*cell {
 	}
 	out = cf.addNodes(g, out)
 	for _, c := range out {
-		if n, ok := cf.learned.podsPerCell[learnedKey{g.class, g.held.key(), c.name}]; ok && !cf.topology.opensNoDomain {
+		if n, ok := cf.learned.podsPerCell[learnedKey{g.class, g.held.key(), c.name}]; ok && !cf.topology.mustNotOpenDomains {
 			c.maxPods = n
 		}
 	}
@@ -103,7 +103,7 @@ func (cf *cellFinder) launchable(g *podGroup) []cell {
 	for _, key := range g.domainKeys {
 		cf.key = append(append(cf.key, key.Name...), 0)
 	}
-	shared, known := len(g.spreadFilters) == 0 && !cf.topology.opensNoDomain, cf.byKey
+	shared, known := len(g.spreadFilters) == 0 && !cf.topology.mustNotOpenDomains, cf.byKey
 	if len(cf.launches.all) == 0 && len(cf.learned.minValuesLost) == 0 {
 		known = cf.atStart // the same at the start of every attempt
 	}
@@ -113,8 +113,8 @@ func (cf *cellFinder) launchable(g *podGroup) []cell {
 		}
 	}
 	name := string(cf.key)
-	// The zone of a node that cannot choose it is not one that users mean: such offerings make
-	// a cell only where there is no other.
+	// The zone of a fallback (a regional VM, say) is not a zone that users mean: fallbacks make
+	// a cell only where nothing else does.
 	cells := cf.findWith(g, false)
 	if len(cells) == 0 {
 		cells = cf.findWith(g, true)
@@ -137,7 +137,7 @@ func (cf *cellFinder) findWith(g *podGroup, fallbacks bool) []cell {
 		if !fallbacks && all.Intersects(pool.Catalog.Fallbacks) {
 			all = all.Minus(pool.Catalog.Fallbacks)
 		}
-		if cf.topology.opensNoDomain {
+		if cf.topology.mustNotOpenDomains {
 			all = all.And(cf.topology.inCountedDomains(pool))
 		}
 		for _, here := range pool.Cells(g.domainKeys) {

@@ -11,7 +11,7 @@ import (
 // counter counts one kind of pod, or uses of one port, per node.
 type counter struct {
 	of countKey
-	// planned are the pods that the attempt puts on existing nodes, by node index. sum is how
+	// planned are the pods that the round puts on existing nodes, by node index. sum is how
 	// many it puts on any node.
 	planned map[int]int
 	sum     int
@@ -32,7 +32,7 @@ func (c *counter) firstPodsAllotted() bool {
 type countKey struct {
 	selector        *cluster.PodSelector
 	skipTerminating bool // terminating pods are left out
-	skipVirtual     bool // virtual pods are left out: existing pods do not see them
+	skipVirtual     bool // virtual pods are left out: real pods do not see them
 	owners          *cluster.AntiAffinityTerm
 	protocol        string
 	port            int32
@@ -41,10 +41,10 @@ type countKey struct {
 
 // counters numbers the counters that the rules of pending pods read.
 type counters struct {
-	snapshot *cluster.Snapshot
-	terms    *terms
-	ids      map[countKey]int
-	all      []*counter
+	snapshot          *cluster.Snapshot
+	antiAffinityTerms *antiAffinityTerms
+	ids               map[countKey]int
+	all               []*counter
 	// plannedResidents are the residents planned for existing nodes, by node index.
 	plannedResidents map[int]residents
 }
@@ -174,6 +174,6 @@ func (k countKey) classes() []*cluster.PodClass {
 	return slices.DeleteFunc(slices.Clone(out()), func(c *cluster.PodClass) bool { return c.Virtual })
 }
 
-func newCounters(snapshot *cluster.Snapshot, t *terms) counters {
-	return counters{snapshot: snapshot, terms: t, ids: map[countKey]int{}, plannedResidents: map[int]residents{}}
+func newCounters(snapshot *cluster.Snapshot, t *antiAffinityTerms) counters {
+	return counters{snapshot: snapshot, antiAffinityTerms: t, ids: map[countKey]int{}, plannedResidents: map[int]residents{}}
 }

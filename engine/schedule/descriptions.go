@@ -30,7 +30,7 @@ func (s *solver) plan() Plan {
 	return p
 }
 
-// descriptions turns the attempt's launches into the Launches of the plan.
+// descriptions turns the round's launches into the Launches of the plan.
 type descriptions struct {
 	snapshot       *cluster.Snapshot
 	pools          *poolList
@@ -43,7 +43,7 @@ type descriptions struct {
 	described      []Launch // see launchesOfPlan
 	byKey          map[descriptionKey]*launchDescription
 	runnersUpByKey map[runnersUpKey][]RunnerUp // see runnersUp
-	shapeNumbers   map[*cluster.PodShape]int   // see number
+	shapeNumbers   map[*cluster.PodShape]int   // see shapeNumber
 	key            []byte                      // scratch: of a set of offerings
 	groupShapes    []int                       // scratch: the pod shapes on a launch
 }
@@ -53,7 +53,7 @@ type descriptions struct {
 func (ds *descriptions) launchesOfPlan() []Launch {
 	if ds.described == nil {
 		for _, l := range ds.launches.all {
-			ds.described = append(ds.described, ds.describe(l))
+			ds.described = append(ds.described, ds.chooseAndDescribe(l))
 		}
 	}
 	return ds.described
@@ -72,12 +72,12 @@ type descriptionKey struct {
 	rows         string
 }
 
-// describe turns a launch into rules for a NodeClaim and a list of offerings. It chooses the first
-// offering and reserves what that takes of limits and quota: call it once for each launch. Launches that
-// accept the same offerings with the same requirements share both.
-func (ds *descriptions) describe(l *launch) Launch {
+// chooseAndDescribe turns a launch into rules for a NodeClaim and a list of offerings. It chooses
+// the first offering and reserves what that takes of limits and quota: call it once for each
+// launch. Launches that accept the same offerings with the same requirements share both.
+func (ds *descriptions) chooseAndDescribe(l *launch) Launch {
 	pool := l.pool
-	accepted := ds.offerings.chooseFirst(l)
+	accepted := ds.offerings.chooseAndReserve(l)
 	rows := accepted.rows
 	ds.key = rows.Append(ds.key[:0])
 	d := ds.byKey[descriptionKey{pool.PoolCatalog, l.requirements, string(ds.key)}]
@@ -86,7 +86,7 @@ func (ds *descriptions) describe(l *launch) Launch {
 		ds.byKey[descriptionKey{pool.PoolCatalog, l.requirements, string(ds.key)}] = d
 	}
 	out := d.launch
-	out.RunnersUp = ds.runnersUp(l, d, accepted.dropFrom(l.first))
+	out.RunnersUp = ds.runnersUp(l, d, accepted.holdingBefore(l.first))
 	out.Pods = l.pods
 	out.Requests = ds.snapshot.Resources.Amounts(l.used.Add(pool.DaemonOverhead[l.row]))
 	out.Daemons = ds.snapshot.Resources.Amounts(pool.DaemonOverhead[l.row])

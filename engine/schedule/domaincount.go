@@ -21,8 +21,8 @@ type domainCount struct {
 	requiredKeys []*constraint.Key // a node must have all of them to count
 	// domains are the values that existing nodes have, as far as filter lets them count.
 	domains map[int]bool
-	// opened are the values of nodes that are certain to be launched.
-	opened []int
+	// launched are the values of nodes that are certain to be launched.
+	launched []int
 	// readers is how many rules read this count, without those of dropped preferences. hard is
 	// set when one of them must hold.
 	readers int

@@ -65,13 +65,13 @@ func (r *domainRule) least(usable []int) int {
 	for v := range dc.domains {
 		look(v)
 	}
-	for _, v := range dc.opened {
+	for _, v := range dc.launched {
 		if !dc.domains[v] {
 			look(v)
 		}
 	}
 	for _, v := range usable {
-		if v >= 0 && !dc.domains[v] && !slices.Contains(dc.opened, v) {
+		if v >= 0 && !dc.domains[v] && !slices.Contains(dc.launched, v) {
 			look(v)
 		}
 	}
@@ -144,7 +144,7 @@ func (t *topology) compileDomainRules(g *podGroup) {
 			add(domainRule{kind: antiAffinityRule, count: selected(n.Key, n.Selector), soft: n.Weight > 0, preference: preference{podAntiAffinity, i, n.Weight}})
 		}
 	}
-	for _, r := range t.terms.domains {
+	for _, r := range t.antiAffinityTerms.overDomains {
 		if r.Selector.Selects(g.class) {
 			key := domainCountKey{key: r.Key, of: countKey{owners: r, skipVirtual: skipVirtual}}
 			add(domainRule{kind: antiAffinityRule, count: t.domainCount(key, nil)})

@@ -70,7 +70,7 @@ func (d *Draft) Unplaced() int {
 
 // OverMaxPrice reports whether the plan would have cost more than the maximum price. The plan
 // is then of no use.
-func (d *Draft) OverMaxPrice() bool { return d.attempt != nil && d.attempt.limits.exceeded() }
+func (d *Draft) OverMaxPrice() bool { return d.attempt != nil && d.attempt.limits.overMaxPrice() }
 
 // Price is what the launches cost per hour as planned; the plan's first offerings cost at
 // most as much.
@@ -78,7 +78,7 @@ func (d *Draft) Price() offering.Price {
 	if d.attempt == nil {
 		return 0
 	}
-	return d.attempt.limits.price.spent
+	return d.attempt.limits.spending.spent
 }
 
 // Launches are the nodes launched while no preference is honoured; without preferences they
@@ -110,20 +110,20 @@ const maxDraftAttempts = 2
 // with plain, the attempt that honours none.
 func (ps *preferenceSearch) planOfDraft(plain *solver) Plan {
 	ps.options.placeAllOrStop = false
-	if plain.limits.price.max < noMaxPrice {
+	if plain.limits.spending.max < noMaxPrice {
 		ps.options.maxAttempts, ps.options.skipLowerBound = maxDraftAttempts, true
 	}
-	if plain.limits.exceeded() {
+	if plain.limits.overMaxPrice() {
 		return plain.plan()
 	}
 	ps.listPreferences()
-	if len(ps.toHonour) == 0 {
+	if len(ps.byWeight) == 0 {
 		return plain.plan()
 	}
-	ps.options.maxPrice = plain.limits.price.max
+	ps.options.maxPrice = plain.limits.spending.max
 	if slices.Contains(slices.Collect(maps.Values(ps.distinguishNodes)), true) {
 		// It must fill nodes by preference, as the plans do that it is compared with.
-		plain = ps.makeAttempt(nil, plain.limits.price.max)
+		plain = ps.makeAttempt(nil, plain.limits.spending.max)
 	}
 	return ps.choose(plain)
 }
@@ -146,7 +146,7 @@ func (d *Draft) Apply(whatIf *cluster.WhatIf) {
 func (l *Launch) node(snapshot *cluster.Snapshot) cluster.Node {
 	n := cluster.Node{Key: "launch/" + l.Pods[0].UID, Pool: l.Pool, Labels: maps.Clone(l.Labels), Taints: l.Taints, HasNodeClaim: true, Price: l.Offerings[0].Price}
 	n.Labels[cluster.LabelNodePool] = l.Pool
-	catalog := snapshot.CatalogOf(l.Pool).Catalog
+	catalog := snapshot.PoolCatalogOf(l.Pool).Catalog
 	var size offering.NodeSize
 	for i, o := range l.Offerings {
 		if i == 0 || o.Type != l.Offerings[i-1].Type {

@@ -67,11 +67,11 @@ func (t *benchCluster) setOfferings() {
 			t.types = append(t.types, typ)
 		}
 	}
-	budgets := map[string]int64{"spot": 1e6}
+	quotas := map[string]int64{"spot": 1e6}
 	for i := range 12 {
-		budgets[fmt.Sprint("family", i)] = 1e5
+		quotas[fmt.Sprint("family", i)] = 1e5
 	}
-	t.b.SetCatalog("default", t.types, budgets)
+	t.b.SetCatalog("default", t.types, quotas)
 }
 
 func (t *benchCluster) app(i int) cluster.Pod {

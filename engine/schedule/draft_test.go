@@ -78,7 +78,7 @@ func TestDraftHolds(t *testing.T) {
 	}
 }
 
-// TestKeep: after a draft is applied, only the pods that it left out are pending, and another
+// TestApply: after a draft is applied, only the pods that it left out are pending, and another
 // draft with a maximum price of zero launches no node.
 func TestApply(t *testing.T) {
 	for seed := range uint64(300) {

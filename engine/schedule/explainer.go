@@ -26,10 +26,10 @@ type explainer struct {
 	minValues *minValuesChecker
 	learned   *learned
 	cells     *cellFinder
-	// opensNoDomain is set when launches were dropped: the capacity that this released is
+	// mustNotOpenDomains is set when launches were dropped: the capacity that this released is
 	// launched only in domains that every spread counts.
-	opensNoDomain bool
-	funnels       map[funnelKey]*funnelBuilder
+	mustNotOpenDomains bool
+	funnels            map[funnelKey]*funnelBuilder
 }
 
 type funnelKey struct {
@@ -47,7 +47,7 @@ type funnelBuilder struct {
 func (s *solver) leftOut() []Unplaced {
 	var out []Unplaced
 	e := explainer{snapshot: s.snapshot, pools: &s.pools, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues, learned: s.learned, cells: &s.cells,
-		opensNoDomain: s.launches.someDropped, funnels: map[funnelKey]*funnelBuilder{}}
+		mustNotOpenDomains: s.launches.someDropped, funnels: map[funnelKey]*funnelBuilder{}}
 	for _, g := range s.podGroups {
 		if g.placed < len(g.pods) {
 			out = append(out, e.unplaced(g))
@@ -88,8 +88,9 @@ func because(f reason.Funnel) reason.Reason {
 	return f.Blocked
 }
 
-// filterOrder lists the reasons for which offerings are cut, in the order of the filters.
-func filterOrder() []reason.Reason {
+// reasonsByCloseness lists the reasons, those that say least first: of several pools, the one
+// whose last offering was cut for the latest reason here explains the pod best.
+func reasonsByCloseness() []reason.Reason {
 	return []reason.Reason{
 		reason.Static, reason.NodePoolNotReady, reason.Unsupported, reason.NoOfferings, reason.Taints, reason.Requirements,
 		reason.Resources, reason.Volumes, reason.Ports, reason.Limits, reason.Quota, reason.Addresses,
@@ -97,10 +98,9 @@ func filterOrder() []reason.Reason {
 	}
 }
 
-// rankOf ranks a funnel by how late its last offering was cut: the pool that came closest
-// explains the pod best.
+// rankOf ranks a funnel by the reason that cut its last offering: see reasonsByCloseness.
 func rankOf(f reason.Funnel) int {
-	return max(0, slices.Index(filterOrder(), because(f)))
+	return max(0, slices.Index(reasonsByCloseness(), because(f)))
 }
 
 // funnelOf follows one pool's offerings through the filters.

@@ -111,10 +111,10 @@ func (held heldPreferences) without(i int) heldPreferences {
 
 // initiallyHeld returns the preferences that the class's pods require at first: all that are
 // to be honoured, without those that no node or offering can meet.
-func (ps *preferenceSearch) initiallyHeld(c *cluster.PodClass, honour []preference) heldPreferences {
+func (ps *preferenceSearch) initiallyHeld(c *cluster.PodClass, chosen []preference) heldPreferences {
 	var held heldPreferences
 	var terms []int
-	for _, p := range honour {
+	for _, p := range chosen {
 		switch p.kind {
 		case softTaint:
 			held.avoidsSoftTaints = ps.someNodeOrOffering(c.Requiring(nil, true))
@@ -206,8 +206,8 @@ func (s *solver) allowedSomewhere(g *podGroup, r *domainRule) bool {
 // relax splits off the pods of g without a place, as a pod group that holds one preference
 // less; nil when they hold none any more.
 func (s *solver) relax(g *podGroup) *podGroup {
-	n := g.left()
-	if n == 0 || !g.held.notEmpty() || s.limits.exceeded() {
+	n := g.unassigned()
+	if n == 0 || !g.held.notEmpty() || s.limits.overMaxPrice() {
 		return nil
 	}
 	next, ok := s.dropOnePreference(g)

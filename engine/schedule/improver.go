@@ -33,11 +33,11 @@ const (
 	maxImproveSteps = 1 << 20
 )
 
-// improveProgress is how far improve got: the steps that it took, and the nodes that it did not
+// improveProgress is how far improve got: the steps that it took, and the launches that it did not
 // examine because it reached its bounds.
 type improveProgress struct{ steps, unexamined int }
 
-// improver looks for nodes that a plan can do without.
+// improver looks for launches that the plan can do without.
 type improver struct {
 	progress      improveProgress
 	launches      *launchList
@@ -58,10 +58,10 @@ type improver struct {
 // outOfSteps reports whether no step is left.
 func (im *improver) outOfSteps() bool { return im.progress.steps >= im.maxSteps }
 
-// improve drops nodes whose pods fit on others, and replaces two nodes by one cheaper node. A
-// pod never leaves its cell, and the rules of the pods on its new node hold, so no count that
-// others rely on changes. The work is bounded: only the nodes that are filled least well are
-// examined, and only for a number of steps. Nodes that are not examined are counted.
+// improve drops launches whose pods fit on others, and replaces two launches by one that is
+// cheaper. A pod never leaves its cell, and the rules of the pods on its new node hold, so no
+// count that others rely on changes. The work is bounded: only the launches that are filled least
+// well are examined, and only for a number of steps. Launches that are not examined are counted.
 func (s *solver) improve() {
 	im := &improver{launches: &s.launches, limits: &s.limits, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues,
 		requirements: &s.requirements, compatibility: &s.compatibility, offerings: &s.offerings, maxSteps: s.preferences.options.maxImproveSteps,
@@ -71,7 +71,7 @@ func (s *solver) improve() {
 	if len(s.launches.all) < 2 || len(examined) == 0 {
 		return
 	}
-	im.dropNodes(examined)
+	im.dropLaunches(examined)
 	im.merge(examined)
 	s.improved = im.progress
 	if len(im.dropped) == 0 {
@@ -80,7 +80,7 @@ func (s *solver) improve() {
 	s.launches.drop(im.dropped, &s.pools)
 }
 
-// listExamined lists nodes with free capacity, or all nodes if there are few, the emptiest
+// listExamined lists launches with free capacity, or all launches if there are few, the emptiest
 // first.
 func (im *improver) listExamined() []*launch {
 	type filled struct {
@@ -121,8 +121,8 @@ func (l *launch) movable() bool {
 	})
 }
 
-// dropNodes empties nodes into the free capacity of others.
-func (im *improver) dropNodes(examined []*launch) {
+// dropLaunches moves the pods of launches into the free capacity of others.
+func (im *improver) dropLaunches(examined []*launch) {
 	receivers := slices.Clone(im.launches.all)
 	slices.SortStableFunc(receivers, func(a, b *launch) int { return cmp.Compare(b.free[quantity.CPU], a.free[quantity.CPU]) })
 	receivers = receivers[:min(len(receivers), maxReceivers)]
@@ -137,7 +137,7 @@ func (im *improver) dropNodes(examined []*launch) {
 	}
 }
 
-// moveAllPods finds capacity for all pods of a node on others; nil when there is not enough.
+// moveAllPods finds capacity for all pods of a launch on others; nil when there is not enough.
 func (im *improver) moveAllPods(l *launch, receivers []*launch) map[*launch]*launch {
 	trials := map[*launch]*launch{}
 	at := 0
@@ -199,9 +199,9 @@ func (im *improver) roomFor(on *launch, a *allotment) int {
 	return min(n, on.maxPodsInAnyBindOrder(a))
 }
 
-// maxPodsInAnyBindOrder is how many pods of the allotment may be with the pods on the node, whichever
-// are bound first. New pods that must be bound later than pods elsewhere must not also have to
-// be bound earlier than these.
+// maxPodsInAnyBindOrder is how many pods of the allotment may be with the pods on the node,
+// whichever are bound first. New pods that must be bound later than pods elsewhere must not also
+// have to be bound earlier than these.
 func (l *launch) maxPodsInAnyBindOrder(a *allotment) int {
 	n := math.MaxInt32
 	for _, g := range l.groups {
@@ -267,7 +267,7 @@ func (im *improver) remove(l *launch) {
 	im.limits.release(l)
 }
 
-// merge replaces two nodes by one where that is cheaper.
+// merge replaces two launches by one where that is cheaper.
 func (im *improver) merge(examined []*launch) {
 	for i, a := range examined {
 		if !im.mergeWith(a, examined[i+1:]) {
@@ -294,7 +294,7 @@ func (im *improver) mergeWith(a *launch, partners []*launch) bool {
 	return !im.outOfSteps()
 }
 
-// countUnexamined counts nodes that are not examined, or not completely, because the steps are
+// countUnexamined counts launches that are not examined, or not completely, because the steps are
 // spent.
 func (im *improver) countUnexamined(examined []*launch) {
 	for _, l := range examined {
@@ -304,7 +304,7 @@ func (im *improver) countUnexamined(examined []*launch) {
 	}
 }
 
-// mergePair replaces two nodes by one of the cheapest offerings that hold the pods of both.
+// mergePair replaces two launches by one of the cheapest offerings that hold the pods of both.
 func (im *improver) mergePair(a, b *launch) {
 	pool := a.pool
 	rows := a.requirements.rows.And(b.requirements.rows).And(pool.available()).And(im.topology.inCountedDomains(pool))
@@ -382,7 +382,7 @@ func (ll *launchList) drop(gone map[*launch]bool, pools *poolList) {
 	}
 	for _, l := range ll.all {
 		for _, p := range l.content {
-			l.pool.countPods(p.allotment.group, p.n)
+			l.pool.addPodCounts(p.allotment.group, p.n)
 			ll.placements.record(placement{group: p.allotment.group, launch: l, count: p.n})
 		}
 	}

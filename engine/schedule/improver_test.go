@@ -56,10 +56,10 @@ func TestImproveIsBounded(t *testing.T) {
 		script := repellers(t, n)
 		plan, steps := schedule.SolveWithin(script.Snapshot(), schedule.MostSteps)
 		if len(plan.Launches) != n || len(plan.Unplaced) > 0 {
-			t.Errorf("%d pods: %d machines, %d groups left out", n, len(plan.Launches), len(plan.Unplaced))
+			t.Errorf("%d pods: %d launches, %d groups left out", n, len(plan.Launches), len(plan.Unplaced))
 		}
 		if want := max(0, n-256); plan.UnexaminedLaunches != want {
-			t.Errorf("%d pods: %d machines left alone, want %d", n, plan.UnexaminedLaunches, want)
+			t.Errorf("%d pods: %d launches left alone, want %d", n, plan.UnexaminedLaunches, want)
 		}
 		taken[n] = steps
 	}
@@ -97,6 +97,6 @@ func TestImproveStopsWhereStepsEnd(t *testing.T) {
 		}
 	}
 	if cut < 30 {
-		t.Errorf("only %d plans were cut short: the worlds no longer exercise it", cut)
+		t.Errorf("only %d plans were cut short: the clusters no longer exercise it", cut)
 	}
 }

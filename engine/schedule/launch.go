@@ -87,8 +87,8 @@ func (l *launch) roomFor(cs *counters, g *podGroup) int {
 	return n
 }
 
-// countPods counts pods that the pool's nodes are launched for.
-func (pool *poolState) countPods(g *podGroup, n int) {
+// addPodCounts counts pods that the pool's nodes are launched for.
+func (pool *poolState) addPodCounts(g *podGroup, n int) {
 	pool.pods[g.class.PodShape] += n
 	for _, c := range g.nodeRules.maxCounts {
 		if c.countsOwnPods {
@@ -98,7 +98,7 @@ func (pool *poolState) countPods(g *podGroup, n int) {
 	}
 }
 
-// launchList is the nodes that an attempt launches.
+// launchList is the nodes that a round launches.
 type launchList struct {
 	all        []*launch
 	counters   *counters
@@ -114,7 +114,7 @@ func (ll *launchList) addPods(l *launch, a *allotment, n int) {
 	}
 	a.placed += n
 	a.group.allotted -= n
-	l.pool.countPods(a.group, n)
+	l.pool.addPodCounts(a.group, n)
 	ll.placements.record(placement{group: a.group, launch: l, count: n})
 	l.addPods(a, a.group.take(n))
 }
@@ -155,7 +155,7 @@ func (l *launch) addPods(a *allotment, pods []cluster.PodRef) {
 	l.pods = append(l.pods, pods...)
 }
 
-// countFitting is Vector.Fits for only the resources that the group asks for.
+// countFitting is Vector.CountFitting for only the resources that the group asks for.
 func (g *podGroup) countFitting(room *quantity.Vector) int {
 	most := int64(math.MaxInt32)
 	for _, d := range g.shape.Dims {

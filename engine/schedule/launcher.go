@@ -61,7 +61,7 @@ type launcher struct {
 // the same while it stays about as good. last is set for the pools that are tried last: later
 // ones might have cheaper offerings for the pods that are left.
 func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotment) {
-	if s.limits.exceeded() {
+	if s.limits.overMaxPrice() {
 		return
 	}
 	lr := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
@@ -73,7 +73,7 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 	lr.filling = filling{counts: make([]int, len(s.counters.all)), mounts: map[cluster.Mount]bool{}}
 	lr.demand.limited = make([]limitedPods, len(s.counters.all))
 	lr.gatherCandidates()
-	for !lr.limits.exceeded() {
+	for !lr.limits.overMaxPrice() {
 		best := lr.best()
 		if best == nil && !lr.mayHaveLostValues() {
 			return

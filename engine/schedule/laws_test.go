@@ -22,9 +22,9 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// lawWorlds are the scripts on which a law is tested: plain ones and ones with every
+// lawClusters are the scripts on which a law is tested: plain ones and ones with every
 // semantic, in turn.
-func lawWorlds(n uint64, pods int) func(yield func(string, *enginetest.Script) bool) {
+func lawClusters(n uint64, pods int) func(yield func(string, *enginetest.Script) bool) {
 	return func(yield func(string, *enginetest.Script) bool) {
 		for seed := range n {
 			if !yield(fmt.Sprint("Random seed ", seed), enginetest.Random(seed, pods)) ||
@@ -37,7 +37,7 @@ func lawWorlds(n uint64, pods int) func(yield func(string, *enginetest.Script) b
 
 // TestOrderDoesNotMatter: pods, nodes, pools and types in another order give the same plan.
 func TestOrderDoesNotMatter(t *testing.T) {
-	for name, script := range lawWorlds(150, 25) {
+	for name, script := range lawClusters(150, 25) {
 		want := enginetest.Print(schedule.Solve(script.Snapshot()))
 		if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(shuffle(script, 7).Snapshot()))); diff != "" {
 			t.Errorf("%s: another order changes the plan:\n%s", name, diff)
@@ -48,7 +48,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 // TestPricesScale: with prices times four, the same nodes are launched for four times the
 // price.
 func TestPricesScale(t *testing.T) {
-	for name, script := range lawWorlds(200, 20) {
+	for name, script := range lawClusters(200, 20) {
 		before := schedule.Solve(script.Snapshot())
 		for i := range script.Types {
 			for j := range script.Types[i].Offerings {
@@ -60,18 +60,18 @@ func TestPricesScale(t *testing.T) {
 			t.Errorf("%s: prices times 4 cost %s, want %s", name, got, want)
 		}
 		if len(after.Launches) != len(before.Launches) {
-			t.Errorf("%s: prices times 4 buy %d machines instead of %d", name, len(after.Launches), len(before.Launches))
+			t.Errorf("%s: prices times 4 launch %d nodes instead of %d", name, len(after.Launches), len(before.Launches))
 		}
 	}
 }
 
-// TestSolvedWorldsStaySolved: after a plan is carried out no further node is needed for the
+// TestSolvedClustersStaySolved: after a plan is carried out no further node is needed for the
 // pods it placed, and the pods it left out are left out again. Limits are lifted: a plan counts
 // the largest of its offerings against them, and the launched node may be smaller. Launches
 // with several possible values for a label are left out as well: a plan holds for all of the
 // values, and the node has one.
 func TestSolvedClustersStaySolved(t *testing.T) {
-	for name, script := range lawWorlds(200, 25) {
+	for name, script := range lawClusters(200, 25) {
 		for i := range script.Pools {
 			script.Pools[i].Limits = nil
 		}
@@ -82,26 +82,26 @@ func TestSolvedClustersStaySolved(t *testing.T) {
 		}
 		plan := schedule.Solve(script.Snapshot())
 		again := schedule.Solve(enginetest.AfterPlan(script, plan).Snapshot())
-		if asksForVariety(script) {
-			// Registered nodes need no variety: they may take pods that it kept away.
+		if asksForMinValues(script) {
+			// Registered nodes have no minValues: they may take pods that these kept away.
 			again.Nominations = nil
 		}
 		if len(again.Launches)+len(again.Nominations) > 0 {
-			t.Errorf("%s: the solved world is not at rest:\n%s\nafter\n%s", name, enginetest.Print(again), enginetest.Print(plan))
+			t.Errorf("%s: the solved cluster is not at rest:\n%s\nafter\n%s", name, enginetest.Print(again), enginetest.Print(plan))
 		}
 	}
 }
 
-func asksForVariety(s *enginetest.Script) bool {
+func asksForMinValues(s *enginetest.Script) bool {
 	return slices.ContainsFunc(s.Pools, func(p cluster.NodePool) bool {
 		return slices.ContainsFunc(p.Requirements, func(r constraint.Rule) bool { return r.MinValues > 0 })
 	})
 }
 
-// TestUselessOffersChangeNothing: a type that is out of stock, a pool without offerings and a
+// TestUselessOfferingsChangeNothing: a type that is out of stock, a pool without offerings and a
 // blocked pool change no launch.
 func TestUselessOfferingsChangeNothing(t *testing.T) {
-	for name, script := range lawWorlds(150, 20) {
+	for name, script := range lawClusters(150, 20) {
 		before := schedule.Solve(script.Snapshot())
 		more := *script
 		more.Types = append([]offering.InstanceType{{
@@ -114,7 +114,7 @@ func TestUselessOfferingsChangeNothing(t *testing.T) {
 		}, script.Pools...)
 		after := schedule.Solve(more.Snapshot())
 		if diff := cmp.Diff(enginetest.Print(placed(before)), enginetest.Print(placed(after))); diff != "" {
-			t.Errorf("%s: useless offers change the plan:\n%s", name, diff)
+			t.Errorf("%s: useless offerings change the plan:\n%s", name, diff)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func TestSameBytesOnAnyMachine(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		runtime.GOMAXPROCS(n)
 		h := sha256.New()
-		for _, script := range lawWorlds(100, 30) {
+		for _, script := range lawClusters(100, 30) {
 			fmt.Fprintf(h, "%+v", schedule.Solve(script.Snapshot()))
 		}
 		hashes[fmt.Sprintf("%x", h.Sum(nil))] = n

@@ -73,7 +73,7 @@ func (l *learned) giveUp(a *allotment) bool {
 // false when there are none.
 func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 	found := false
-	clear(s.topology.openedByCount)
+	clear(s.topology.launchedByCount)
 	s.topology.summary = s.topology.summarizeLaunches()
 	defer func() { s.topology.summary = nil }()
 	for _, pool := range s.pools.all {
@@ -87,8 +87,8 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 			}
 			known := usableValues(g.cells, r.keyIndex)
 			key := domainCountKey{r.count.key, r.count.of, r.count.filter}
-			for _, v := range s.topology.opened(r.count) {
-				if r.count.domains[v] || slices.Contains(r.count.opened, v) || slices.Contains(known, v) || slices.Contains(l.openedDomains[key], v) {
+			for _, v := range s.topology.launchedDomains(r.count) {
+				if r.count.domains[v] || slices.Contains(r.count.launched, v) || slices.Contains(known, v) || slices.Contains(l.openedDomains[key], v) {
 					continue
 				}
 				found = true

@@ -11,12 +11,12 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// limits is what an attempt may still launch by its maximum price, the limits of the
+// limits is what a round may still launch by its maximum price, the limits of the
 // NodePools, and the quota.
 type limits struct {
-	pools *poolList
-	quota *quota
-	price spending
+	pools    *poolList
+	quota    *quota
+	spending spending
 	// reservations counts the calls of reserve and release: it differs after any change.
 	reservations int
 	shortOfQuota map[*poolState]bitset.Set // see offeringsShortOfQuota
@@ -24,15 +24,15 @@ type limits struct {
 }
 
 func newLimits(pools *poolList, q *quota, maxPrice offering.Price) limits {
-	return limits{pools: pools, quota: q, price: spending{max: maxPrice}, shortOfQuota: map[*poolState]bitset.Set{}, largest: map[string]int64{}}
+	return limits{pools: pools, quota: q, spending: spending{max: maxPrice}, shortOfQuota: map[*poolState]bitset.Set{}, largest: map[string]int64{}}
 }
 
-// exceeded reports whether the attempt would exceed its maximum price, and is to be dropped.
-func (l *limits) exceeded() bool { return l.price.exceeded }
+// overMaxPrice reports whether the attempt would exceed its maximum price, and is to be dropped.
+func (l *limits) overMaxPrice() bool { return l.spending.overMax }
 
 // nodesAllowed is how many more nodes of the offering may be launched.
 func (l *limits) nodesAllowed(pool *poolState, row int) int {
-	n := l.price.nodesAllowed(pool.Catalog.Offerings[row].Price)
+	n := l.spending.nodesAllowed(pool.Catalog.Offerings[row].Price)
 	if n = min(n, pool.nodesAllowed(row)); n == 0 {
 		return 0
 	}
@@ -44,7 +44,7 @@ func (l *limits) nodesAllowed(pool *poolState, row int) int {
 func (l *limits) reserve(of *launch) {
 	pool := of.pool
 	l.reservations++
-	l.price.add(pool.Catalog.Offerings[of.row].Price)
+	l.spending.add(pool.Catalog.Offerings[of.row].Price)
 	pool.reserve(of)
 	l.quota.take(&pool.Catalog.Offerings[of.row], 1)
 }
@@ -53,7 +53,7 @@ func (l *limits) reserve(of *launch) {
 func (l *limits) release(of *launch) {
 	pool := of.pool
 	l.reservations++
-	l.price.subtract(pool.Catalog.Offerings[of.row].Price)
+	l.spending.subtract(pool.Catalog.Offerings[of.row].Price)
 	pool.release(of)
 	l.quota.take(&pool.Catalog.Offerings[of.row], -1)
 }
@@ -128,7 +128,7 @@ func (l *limits) save() (restore func()) {
 // more than the maximum is over: it stops launching nodes and its plan is dropped.
 type spending struct {
 	spent, max offering.Price
-	exceeded   bool
+	overMax    bool
 }
 
 // noMaxPrice is the maximum price of an attempt that may cost any amount.
@@ -137,7 +137,7 @@ const noMaxPrice = offering.Price(math.MaxInt64)
 // nodesAllowed is how many nodes of the price may still be launched. The last one may exceed the
 // maximum price.
 func (s *spending) nodesAllowed(price offering.Price) int {
-	if s.exceeded {
+	if s.overMax {
 		return 0
 	}
 	if price <= 0 || s.max == noMaxPrice {
@@ -148,7 +148,7 @@ func (s *spending) nodesAllowed(price offering.Price) int {
 
 func (s *spending) add(price offering.Price) {
 	s.spent = s.spent.Add(price)
-	s.exceeded = s.spent > s.max
+	s.overMax = s.spent > s.max
 }
 
 func (s *spending) subtract(price offering.Price) { s.spent -= price }
@@ -157,6 +157,6 @@ func (s *spending) subtract(price offering.Price) { s.spent -= price }
 // hour.
 func (s *spending) stopIfRestExceeds(cost float64) {
 	if cost*(1-1e-9)*1e9 > float64(s.max-s.spent)+1 {
-		s.exceeded = true
+		s.overMax = true
 	}
 }

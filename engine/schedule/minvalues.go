@@ -12,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// poolMinValues is what an attempt knows of a pool with minValues; nil for other pools.
+// poolMinValues is what a round knows of a pool with minValues; nil for other pools.
 //
 // Every launch of such a pool must list several values of some labels among its offerings. So
 // a pod may join a node only while enough offerings are left that hold all of its pods, are
@@ -28,13 +28,14 @@ type poolMinValues struct {
 	// nodesLeft is how many more nodes may be launched, as earlier rounds launched more than
 	// could keep enough values; negative means no limit.
 	nodesLeft int
-	// countedDomains are the offerings that earlier rounds found to be in counted domains in
+	// inCountedDomains are the offerings that earlier rounds found to be in counted domains in
 	// the end; nil for all.
-	countedDomains bitset.Set
+	inCountedDomains bitset.Set
 }
 
 // minValuesChecker answers whether the launches of pools with minValues keep enough values of
-// their labels, as far as limits, quota and domains leave them.
+// their labels, as far as limits, quota and domains leave them. It also reserves the limits and
+// quota of the launches of all pools, so that the values stay enough: see reserveLaunch.
 type minValuesChecker struct {
 	limits   *limits
 	quota    *quota
@@ -58,12 +59,12 @@ func (mc *minValuesChecker) newPoolMinValues(pool *poolState) *poolMinValues {
 		m.required = append(m.required, v.Min)
 	}
 	if loss := mc.lost[pool.PoolCatalog]; loss != nil {
-		m.nodesLeft, m.countedDomains = loss.nodesLeft, loss.countedDomains
+		m.nodesLeft, m.inCountedDomains = loss.nodesLeft, loss.inCountedDomains
 	}
 	m.launchable = func(row int) bool {
 		return pool.withinLimits(row) && mc.quota.covers(&pool.Catalog.Offerings[row], nil) &&
-			(m.countedDomains == nil || m.countedDomains.Has(row)) &&
-			(!mc.topology.opensNoDomain || mc.topology.inCountedDomains(pool).Has(row))
+			(m.inCountedDomains == nil || m.inCountedDomains.Has(row)) &&
+			(!mc.topology.mustNotOpenDomains || mc.topology.inCountedDomains(pool).Has(row))
 	}
 	return m
 }
@@ -200,8 +201,8 @@ func (mc *minValuesChecker) leavesEnough(pool *poolState, reqs *nodeRequirements
 		return mc.enough(pool, reqs.set, mc.largeEnough(pool, reqs, used), required, pool.minValues.launchable)
 	}
 	t := &reqs.minValuesTrials
-	if t.reservations != mc.limits.reservations || t.opensNoDomain != mc.topology.opensNoDomain {
-		*t = minValuesTrials{reservations: mc.limits.reservations, opensNoDomain: mc.topology.opensNoDomain, enough: t.enough[:0], tooFew: t.tooFew[:0]}
+	if t.reservations != mc.limits.reservations || t.mustNotOpenDomains != mc.topology.mustNotOpenDomains {
+		*t = minValuesTrials{reservations: mc.limits.reservations, mustNotOpenDomains: mc.topology.mustNotOpenDomains, enough: t.enough[:0], tooFew: t.tooFew[:0]}
 	}
 	if slices.ContainsFunc(t.enough, func(v quantity.Vector) bool { return within(used, &v) }) {
 		return true
@@ -220,9 +221,9 @@ func (mc *minValuesChecker) leavesEnough(pool *poolState, reqs *nodeRequirements
 // minValuesTrials are the uses that nodes with the same requirements can hold with enough
 // values, and those they cannot. They are valid until something is launched.
 type minValuesTrials struct {
-	reservations   int
-	opensNoDomain  bool
-	enough, tooFew []quantity.Vector
+	reservations       int
+	mustNotOpenDomains bool
+	enough, tooFew     []quantity.Vector
 }
 
 // maxTrials bounds how many are kept.
@@ -281,7 +282,7 @@ func (lr *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *clus
 	if !pool.hasMinValues() || lr.minValues.relaxing {
 		return f
 	}
-	out := &cluster.CompatibleOfferings{Fitting: make([]bitset.Set, len(f.Fitting)), Admitted: f.Admitted, PortsTaken: f.PortsTaken}
+	out := &cluster.CompatibleOfferings{Fitting: make([]bitset.Set, len(f.Fitting)), Admitted: f.Admitted, AnyPortTaken: f.AnyPortTaken}
 	for i, alt := range a.group.shape.Alternatives {
 		set := pool.NodeRequirements.And(alt)
 		if a.cell != nil {

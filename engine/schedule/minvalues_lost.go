@@ -13,8 +13,8 @@ import (
 
 // minValuesLoss is what a round found out about a pool with minValues.
 type minValuesLoss struct {
-	countedDomains bitset.Set // see poolMinValues.countedDomains
-	nodesLeft      int        // see poolMinValues.nodesLeft
+	inCountedDomains bitset.Set // see poolMinValues.inCountedDomains
+	nodesLeft        int        // see poolMinValues.nodesLeft
 	// missing is what one launch lacks.
 	missing missingValues
 }
@@ -31,7 +31,7 @@ type missingValues struct {
 // and fewer nodes.
 func (l *learned) learnMinValuesLost(s *solver) bool {
 	again := false
-	if s.limits.exceeded() || s.snapshot.Settings.RelaxMinValues {
+	if s.limits.overMaxPrice() || s.snapshot.Settings.RelaxMinValues {
 		return false
 	}
 	for _, pool := range s.pools.all {
@@ -45,10 +45,10 @@ func (l *learned) learnMinValuesLost(s *solver) bool {
 		again = true
 		known := s.topology.inCountedDomains(pool)
 		if t := l.minValuesLost[pool.PoolCatalog]; t != nil || known.Equal(pool.Offerings) {
-			l.minValuesLost[pool.PoolCatalog] = &minValuesLoss{countedDomains: known, nodesLeft: launched - below, missing: had}
+			l.minValuesLost[pool.PoolCatalog] = &minValuesLoss{inCountedDomains: known, nodesLeft: launched - below, missing: had}
 			continue
 		}
-		l.minValuesLost[pool.PoolCatalog] = &minValuesLoss{countedDomains: known, nodesLeft: -1, missing: had}
+		l.minValuesLost[pool.PoolCatalog] = &minValuesLoss{inCountedDomains: known, nodesLeft: -1, missing: had}
 	}
 	return again
 }
@@ -89,8 +89,8 @@ func (e *explainer) explainMinValues(fb *funnelBuilder, pool *poolState, g *podG
 	if !pool.hasMinValues() || e.snapshot.Settings.RelaxMinValues {
 		return
 	}
-	e.topology.opensNoDomain = e.opensNoDomain
-	defer func() { e.topology.opensNoDomain = false }()
+	e.topology.mustNotOpenDomains = e.mustNotOpenDomains
+	defer func() { e.topology.mustNotOpenDomains = false }()
 	var good bitset.Set
 	worst := missingValues{required: -1}
 	fit := pool.Compatible(g.class.PodShape)

@@ -20,7 +20,7 @@ func (mc *minValuesChecker) canBecome(l *launch, row int) bool {
 	if !pool.withinReserved(l, row) {
 		return false
 	}
-	if pool.minValues.countedDomains != nil && !pool.minValues.countedDomains.Has(row) {
+	if pool.minValues.inCountedDomains != nil && !pool.minValues.inCountedDomains.Has(row) {
 		return false
 	}
 	// More expensive offerings need no quota now, only before the plan; see addUntilEnough.

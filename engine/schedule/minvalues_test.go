@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Rule MIN-VALUES-1: a NodeClaim lists 600 instance types at most, and those that its variety
+// Rule MIN-VALUES-1: a NodeClaim lists 600 instance types at most, and those that its minValues
 // depends on are among them however expensive they are.
 func TestMinValuesAmongManyTypes(t *testing.T) {
 	var b strings.Builder

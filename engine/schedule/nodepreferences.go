@@ -57,7 +57,7 @@ func metWeight(c *cluster.PodClass, node *cluster.NodeInfo) int {
 			sum += int(t.Weight)
 		}
 	}
-	if c.AvoidsSoftTaints(node.Taints) {
+	if c.LacksSoftToleration(node.Taints) {
 		sum -= defaultWeight
 	}
 	return sum

@@ -9,7 +9,7 @@ import (
 )
 
 // nodeRequirements is what the pods on one node require together: their label requirements,
-// and the offerings on which all of them hold. They are interned per attempt: nodes that
+// and the offerings on which all of them hold. They are interned per round: nodes that
 // require the same share one.
 type nodeRequirements struct {
 	set  constraint.Set
@@ -31,7 +31,7 @@ type joinedKey struct {
 	row         int // -1 where the result is the same for all offerings
 }
 
-// requirementSets interns the nodeRequirements of an attempt, and caches how pod shapes join
+// requirementSets interns the nodeRequirements of a round, and caches how pod shapes join
 // them.
 type requirementSets struct {
 	joined   map[joinedKey]*nodeRequirements // nil where they cannot hold together
@@ -51,7 +51,7 @@ func (rs *requirementSets) join(reqs *nodeRequirements, pool *poolState, row int
 		if !f.Fitting[i].Has(row) {
 			continue
 		}
-		if len(alt) == 0 && a.cell == nil && !f.PortsTaken {
+		if len(alt) == 0 && a.cell == nil && !f.AnyPortTaken {
 			return reqs, true
 		}
 		at := joinedKey{from: reqs, pool: pool.PoolCatalog, shape: a.group.shape, alternative: i, row: -1}

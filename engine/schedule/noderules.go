@@ -69,7 +69,7 @@ func (cs *counters) compileAll(groups []*podGroup) {
 	for _, g := range groups {
 		cs.compile(g)
 	}
-	watched := cs.terms.hostnameSelectors.Clone()
+	watched := cs.antiAffinityTerms.hostnameSelectors.Clone()
 	for _, g := range groups {
 		for _, selector := range g.nodeRules.avoids {
 			watched.Put(selector)
@@ -167,7 +167,7 @@ func (cs *counters) antiAffinity(g *podGroup, atMost func(countKey, int)) {
 		if r.Key.Name != cluster.LabelHostname {
 			continue
 		}
-		if cs.terms.hostnameSelectors.Has(r.Selector.ID()) {
+		if cs.antiAffinityTerms.hostnameSelectors.Has(r.Selector.ID()) {
 			rules.repels = append(rules.repels, r.Selector.ID())
 		}
 		if r.Selector.Selects(g.class) {
@@ -175,7 +175,7 @@ func (cs *counters) antiAffinity(g *podGroup, atMost func(countKey, int)) {
 		}
 	}
 	rules.selectedBy, rules.virtual = g.class.Selectors(), g.class.Virtual
-	rules.mayBeRepelled = cs.terms.hostnameSelectors.Intersects(rules.selectedBy)
+	rules.mayBeRepelled = cs.antiAffinityTerms.hostnameSelectors.Intersects(rules.selectedBy)
 }
 
 // markFirstInDomain records that pods of the group, which join others of their own kind in a

@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// nodes is the nodes that exist or are in flight during one attempt: their free capacity, and
+// nodes is the nodes that exist or are in flight during one round: their free capacity, and
 // the pods planned there.
 type nodes struct {
 	snapshot    *cluster.Snapshot
@@ -69,7 +69,7 @@ func (ns *nodes) freeSpaces(x *cluster.NodeIndex) *cluster.FreeCapacity {
 // roomFor is how many pods of the group node i has capacity for, as far as resources and the
 // pods there let it. It does not look at labels and taints.
 func (ns *nodes) roomFor(g *podGroup, i int) int {
-	if !acceptsPods(ns.snapshot.Nodes[i]) {
+	if !takesPods(ns.snapshot.Nodes[i]) {
 		return 0
 	}
 	room := ns.free(i)
@@ -146,12 +146,12 @@ func (ns *nodes) fill(g *podGroup) {
 	x := ns.snapshot.NodeIndex(ns.preferred.keys(g.shape.Keys, g.class))
 	for _, nodeGroup := range ns.preferred.accepting(g, x) {
 		seek := nodeRange{x, x.Groups[nodeGroup].From, x.Groups[nodeGroup].To}
-		for g.left() > 0 {
+		for g.unassigned() > 0 {
 			i := ns.next(g, &seek)
 			if i < 0 {
 				break
 			}
-			ns.nominate(g, i, min(g.left(), ns.roomFor(g, i)))
+			ns.nominate(g, i, min(g.unassigned(), ns.roomFor(g, i)))
 			seek.from++
 		}
 	}
@@ -255,6 +255,6 @@ func (ns *nodes) nodeIn(g *podGroup, c *cell) int {
 	return -1
 }
 
-// acceptsPods reports whether kube-scheduler may bind pods to the node: such nodes are in
+// takesPods reports whether decisions may place pods on the node: such nodes are in
 // Snapshot.Nodes.
-func acceptsPods(node *cluster.NodeInfo) bool { return node.Index >= 0 }
+func takesPods(node *cluster.NodeInfo) bool { return node.Index >= 0 }

@@ -29,9 +29,9 @@ type acceptedOfferings struct {
 	holding bitset.Set
 }
 
-// chooseFirst decides which offerings the launch accepts. It sets the first, and reserves what
+// chooseAndReserve decides which offerings the launch accepts. It sets the first, and reserves what
 // the launch takes of limits and quota with these offerings.
-func (oc *offeringChooser) chooseFirst(l *launch) acceptedOfferings {
+func (oc *offeringChooser) chooseAndReserve(l *launch) acceptedOfferings {
 	accepted := oc.reserveAccepted(l)
 	l.first = accepted.rows.First()
 	oc.limits.swapQuota(l)
@@ -153,9 +153,9 @@ func (oc *offeringChooser) keepFirstTypes(l *launch, rows bitset.Set, n int) {
 	}
 }
 
-// dropFrom drops a row and all rows after it, which are not cheaper, from the offerings that
-// hold the pods, and returns the rest.
-func (a acceptedOfferings) dropFrom(row int) bitset.Set {
+// holdingBefore returns the offerings before row, none of which costs more, that have the
+// capacity for the launch's pods. It changes holding.
+func (a acceptedOfferings) holdingBefore(row int) bitset.Set {
 	rows := a.holding
 	if words := row/64 + 1; len(rows) >= words {
 		rows = rows[:words]

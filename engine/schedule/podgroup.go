@@ -24,8 +24,8 @@ type podGroup struct {
 	cells            []*cell // where assignGroup last looked for places
 }
 
-// left is how many pods have no place yet, not even a planned one.
-func (g *podGroup) left() int { return len(g.pods) - g.placed - g.allotted }
+// unassigned is how many pods are neither placed nor in an allotment.
+func (g *podGroup) unassigned() int { return len(g.pods) - g.placed - g.allotted }
 
 // take hands out the next n pods.
 func (g *podGroup) take(n int) []cluster.PodRef {

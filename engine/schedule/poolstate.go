@@ -12,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// poolState is a pool catalog during one attempt.
+// poolState is a pool catalog during one round.
 type poolState struct {
 	*cluster.PoolCatalog
 	left      quantity.Vector // of the pool's limits
@@ -89,7 +89,7 @@ func (pool *poolState) release(l *launch) {
 	}
 }
 
-// poolList is the NodePools of one attempt, as the snapshot orders them: the heaviest first.
+// poolList is the NodePools of one round, as the snapshot orders them: the heaviest first.
 type poolList struct{ all []*poolState }
 
 // compatibleKey names what a shape can use of a pool within a cell.
@@ -130,7 +130,7 @@ func (s *compatibility) compatible(pool *poolState, a *allotment) *cluster.Compa
 			}
 		}
 	}
-	f := &cluster.CompatibleOfferings{All: whole.All.And(here), PortsTaken: whole.PortsTaken}
+	f := &cluster.CompatibleOfferings{All: whole.All.And(here), AnyPortTaken: whole.AnyPortTaken}
 	for i := range whole.Fitting {
 		f.Fitting = append(f.Fitting, whole.Fitting[i].And(here))
 		f.Admitted = append(f.Admitted, whole.Admitted[i].And(here))

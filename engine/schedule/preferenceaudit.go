@@ -35,7 +35,7 @@ func (ps *preferenceSearch) summarize(p *Plan) Preferences {
 	var out Preferences
 	for _, c := range ps.snapshot.Classes {
 		for _, p := range ps.wanted[c] {
-			out.Asked += len(c.Pods)
+			out.Asked += len(c.PodsToPlace)
 			out.Honoured += a.honoured(c, p)
 		}
 	}
@@ -46,7 +46,7 @@ func (ps *preferenceSearch) summarize(p *Plan) Preferences {
 func (ps *preferenceSearch) audit(p *Plan) *preferenceAudit {
 	a := &preferenceAudit{
 		snapshot: ps.snapshot, pools: &ps.best.pools, topology: &ps.best.topology, plan: p,
-		placementsOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{},
+		placementsOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[labelCountKey]map[int]int{},
 	}
 	for _, at := range ps.best.placements.all {
 		a.placementsOf[at.group.class] = append(a.placementsOf[at.group.class], at)
@@ -65,11 +65,11 @@ type preferenceAudit struct {
 	plan         *Plan
 	placementsOf map[*cluster.PodClass][]placement
 	index        map[*launch]int
-	counts       map[countedKey]map[int]int
+	counts       map[labelCountKey]map[int]int
 }
 
-// countedKey names counts of selected pods by the values of a label.
-type countedKey struct {
+// labelCountKey names counts of selected pods by the values of a label.
+type labelCountKey struct {
 	of  countKey
 	key *constraint.Key
 }
@@ -114,17 +114,17 @@ func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placemen
 	}
 	return func(at placement) bool {
 		if at.launch == nil {
-			return !c.AvoidsSoftTaints(a.snapshot.Nodes[at.node].Taints)
+			return !c.LacksSoftToleration(a.snapshot.Nodes[at.node].Taints)
 		}
-		return !c.AvoidsSoftTaints(at.launch.pool.Pool.Taints)
+		return !c.LacksSoftToleration(at.launch.pool.Pool.Taints)
 	}
 }
 
 // count counts the selected pods by the values of a label, with all pods placed. For the
-// hostname, pods on nodes that accept no pods are near no new pod, but they count in the
+// hostname, pods on nodes that take no pods are near no new pod, but they count in the
 // total, so a new pod is not the first of its kind.
 func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
-	name := countedKey{of, key}
+	name := labelCountKey{of, key}
 	if counts := a.counts[name]; counts != nil {
 		return counts
 	}
@@ -132,7 +132,7 @@ func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
 	of.each(a.snapshot, func(node *cluster.NodeInfo, n int) {
 		v, ok := node.Value(key)
 		if key.Name == cluster.LabelHostname {
-			v, ok = node.Index, true // -1 for a node that accepts no pods
+			v, ok = node.Index, true // -1 for a node that takes no pods
 		}
 		if ok {
 			counts[v] += n
@@ -172,7 +172,7 @@ func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread)
 	}
 	a.countPlacements(dc.of, dc.counts, seen)
 	r := domainRule{count: dc, minDomains: 1}
-	least := r.least(append(a.launchableValues(c, e.Key), a.topology.opened(dc)...))
+	least := r.least(append(a.launchableValues(c, e.Key), a.topology.launchedDomains(dc)...))
 	return func(at placement) bool {
 		v := a.value(at, e.Key)
 		return v >= 0 && dc.counts[v]-least <= e.MaxSkew

@@ -23,10 +23,10 @@ import (
 // without preferences takes.
 type preferenceSearch struct {
 	snapshot *cluster.Snapshot
-	// toHonour are all preferences: the heaviest first, then those dropped last, then those
+	// byWeight are all preferences: the heaviest first, then those dropped last, then those
 	// of pods of high priority, then those of smaller pods: for the same price more pods get
 	// theirs.
-	toHonour []classPreference
+	byWeight []classPreference
 	wanted   map[*cluster.PodClass][]preference
 	// distinguishNodes holds the classes with preferences that distinguish nodes.
 	distinguishNodes map[*cluster.PodClass]bool
@@ -59,9 +59,9 @@ type classPreference struct {
 	preference
 }
 
-// honoured says which preferences an attempt honours. A nil map honours none, and nodes are
-// not sorted by preference either.
-type honoured map[*cluster.PodClass][]preference
+// chosenPreferences says which preferences an attempt is to honour. A nil map holds none, and
+// nodes are not sorted by preference either.
+type chosenPreferences map[*cluster.PodClass][]preference
 
 // maxAttempts bounds how many plans are made to find the best one.
 const maxAttempts = 8
@@ -98,15 +98,15 @@ func (ps *preferenceSearch) listPreferences() {
 		if c.Refused != "" {
 			continue
 		}
-		if list := preferencesOf(c, c.AvoidsSoftTaints(tainted)); len(list) > 0 {
+		if list := preferencesOf(c, c.LacksSoftToleration(tainted)); len(list) > 0 {
 			ps.wanted[c] = list
 			ps.distinguishNodes[c] = slices.ContainsFunc(list, func(p preference) bool { return p.kind == nodeAffinity || p.kind == softTaint })
 			for _, p := range slices.Backward(list) {
-				ps.toHonour = append(ps.toHonour, classPreference{c, p})
+				ps.byWeight = append(ps.byWeight, classPreference{c, p})
 			}
 		}
 	}
-	slices.SortStableFunc(ps.toHonour, func(x, y classPreference) int {
+	slices.SortStableFunc(ps.byWeight, func(x, y classPreference) int {
 		return cmp.Or(cmp.Compare(y.weight, x.weight), cmp.Compare(y.kind, x.kind), comparePlacingOrder(x.class, y.class))
 	})
 }
@@ -124,7 +124,7 @@ func comparePlacingOrder(x, y *cluster.PodClass) int {
 }
 
 // softTaints lists the PreferNoSchedule taints of all pools that launch nodes and of all
-// nodes that accept pods.
+// nodes that take pods.
 func softTaints(snapshot *cluster.Snapshot) []cluster.Taint {
 	var out []cluster.Taint
 	note := func(taints []cluster.Taint) {
@@ -134,13 +134,13 @@ func softTaints(snapshot *cluster.Snapshot) []cluster.Taint {
 			}
 		}
 	}
-	for _, m := range snapshot.Catalogs {
+	for _, m := range snapshot.PoolCatalogs {
 		if m.Pool.Blocked == "" && !m.Pool.Static {
 			note(m.Pool.Taints)
 		}
 	}
-	for _, node := range withSoftTaints(snapshot) {
-		if acceptsPods(node) {
+	for _, node := range nodesToSearchForSoftTaints(snapshot) {
+		if takesPods(node) {
 			note(node.Taints)
 		}
 	}
@@ -148,10 +148,10 @@ func softTaints(snapshot *cluster.Snapshot) []cluster.Taint {
 }
 
 // makeAttempt makes one plan; see Solve for why it may take several rounds.
-func (ps *preferenceSearch) makeAttempt(honour honoured, maxPrice offering.Price) *solver {
+func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offering.Price) *solver {
 	l := newLearned()
 	for round := 0; ; round++ {
-		s := newSolver(ps, l, honour, maxPrice)
+		s := newSolver(ps, l, chosen, maxPrice)
 		if s.placeAndImprove(false, round) && s.placeAndImprove(true, round) && !l.learnMinValuesLost(s) {
 			return s
 		}
@@ -161,7 +161,7 @@ func (ps *preferenceSearch) makeAttempt(honour honoured, maxPrice offering.Price
 // choose returns the best plan within the price.
 func (ps *preferenceSearch) choose(plain *solver) Plan {
 	ps.best, ps.placed = plain, plain.placedBy()
-	ps.toHonour = slices.DeleteFunc(ps.toHonour, func(it classPreference) bool { return ps.placed[it.class] == 0 })
+	ps.byWeight = slices.DeleteFunc(ps.byWeight, func(it classPreference) bool { return ps.placed[it.class] == 0 })
 	before := plain.finalPrice()
 	if !ps.allMetByChance() {
 		ps.search(before)
@@ -176,14 +176,14 @@ func (ps *preferenceSearch) choose(plain *solver) Plan {
 // honours no preference.
 func (ps *preferenceSearch) search(before offering.Price) {
 	ps.maxFinalPrice = min(ps.options.maxPrice, withSurplus(before, ps.snapshot.Settings.PreferenceSurplusPermille))
-	ps.maxPlannedPrice = min(ps.options.maxPrice, max(ps.maxFinalPrice, withSurplus(ps.best.limits.price.spent, ps.snapshot.Settings.PreferenceSurplusPermille)))
+	ps.maxPlannedPrice = min(ps.options.maxPrice, max(ps.maxFinalPrice, withSurplus(ps.best.limits.spending.spent, ps.snapshot.Settings.PreferenceSurplusPermille)))
 	kept := []classPreference{}
-	for rest := ps.toHonour; len(rest) > 0 && ps.attempted < ps.options.maxAttempts; {
+	for rest := ps.byWeight; len(rest) > 0 && ps.attempted < ps.options.maxAttempts; {
 		n := ps.mostHonoured(kept, rest)
 		kept = append(kept, rest[:n]...)
 		rest = rest[min(n+1, len(rest)):]
 	}
-	if len(kept) == 0 && slices.ContainsFunc(ps.snapshot.Nodes, acceptsPods) {
+	if len(kept) == 0 && slices.ContainsFunc(ps.snapshot.Nodes, takesPods) {
 		ps.tryHonouring(nil) // choosing which nodes are filled first costs nothing
 	}
 }
@@ -191,11 +191,11 @@ func (ps *preferenceSearch) search(before offering.Price) {
 // allMetByChance reports whether the plan that honours no preference meets all of them by
 // chance, whichever of its offerings are launched.
 func (ps *preferenceSearch) allMetByChance() bool {
-	if slices.ContainsFunc(ps.toHonour, classPreference.dependsOnOffering) {
+	if slices.ContainsFunc(ps.byWeight, classPreference.dependsOnOffering) {
 		return false
 	}
 	a := ps.audit(&Plan{}) // hostnames and taints do not depend on how launches are described
-	return !slices.ContainsFunc(ps.toHonour, func(p classPreference) bool { return a.honoured(p.class, p.preference) < ps.placed[p.class] })
+	return !slices.ContainsFunc(ps.byWeight, func(p classPreference) bool { return a.honoured(p.class, p.preference) < ps.placed[p.class] })
 }
 
 // dependsOnOffering reports whether it can depend on the launched offering if the preference
@@ -232,8 +232,8 @@ func (ps *preferenceSearch) mostHonoured(kept, rest []classPreference) int {
 // enough and every pod that the plan without preferences places has a place.
 func (ps *preferenceSearch) tryHonouring(items []classPreference) bool {
 	ps.attempted++
-	s := ps.makeAttempt(ps.honouredOf(items), ps.maxPlannedPrice)
-	if s.limits.exceeded() {
+	s := ps.makeAttempt(ps.chosenOf(items), ps.maxPlannedPrice)
+	if s.limits.overMaxPrice() {
 		return false
 	}
 	placed := s.placedBy()
@@ -242,31 +242,31 @@ func (ps *preferenceSearch) tryHonouring(items []classPreference) bool {
 			return false
 		}
 	}
-	if s.limits.price.spent > ps.maxFinalPrice && s.finalPrice() > ps.maxFinalPrice {
+	if s.limits.spending.spent > ps.maxFinalPrice && s.finalPrice() > ps.maxFinalPrice {
 		return false
 	}
 	ps.best = s
 	return true
 }
 
-// honouredOf groups the items by class, in the order in which they are dropped.
-func (ps *preferenceSearch) honouredOf(items []classPreference) honoured {
+// chosenOf groups the items by class, in the order in which they are dropped.
+func (ps *preferenceSearch) chosenOf(items []classPreference) chosenPreferences {
 	in := make(map[classPreference]bool, len(items))
 	for _, it := range items {
 		in[it] = true
 	}
-	honour := honoured{}
+	chosen := chosenPreferences{}
 	for c, list := range ps.wanted {
 		for _, p := range list {
 			if in[classPreference{c, p}] {
-				honour[c] = append(honour[c], p)
+				chosen[c] = append(chosen[c], p)
 			}
 		}
 	}
-	return honour
+	return chosen
 }
 
-// surplus is the price increased by that many thousandths.
+// withSurplus is the price increased by that many thousandths.
 func withSurplus(price offering.Price, thousandths int) offering.Price {
 	if thousandths < 0 { // cluster.UnlimitedPreferenceSurplus
 		return noMaxPrice
@@ -289,7 +289,7 @@ func (s *solver) finalPrice() offering.Price {
 	restore := s.limits.save()
 	var sum offering.Price
 	for _, l := range s.launches.all {
-		s.offerings.chooseFirst(l)
+		s.offerings.chooseAndReserve(l)
 		sum += l.pool.Catalog.Offerings[l.first].Price
 	}
 	restore()
@@ -324,7 +324,7 @@ func (ps *preferenceSearch) someNodeAccepts(c *cluster.PodShape) bool {
 			return true
 		}
 		for slot := x.Groups[g].From; slot < x.Groups[g].To; slot++ {
-			if node := ps.snapshot.Nodes[x.PositionOf(slot)]; acceptsPods(node) && node.Accepts(c) {
+			if node := ps.snapshot.Nodes[x.PositionOf(slot)]; takesPods(node) && node.Accepts(c) {
 				return true
 			}
 		}
@@ -334,7 +334,7 @@ func (ps *preferenceSearch) someNodeAccepts(c *cluster.PodShape) bool {
 
 // someOfferingFits reports whether the shape fits on some available offering.
 func (ps *preferenceSearch) someOfferingFits(c *cluster.PodShape) bool {
-	for _, m := range ps.snapshot.Catalogs {
+	for _, m := range ps.snapshot.PoolCatalogs {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 // that is not listed is unlimited.
 type quota struct {
 	left    map[string]int64
-	atStart map[string]int64 // before the attempt launched anything
+	atStart map[string]int64 // before the round launched anything
 }
 
 func newQuota(left map[string]int64) quota {

@@ -20,10 +20,10 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestRandomWorlds checks every invariant of a plan on seeded scripts.
+// TestRandomClusters checks every invariant of a plan on seeded scripts.
 func TestRandomClusters(t *testing.T) { holdsOn(t, enginetest.Random, 3000) }
 
-// TestFullWorlds (Rule POD-3) checks them on scripts in which all semantics are mixed.
+// TestFullClusters (Rule POD-3) checks them on scripts in which all semantics are mixed.
 func TestFullClusters(t *testing.T) { holdsOn(t, enginetest.RandomFull, 1500) }
 
 func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script, snapshots uint64) {
@@ -43,7 +43,7 @@ func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script
 		}
 	}
 	if placed < snapshots {
-		t.Errorf("only %d pods were placed over all worlds: they no longer exercise buying", placed)
+		t.Errorf("only %d pods were placed over all clusters: they no longer exercise launching", placed)
 	}
 }
 

@@ -23,19 +23,19 @@ func (s *solver) retryUnplaced(virtual bool) {
 	for _, g := range left {
 		g.allotted = 0 // their allotments failed
 	}
-	s.topology.opensNoDomain = true
-	defer func() { s.topology.opensNoDomain = false }()
+	s.topology.mustNotOpenDomains = true
+	defer func() { s.topology.mustNotOpenDomains = false }()
 	for _, dc := range s.topology.countList {
 		if len(dc.requiredKeys) > 0 {
-			dc.opened = s.topology.opened(dc)
+			dc.launched = s.topology.launchedDomains(dc)
 		}
 	}
-	budget := maxRetriedPods
-	for again := true; again && budget > 0; {
+	retriesLeft := maxRetriedPods
+	for again := true; again && retriesLeft > 0; {
 		again = false
 		for _, g := range left {
-			n := s.retryGroup(g, budget)
-			budget -= n
+			n := s.retryGroup(g, retriesLeft)
+			retriesLeft -= n
 			again = again || n > 0
 		}
 	}
@@ -61,17 +61,17 @@ func (s *solver) retryable(virtual bool) []*podGroup {
 // how many it placed.
 func (s *solver) retryGroup(g *podGroup, n int) int {
 	before := g.placed
-	if g.left() == 0 {
+	if g.unassigned() == 0 {
 		return 0
 	}
 	if len(g.domainKeys) == 0 {
 		s.nodes.fill(g)
-		s.placeOnLaunches(g.allot(nil, g.left()))
+		s.placeOnLaunches(g.allot(nil, g.unassigned()))
 		g.allotted = 0
 		return g.placed - before
 	}
 	cells := s.cells.find(g)
-	for g.left() > 0 && g.placed-before < n {
+	for g.unassigned() > 0 && g.placed-before < n {
 		best := s.bestCell(g, cells)
 		if best == nil {
 			break

@@ -41,7 +41,7 @@ func proportions() []float64 { return []float64{0.125, 0.25, 0.5, 1, 2, 4, 8} }
 func NewShadowPrices(snapshot *cluster.Snapshot, nodes []*cluster.NodeInfo) *ShadowPrices {
 	r := &ShadowPrices{groups: map[*cluster.PodShape]int{}}
 	var pools []*poolState
-	for _, m := range snapshot.Catalogs {
+	for _, m := range snapshot.PoolCatalogs {
 		if m.Pool.Blocked == "" && !m.Pool.Static {
 			pools = append(pools, &poolState{PoolCatalog: m})
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestRatesBound: for any set of nodes, no plan that launches nodes for all of their pods
+// TestShadowPricesBound: for any set of nodes, no plan that launches nodes for all of their pods
 // costs less than the pods are worth.
 func TestShadowPricesBound(t *testing.T) {
 	tight, launched := 0.0, 0
@@ -38,7 +38,7 @@ func TestShadowPricesBound(t *testing.T) {
 			if d.Unplaced() == 0 && d.Price() > 0 {
 				price, worth := d.Plan().Price(), rates.Worth(set...)
 				if price < worth {
-					t.Errorf("seed %d: pods of %d nodes are worth %s but are bought for at %s", seed, len(set), worth, price)
+					t.Errorf("seed %d: pods of %d nodes are worth %s but get nodes at %s", seed, len(set), worth, price)
 				}
 				tight, launched = tight+worth.USD()/price.USD(), launched+1
 			}
@@ -47,9 +47,9 @@ func TestShadowPricesBound(t *testing.T) {
 		trial.End()
 	}
 	if launched < 150 || tight/float64(launched) < 0.3 {
-		t.Errorf("over %d plans rates are %.2f of the price: that bounds nothing", launched, tight/float64(launched))
+		t.Errorf("over %d plans shadow prices are %.2f of the price: that bounds nothing", launched, tight/float64(launched))
 	}
-	t.Logf("%d plans, rates are %.2f of the price", launched, tight/float64(launched))
+	t.Logf("%d plans, shadow prices are %.2f of the price", launched, tight/float64(launched))
 }
 
 // BenchmarkNewShadowPrices finds the shadow prices of a cluster and the worth of each node's

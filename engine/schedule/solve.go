@@ -24,7 +24,7 @@ import (
 func Solve(snapshot *cluster.Snapshot) Plan {
 	ps := newPreferenceSearch(snapshot)
 	plain := ps.makeAttempt(nil, noMaxPrice)
-	if len(ps.toHonour) == 0 {
+	if len(ps.byWeight) == 0 {
 		return plain.plan()
 	}
 	return ps.choose(plain)
@@ -57,14 +57,14 @@ type solver struct {
 
 // newSolver prepares a round of an attempt that honours some preferences, with what earlier rounds
 // learned.
-func newSolver(ps *preferenceSearch, l *learned, honour honoured, maxPrice offering.Price) *solver {
+func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPrice offering.Price) *solver {
 	snapshot := ps.snapshot
 	s := &solver{preferences: ps, snapshot: snapshot, learned: l, quota: newQuota(snapshot.QuotaLeft), requirements: newRequirementSets()}
 	s.limits = newLimits(&s.pools, &s.quota, maxPrice)
-	s.counters = newCounters(snapshot, termsOf(snapshot))
-	s.placements = placements{enabled: len(ps.toHonour) > 0 || ps.options.placeAllOrStop}
+	s.counters = newCounters(snapshot, antiAffinityTermsOf(snapshot))
+	s.placements = placements{enabled: len(ps.byWeight) > 0 || ps.options.placeAllOrStop}
 	s.launches = launchList{counters: &s.counters, placements: &s.placements}
-	s.nodes = newNodes(snapshot, nodePreferences{classes: ps.distinguishNodes, preferredFirst: honour != nil}, &s.counters, &s.placements)
+	s.nodes = newNodes(snapshot, nodePreferences{classes: ps.distinguishNodes, preferredFirst: chosen != nil}, &s.counters, &s.placements)
 	s.topology = newTopology(&s.counters, &s.pools, &s.launches, l.openedDomains)
 	s.minValues = minValuesChecker{limits: &s.limits, quota: &s.quota, topology: &s.topology, lost: l.minValuesLost, mayRelax: snapshot.Settings.RelaxMinValues}
 	s.offerings = offeringChooser{limits: &s.limits, quota: &s.quota, topology: &s.topology, minValues: &s.minValues}
@@ -80,10 +80,10 @@ func newSolver(ps *preferenceSearch, l *learned, honour honoured, maxPrice offer
 	}
 	for _, c := range snapshot.Classes {
 		var held heldPreferences
-		if list := honour[c]; len(list) > 0 && !l.withoutPreferences[c] && !l.unplaceable[c] {
+		if list := chosen[c]; len(list) > 0 && !l.withoutPreferences[c] && !l.unplaceable[c] {
 			held = ps.initiallyHeld(c, list)
 		}
-		s.podGroups = append(s.podGroups, newPodGroup(c, c.Pods, held))
+		s.podGroups = append(s.podGroups, newPodGroup(c, c.PodsToPlace, held))
 	}
 	if !ps.options.noLaunches {
 		s.makePoolStates()
@@ -95,7 +95,7 @@ func newSolver(ps *preferenceSearch, l *learned, honour honoured, maxPrice offer
 
 // makePoolStates makes the state of each NodePool.
 func (s *solver) makePoolStates() {
-	for _, m := range s.snapshot.Catalogs {
+	for _, m := range s.snapshot.PoolCatalogs {
 		pool := &poolState{
 			PoolCatalog: m, availableRows: availableFromMemo(s.snapshot, m), left: m.Left, nodesLeft: m.NodesLeft,
 			base: s.requirements.intern(m.NodeRequirements, m.Offerings), pods: map[*cluster.PodShape]int{}, limitedPods: map[int]limitedPods{},
@@ -123,7 +123,7 @@ func (s *solver) placeGroups(groups [][]*podGroup) {
 		before := 0
 		for _, group := range groups {
 			for _, g := range group {
-				if g.left() > 0 && g.hasAffinity() {
+				if g.unassigned() > 0 && g.hasAffinity() {
 					late, before = append(late, g), before+g.placed
 				}
 			}
@@ -175,7 +175,7 @@ func (s *solver) retryNodes(allotments []*allotment) {
 		}
 		a.wanted, a.group.allotted = a.wanted-n, a.group.allotted-n
 		s.nodes.fill(a.group)
-		a.wanted, a.group.allotted = a.wanted+a.group.left(), a.group.allotted+a.group.left()
+		a.wanted, a.group.allotted = a.wanted+a.group.unassigned(), a.group.allotted+a.group.unassigned()
 	}
 }
 
@@ -199,7 +199,7 @@ func (s *solver) byPriority() [][]*podGroup {
 // placeAndImprove places all virtual pods, or all others. It reports false when it learned
 // something and another round is needed.
 func (s *solver) placeAndImprove(virtual bool, round int) bool {
-	if s.limits.exceeded() || !s.placeAll(virtual) || s.limits.exceeded() {
+	if s.limits.overMaxPrice() || !s.placeAll(virtual) || s.limits.overMaxPrice() {
 		return true
 	}
 	if s.learned.learn(s, round) {

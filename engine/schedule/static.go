@@ -10,10 +10,10 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// StaticLaunches chooses n nodes for a pool that keeps a fixed number of nodes, whatever the pods: the
-// cheapest offering that meets its requirements and has capacity for the DaemonSets, again and
-// again. It returns fewer when limits, quota, stock or the values for its minValues run out,
-// and none when the pool is blocked or unknown. It does not spread the nodes over domains.
+// StaticLaunches chooses n nodes for a pool that keeps a fixed number of nodes, whatever the pods:
+// the cheapest offering that meets its requirements and has capacity for the DaemonSets, again and
+// again. It returns fewer when limits, quota, stock or the values for its minValues run out, and
+// none when the pool is blocked or unknown. It does not spread the nodes over domains.
 func StaticLaunches(snapshot *cluster.Snapshot, name string, n int) []Launch {
 	bare := *snapshot
 	bare.Classes = nil // it launches nodes without pods
@@ -41,7 +41,7 @@ func StaticLaunches(snapshot *cluster.Snapshot, name string, n int) []Launch {
 	}
 	var out []Launch
 	for _, l := range s.launches.all {
-		out = append(out, s.descriptions.describe(l))
+		out = append(out, s.descriptions.chooseAndDescribe(l))
 	}
 	return out
 }

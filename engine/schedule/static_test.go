@@ -50,21 +50,21 @@ pods web x3 cpu=1
 		n    int
 		want []string
 	}{
-		"the cheapest":            {"pool fixed static", 3, []string{"spotty (5)", "spotty (5)", "spotty (5)"}},
-		"requirements":            {"pool fixed static require:capacity-type=In:on-demand require:zone=In:2", 2, []string{"D4 (2)", "D4 (2)"}},
-		"limits":                  {"pool fixed static require:capacity-type=In:on-demand limit:nodes=2", 5, []string{"D4 (4)", "D4 (4)"}},
-		"limits of cores":         {"pool fixed static require:capacity-type=In:on-demand limit:cpu=9", 5, []string{"D4 (2)", "D4 (2)"}},
-		"quota":                   {"quota cores left=13\npool fixed static require:capacity-type=In:on-demand", 5, []string{"D4 (2)", "D4 (2)", "D4 (2)"}},
-		"quota, then dearer":      {"quota cores left=3\npool fixed static\ntype Z cpu=2 mem=8Gi price=9", 1, []string{"Z (1)"}},
-		"variety":                 {"pool fixed static min-values:type=3", 9, []string{"spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)"}},
-		"too little variety":      {"pool fixed static min-values:type=4", 2, nil},
-		"variety in zones":        {"pool fixed static min-values:zone=3", 2, nil},
-		"variety that quota ends": {"quota cores left=13\npool fixed static require:capacity-type=In:on-demand min-values:type=2", 5, []string{"D4 (4)", "D4 (4)"}},
-		"none":                    {"pool fixed static", 0, nil},
-		"negative":                {"pool fixed static", -3, nil},
-		"blocked":                 {"pool fixed static blocked=not-ready", 2, nil},
-		"unknown":                 {"pool other static", 2, nil},
-		"nothing fits":            {"pool fixed static require:type=In:tiny|gone", 2, nil},
+		"the cheapest":          {"pool fixed static", 3, []string{"spotty (5)", "spotty (5)", "spotty (5)"}},
+		"requirements":          {"pool fixed static require:capacity-type=In:on-demand require:zone=In:2", 2, []string{"D4 (2)", "D4 (2)"}},
+		"limits":                {"pool fixed static require:capacity-type=In:on-demand limit:nodes=2", 5, []string{"D4 (4)", "D4 (4)"}},
+		"limits of cores":       {"pool fixed static require:capacity-type=In:on-demand limit:cpu=9", 5, []string{"D4 (2)", "D4 (2)"}},
+		"quota":                 {"quota cores left=13\npool fixed static require:capacity-type=In:on-demand", 5, []string{"D4 (2)", "D4 (2)", "D4 (2)"}},
+		"quota, then more":      {"quota cores left=3\npool fixed static\ntype Z cpu=2 mem=8Gi price=9", 1, []string{"Z (1)"}},
+		"minValues":             {"pool fixed static min-values:type=3", 9, []string{"spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)"}},
+		"too few values":        {"pool fixed static min-values:type=4", 2, nil},
+		"minValues of zones":    {"pool fixed static min-values:zone=3", 2, nil},
+		"minValues until quota": {"quota cores left=13\npool fixed static require:capacity-type=In:on-demand min-values:type=2", 5, []string{"D4 (4)", "D4 (4)"}},
+		"none":                  {"pool fixed static", 0, nil},
+		"negative":              {"pool fixed static", -3, nil},
+		"blocked":               {"pool fixed static blocked=not-ready", 2, nil},
+		"unknown":               {"pool other static", 2, nil},
+		"nothing fits":          {"pool fixed static require:type=In:tiny|gone", 2, nil},
 	} {
 		if diff := cmp.Diff(c.want, types(static(t, catalog+c.pool, "fixed", c.n))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -72,7 +72,7 @@ pods web x3 cpu=1
 	}
 }
 
-// Rule STATIC-3: where it is allowed, nodes with less variety than minValues ask for are
+// Rule STATIC-3: where it is allowed, nodes with fewer values than minValues ask for are
 // launched, and the launch lists the labels.
 func TestStaticRelaxesMinValues(t *testing.T) {
 	launches := static(t, `
@@ -122,7 +122,7 @@ func TestStaticLaunchesInRandomClusters(t *testing.T) {
 				t.Fatalf("seed %d: %d launches for pool %s", seed, len(launches), p.Name)
 			}
 			if got := fmt.Sprintf("%v", snapshot.QuotaLeft); got != had {
-				t.Fatalf("seed %d: the Snapshot's own quota became %s, it was %s", seed, got, had)
+				t.Fatalf("seed %d: the Snapshot's own quotas became %s, they were %s", seed, got, had)
 			}
 			for i, l := range launches {
 				if !slices.IsSortedFunc(l.Offerings, func(a, b offering.Ref) int { return int(a.Price - b.Price) }) {

@@ -10,29 +10,29 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// topology counts pods by zone and other domains during one attempt. It says what the rules
+// topology counts pods by zone and other domains during one round. It says what the rules
 // of pod groups read of the counts, and in which domains nodes can be launched. A launch opens a
 // domain when it is the first node there that a spread constraint counts.
 type topology struct {
-	snapshot      *cluster.Snapshot
-	terms         *terms
-	counters      *counters
-	pools         *poolList
-	launches      *launchList
-	learned       map[domainCountKey][]int // domains that earlier rounds opened; see learned
-	counts        map[domainCountKey]*domainCount
-	countList     []*domainCount // the counts, as they were made
-	filters       map[nodeFilter]*spreadFilter
-	inFilter      map[filterKey][]bitset.Set // see offeringsInFilter
-	openedByCount map[*domainCount][]int     // see opened
-	summary       *launchSummary             // cached until the launches change
-	opensNoDomain bool                       // no launch opens a domain; see inCountedDomains
-	scratch       bitset.Set                 // scratch: see inCountedDomains
+	snapshot           *cluster.Snapshot
+	antiAffinityTerms  *antiAffinityTerms
+	counters           *counters
+	pools              *poolList
+	launches           *launchList
+	learned            map[domainCountKey][]int // domains that earlier rounds opened; see learned
+	counts             map[domainCountKey]*domainCount
+	countList          []*domainCount // the counts, as they were made
+	filters            map[nodeFilter]*spreadFilter
+	inFilter           map[filterKey][]bitset.Set // see offeringsInFilter
+	launchedByCount    map[*domainCount][]int     // see launchedDomains
+	summary            *launchSummary             // cached until the launches change
+	mustNotOpenDomains bool                       // set while no launch may open a domain; see inCountedDomains
+	scratch            bitset.Set                 // scratch: see inCountedDomains
 }
 
 func newTopology(c *counters, pools *poolList, launches *launchList, learned map[domainCountKey][]int) topology {
-	return topology{snapshot: c.snapshot, terms: c.terms, counters: c, pools: pools, launches: launches, learned: learned,
-		counts: map[domainCountKey]*domainCount{}, filters: map[nodeFilter]*spreadFilter{}, inFilter: map[filterKey][]bitset.Set{}, openedByCount: map[*domainCount][]int{}}
+	return topology{snapshot: c.snapshot, antiAffinityTerms: c.antiAffinityTerms, counters: c, pools: pools, launches: launches, learned: learned,
+		counts: map[domainCountKey]*domainCount{}, filters: map[nodeFilter]*spreadFilter{}, inFilter: map[filterKey][]bitset.Set{}, launchedByCount: map[*domainCount][]int{}}
 }
 
 // compileAll compiles every group's constraints over zones and other domains, and finds the
@@ -61,7 +61,7 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 		rows.Copy(pool.Offerings)
 		rows.DropAll(t.countedOfferings(dc, pool))
 		for _, c := range pool.Cells([]*constraint.Key{dc.key}) {
-			if v := c.Values[0]; v < 0 || dc.domains[v] || slices.Contains(t.opened(dc), v) {
+			if v := c.Values[0]; v < 0 || dc.domains[v] || slices.Contains(t.launchedDomains(dc), v) {
 				rows.Merge(c.Offerings)
 			}
 		}
@@ -81,10 +81,10 @@ func (t *topology) countedOfferings(dc *domainCount, pool *poolState) bitset.Set
 	return pool.Offerings
 }
 
-// opened lists the values of the domain count's label on the nodes to be launched, as far as
-// those nodes count for it.
-func (t *topology) opened(dc *domainCount) []int {
-	if out, ok := t.openedByCount[dc]; ok {
+// launchedDomains lists the values of the domain count's label on the nodes to be launched, as
+// far as those nodes count for it. Nodes that exist may have the same values.
+func (t *topology) launchedDomains(dc *domainCount) []int {
+	if out, ok := t.launchedByCount[dc]; ok {
 		return out
 	}
 	launched := t.summary
@@ -105,7 +105,7 @@ func (t *topology) opened(dc *domainCount) []int {
 			out = append(out, v)
 		}
 	}
-	t.openedByCount[dc] = out
+	t.launchedByCount[dc] = out
 	return out
 }
 

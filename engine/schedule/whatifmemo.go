@@ -13,13 +13,13 @@ import (
 
 // whatIfMemo caches what all drafts of one what-if share, whatever is assumed.
 type whatIfMemo struct {
-	podCounts  map[domainCountKey]*cluster.PodCounts
-	nodeCounts map[nodeCountKey]*cluster.NodeCounts
-	views      map[nodeCountKey]*cluster.DomainView
-	compatible map[compatibleKey]*cluster.CompatibleOfferings // see compatible
-	soft       *[]*cluster.NodeInfo                           // see withSoftTaints; nil until first needed
-	available  map[*cluster.PoolCatalog]bitset.Set            // see available
-	terms      *terms
+	podCounts         map[domainCountKey]*cluster.PodCounts
+	nodeCounts        map[nodeCountKey]*cluster.NodeCounts
+	views             map[nodeCountKey]*cluster.DomainView
+	compatible        map[compatibleKey]*cluster.CompatibleOfferings // see compatible
+	soft              *[]*cluster.NodeInfo                           // see nodesToSearchForSoftTaints; nil until first needed
+	available         map[*cluster.PoolCatalog]bitset.Set            // see available
+	antiAffinityTerms *antiAffinityTerms
 }
 
 // nodeCountKey names the nodes that a spread looks at, by the value of a label.
@@ -42,8 +42,9 @@ func memoOf(snapshot *cluster.Snapshot) *whatIfMemo {
 	return memo
 }
 
-// withSoftTaints lists, in order, nodes among which are all with a PreferNoSchedule taint.
-func withSoftTaints(snapshot *cluster.Snapshot) []*cluster.NodeInfo {
+// nodesToSearchForSoftTaints lists, in order, nodes among which are all with a PreferNoSchedule
+// taint.
+func nodesToSearchForSoftTaints(snapshot *cluster.Snapshot) []*cluster.NodeInfo {
 	if !snapshot.InWhatIf() {
 		return snapshot.Nodes
 	}
@@ -73,32 +74,32 @@ func availableFromMemo(snapshot *cluster.Snapshot, m *cluster.PoolCatalog) bitse
 	return known[m]
 }
 
-// terms are the required anti-affinity terms of the snapshot's pods.
-type terms struct {
-	domains []*cluster.AntiAffinityTerm // over labels other than the hostname
+// antiAffinityTerms are the required anti-affinity terms of the snapshot's pods.
+type antiAffinityTerms struct {
+	overDomains []*cluster.AntiAffinityTerm // over labels other than the hostname
 	// hostnameSelectors are the IDs of the selectors of terms over hostnames that select some pods
 	// without the same term.
 	hostnameSelectors bitset.Set
 }
 
-// termsOf sorts the terms; in a what-if it caches them.
-func termsOf(snapshot *cluster.Snapshot) *terms {
+// antiAffinityTermsOf sorts the terms; in a what-if it caches them.
+func antiAffinityTermsOf(snapshot *cluster.Snapshot) *antiAffinityTerms {
 	if !snapshot.InWhatIf() {
-		return newTerms(snapshot)
+		return newAntiAffinityTerms(snapshot)
 	}
 	memo := memoOf(snapshot)
-	if memo.terms == nil {
-		memo.terms = newTerms(snapshot)
+	if memo.antiAffinityTerms == nil {
+		memo.antiAffinityTerms = newAntiAffinityTerms(snapshot)
 	}
-	return memo.terms
+	return memo.antiAffinityTerms
 }
 
-func newTerms(snapshot *cluster.Snapshot) *terms {
-	t := &terms{}
+func newAntiAffinityTerms(snapshot *cluster.Snapshot) *antiAffinityTerms {
+	t := &antiAffinityTerms{}
 	for _, r := range snapshot.AntiAffinityTerms {
 		switch {
 		case r.Key.Name != cluster.LabelHostname:
-			t.domains = append(t.domains, r)
+			t.overDomains = append(t.overDomains, r)
 		case slices.ContainsFunc(r.Selector.Classes(), func(c *cluster.PodClass) bool { return !r.OwnedBy(c) }):
 			t.hostnameSelectors.Put(r.Selector.ID())
 		}
@@ -195,7 +196,7 @@ func (memo *whatIfMemo) trackNodes(dc *domainCount, snapshot *cluster.Snapshot) 
 		}
 	}
 	for _, node := range snapshot.Nodes {
-		if acceptsPods(node) {
+		if takesPods(node) {
 			note(node)
 		}
 	}

@@ -172,7 +172,7 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 
 func virtual(snapshot *cluster.Snapshot) (n int) {
 	for _, c := range snapshot.Classes {
-		for _, p := range c.Pods {
+		for _, p := range c.PodsToPlace {
 			if p.UID == "virtual" {
 				n++
 			}

@@ -259,8 +259,8 @@ func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
 		m.SetPool(pool)
 	}
 	m.View(func(snapshot *cluster.Snapshot) {
-		if len(snapshot.Catalogs) != 1 || snapshot.Catalogs[0].Pool.Name != "AKSNodeClass" {
-			t.Errorf("%d pool catalogs, want the one of our kind", len(snapshot.Catalogs))
+		if len(snapshot.PoolCatalogs) != 1 || snapshot.PoolCatalogs[0].Pool.Name != "AKSNodeClass" {
+			t.Errorf("%d pool catalogs, want the one of our kind", len(snapshot.PoolCatalogs))
 		}
 	})
 }

@@ -26,7 +26,7 @@ func TestShadowPrices(t *testing.T) {
 		cost, prices := Solve(demand, 0, nodeTypes)
 		for i, s := range nodeTypes {
 			if worth := float64(s.Room[0])*prices.Units[0] + float64(s.Room[1])*prices.Units[1]; worth > s.Price*(1+1e-9) {
-				t.Fatalf("seed %d: shape %d is worth %v, more than its price %v", seed, i, worth, s.Price)
+				t.Fatalf("seed %d: node type %d is worth %v, more than its price %v", seed, i, worth, s.Price)
 			}
 		}
 		if want := cheapestMix(demand, nodeTypes); math.Abs(cost-want) > 1e-9*want {
@@ -73,6 +73,6 @@ func TestShadowPriceOfNodes(t *testing.T) {
 func TestNoBoundWithoutOfferings(t *testing.T) {
 	gpu := quantity.Vector{5: 1}
 	if cost, _ := Solve(gpu, 0, []NodeType{{quantity.Vector{quantity.CPU: 4000}, 1}}); cost != 0 {
-		t.Errorf("a resource that no shape has bounds the cost by %v", cost)
+		t.Errorf("a resource that no node type has bounds the cost by %v", cost)
 	}
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestTwin compares plans for small scripts with the best of all possible plans. A plan is
-// optimal when its score (see enginetest.Score) equals the best one. A plan that places fewer
-// pods, or uses a lighter pool more, is a miss whatever it costs. The gap is by how much a
-// plan that places the same pods costs more.
+// TestAgainstBestPlan compares plans for small scripts with the best of all possible plans. A plan
+// is optimal when its score (see enginetest.Score) equals the best one. A plan that places fewer
+// pods, or uses a lighter pool more, is a miss whatever it costs. The gap is by how much a plan
+// that places the same pods costs more.
 func TestAgainstBestPlan(t *testing.T) {
-	twin(t, 2000, false, 0.90)
+	compareWithBest(t, 2000, false, 0.90)
 }
 
-// TestTwinFull is TestTwin with every semantic mixed in. There a plan may beat the twin: the
-// twin counts a zone as open to a spread pod even when quota or limits do not let the plan
-// launch a node there.
+// TestAgainstBestPlanFull is TestAgainstBestPlan with every semantic mixed in. There a plan may
+// beat the best score: that counts a zone as open to a spread pod even when quota or limits do not
+// let the plan launch a node there.
 func TestAgainstBestPlanFull(t *testing.T) {
-	twin(t, 1000, true, 0.90)
+	compareWithBest(t, 1000, true, 0.90)
 }
 
-func twin(t *testing.T, snapshots int, full bool, least float64) {
+func compareWithBest(t *testing.T, snapshots int, full bool, least float64) {
 	var compared, optimal, better, fewer, lighter, needless, over, invalid int
 	worst, worstSeed := 0.0, uint64(0)
 	for seed := uint64(0); compared < snapshots && over < snapshots; seed++ {
@@ -63,7 +63,7 @@ func twin(t *testing.T, snapshots int, full bool, least float64) {
 			t.Logf("seed %d: lighter pools get %v, could get %v", seed, got.Light, best.Light)
 		case best.Price == 0:
 			needless++
-			t.Logf("seed %d: buys for %s, nothing need be bought", seed, got.Price)
+			t.Logf("seed %d: launches for %s, nothing need be launched", seed, got.Price)
 		default:
 			if gap := got.Price.USD()/best.Price.USD() - 1; gap > worst {
 				worst, worstSeed = gap, seed
@@ -71,7 +71,7 @@ func twin(t *testing.T, snapshots int, full bool, least float64) {
 		}
 	}
 	share := float64(optimal+better) / float64(compared)
-	t.Logf("%d worlds: %.1f %% optimal; better than the twin in %d, fewer pods in %d, lighter pools in %d, needless in %d; worst gap %.0f %% (seed %d); %d too large to compare",
+	t.Logf("%d clusters: %.1f %% optimal; better than the best score in %d, fewer pods in %d, lighter pools in %d, needless in %d; worst gap %.0f %% (seed %d); %d too large to compare",
 		compared, 100*share, better, fewer, lighter, needless, 100*worst, worstSeed, over)
 	if share < least {
 		t.Errorf("only %.1f %% of the plans are optimal, want %.0f %%", 100*share, 100*least)

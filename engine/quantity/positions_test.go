@@ -61,17 +61,17 @@ func TestPositions(t *testing.T) {
 func TestAskedWithoutPosition(t *testing.T) {
 	p := quantity.NewPositions()
 	request := quantity.Amounts{"cpu": 500, "example.com/a": 3, "example.com/b": 1, "example.com/none": 0, quantity.Attachable + "disk": 2}
-	want := quantity.Vector{quantity.CPU: 500, quantity.Unoffered: 1}
+	want := quantity.Vector{quantity.CPU: 500, quantity.NoPosition: 1}
 	if got := p.RequestVector(request); got != want {
 		t.Errorf("asked %v, want %v", got, want)
 	}
 	room := p.CapacityVector(quantity.Amounts{"cpu": 4000, "example.com/a": 8})
 	if room.Holds(&want) {
-		t.Error("a machine has room for what has no position")
+		t.Error("a node has room for what has no position")
 	}
 }
 
-// TestSettleTellsWhatChanged (Rule POD-8): a resource that keeps its position moves no
+// TestAssignPositionsTellsWhatChanged (Rule POD-8): a resource that keeps its position moves no
 // other, and only the Vectors of requests for it must be computed again.
 func TestAssignPositionsTellsWhatChanged(t *testing.T) {
 	p := quantity.NewPositions()
@@ -88,7 +88,7 @@ func TestAssignPositionsTellsWhatChanged(t *testing.T) {
 		{"and comes", func() { plugin(1) }, []string{"example.com/b"}, false},
 		{"goes and comes unseen", func() { plugin(-1); plugin(1) }, nil, false},
 		{"one more offers it", func() { plugin(1) }, nil, false},
-		{"nobody offers this", func() { p.AddRequest("example.com/a", 1) }, nil, false},
+		{"nothing offers this", func() { p.AddRequest("example.com/a", 1) }, nil, false},
 	} {
 		step.count()
 		changed, moved := p.AssignPositions()
