@@ -57,7 +57,7 @@ func (ps *nodePools) newPoolCatalog(p NodePool) *PoolCatalog {
 	c := &PoolCatalog{Pool: p, Catalog: ps.catalogs[p.NodeClass], cells: map[string][]CellOfferings{}}
 	if c.Catalog == nil {
 		c.Catalog = offering.Compile(ps.interner, ps.resources, nil)
-		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"class": p.NodeClass}, "no offering is known for node class %q yet", p.NodeClass))
+		c.setBlocked(reason.NodePoolNotReady, manifestErrorf(map[string]any{"nodeClass": p.NodeClass}, "no offering is known for node class %q yet", p.NodeClass))
 	}
 	base, err := ps.interner.Set(p.Requirements)
 	if err != nil {

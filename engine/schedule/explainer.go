@@ -128,7 +128,7 @@ func (e *explainer) startFunnel(pool *poolState, shape *cluster.PodShape) *funne
 	}
 	if f.Blocked == "" && f.Offerings == 0 {
 		f.Blocked, f.Detail = reason.NoOfferings, fmt.Sprintf("node class %q has no offerings", pool.Pool.NodeClass)
-		f.Facts = reason.FactsOf(map[string]any{"class": pool.Pool.NodeClass})
+		f.Facts = reason.FactsOf(map[string]any{"nodeClass": pool.Pool.NodeClass})
 	}
 	if f.Blocked != "" {
 		return &funnelBuilder{funnel: f}
