@@ -36,7 +36,7 @@ func adminRoutes(s *Server) []route {
 		change("POST", "faults", func(_ *request, f Fault) error { return s.AddFault(f) }),
 		do("DELETE", "faults", func(*request) { s.ClearFaults() }),
 		show("faults/catalogue", func() any { return FaultCatalogue() }),
-		change("POST", "faults/named", func(_ *request, n Named) error { return s.Inject(n) }),
+		change("POST", "faults/named", func(_ *request, n NamedFault) error { return s.Inject(n) }),
 		change("PUT", "quota", func(_ *request, q quotaChange) error { return s.Capacity.SetQuota(q.Name, q.Limit) }),
 		change("PUT", "throttling", func(_ *request, t throttlingChange) error {
 			s.Capacity.SetThrottling(t.Enabled)

@@ -71,7 +71,7 @@ func (am *aksMachines) put(r *request) (reply, error) {
 
 // checkMachineSpec refuses what no machine can be.
 func (am *aksMachines) checkMachineSpec(spec machineSpec) error {
-	if _, err := am.sizes.named(spec.Hardware.VMSize); err != nil {
+	if _, err := am.sizes.offered(spec.Hardware.VMSize); err != nil {
 		return flat(badRequest("VMSizeNotSupported", "The VM size of %s is not supported for subscription %s in location '%s'.", spec.Hardware.VMSize, am.sub.id, am.sub.location))
 	}
 	if v := spec.NodeImageVersion; v != "" {
@@ -103,7 +103,7 @@ func (am *aksMachines) checkMachine(one batchMachine, spec machineSpec) *ErrorDe
 	if len(one.Zones) > 1 {
 		return refuse("The machine %s can be in one zone only.", one.Name)
 	}
-	size, _ := am.sizes.named(spec.Hardware.VMSize)
+	size, _ := am.sizes.offered(spec.Hardware.VMSize)
 	zones, _ := size.ZonesIn(am.sub.location)
 	for _, zone := range one.Zones {
 		if !strings.Contains(strings.Join(zones, ","), zone) {
@@ -227,7 +227,7 @@ func (am *aksMachines) request(m *aksMachine) (*vm, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := am.faults.refusalOfVM(am.sub.resourceID(am.sub.nodeGroup, "Microsoft.Compute", "virtualMachines", name)); err != nil {
+	if err := am.faults.takeRefusalOfVM(am.sub.resourceID(am.sub.nodeGroup, "Microsoft.Compute", "virtualMachines", name)); err != nil {
 		return nil, err
 	}
 	return am.compute.create(am.sub.nodeGroup, name, w)

@@ -12,7 +12,7 @@ import (
 // vmBody is the body of the virtual machine behind a machine: one interface, and disk
 // and interface that go with it.
 func (am *aksMachines) vmBody(m *aksMachine, spec machineSpec, name string) map[string]any {
-	size := am.sizes.called(spec.Hardware.VMSize)
+	size := am.sizes.known(spec.Hardware.VMSize)
 	subnet := spec.Network.VnetSubnetID
 	setString(&subnet, am.sub.nodeSubnetID())
 	properties := map[string]any{

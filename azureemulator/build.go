@@ -27,7 +27,7 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 	s.ends = ends
 	s.guests = &guests{guest: o.Guest, alive: alive, sub: sub}
 
-	// What the rooms share.
+	// What the parts share.
 	q := &quirks{clock: c}
 	limits := newQuota(o, all, sub, c)
 	shortages := &stock{sub: sub, clock: c}
@@ -82,7 +82,7 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 		ledger: s.ledger, identity: s.identity, throttles: requests, faults: struck, sub: sub, chance: ids, log: o.Log,
 	}
 
-	if err := (seed{networks, groups, balancers, pools, vmAPI, all, ops}).plant(o, sub); err != nil {
+	if err := (initialCluster{networks, groups, balancers, pools, vmAPI, all, ops}).create(o, sub); err != nil {
 		return nil, fmt.Errorf("making the cluster's resources: %w", err)
 	}
 	s.acting.Go(func() { c.agenda.run(alive) })

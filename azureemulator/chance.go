@@ -11,7 +11,7 @@ import (
 )
 
 // chance is the emulator's only source of randomness. It has its own lock, so
-// that a draw never waits for the store.
+// that a draw never waits for the clock's lock.
 type chance struct {
 	mu  sync.Mutex
 	rng *rand.Rand

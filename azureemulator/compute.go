@@ -98,7 +98,7 @@ func (c *compute) create(group, name string, w vmRequest) (*vm, error) {
 	if err := c.quota.check(v.quotaUse()); err != nil {
 		return nil, err
 	}
-	refusal, late := c.stock.shortage(v)
+	refusal, late := c.stock.takeStock(v)
 	if refusal != nil {
 		c.nics.reserveNamed(v)
 		return nil, refusal
@@ -106,7 +106,7 @@ func (c *compute) create(group, name string, w vmRequest) (*vm, error) {
 	if err := c.nics.attachTo(v); err != nil {
 		return nil, err
 	}
-	if c.quirks.shows(nicOrphaned) {
+	if c.quirks.takeTurn(nicOrphaned) {
 		return nil, c.nics.orphan(v)
 	}
 	c.quota.take(v.quotaUse())
@@ -121,7 +121,7 @@ func (c *compute) create(group, name string, w vmRequest) (*vm, error) {
 // retry allocates a VM whose first allocation failed, in another size if
 // the body says so.
 func (c *compute) retry(v *vm, w vmRequest) (reply, error) {
-	size, err := c.sizes.named(w.spec.Properties.HardwareProfile.VMSize)
+	size, err := c.sizes.offered(w.spec.Properties.HardwareProfile.VMSize)
 	if err != nil {
 		return reply{}, err
 	}
@@ -152,7 +152,7 @@ func (c *compute) retryable(v *vm) (late *Error, refusal error) {
 	if err := c.quota.check(v.quotaUse()); err != nil {
 		return nil, err
 	}
-	now, late := c.stock.shortage(v)
+	now, late := c.stock.takeStock(v)
 	if now != nil {
 		return nil, now
 	}
@@ -164,7 +164,7 @@ func (c *compute) plan(group, name string, w vmRequest) (*vm, error) {
 	if err := c.sub.checkLocation(w.spec.Location); err != nil {
 		return nil, err
 	}
-	size, err := c.sizes.named(w.spec.Properties.HardwareProfile.VMSize)
+	size, err := c.sizes.offered(w.spec.Properties.HardwareProfile.VMSize)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (c *compute) plan(group, name string, w vmRequest) (*vm, error) {
 	return v, nil
 }
 
-// created answers a PUT that op is working on.
+// created answers a PUT on a VM, with the headers of the operation that works on it, if any.
 func (c *compute) created(v *vm, code int) (reply, error) {
 	header := http.Header{}
 	if v.at != nil {
@@ -208,7 +208,8 @@ func checkNames(v *vm) error {
 }
 
 // checkPriority refuses terms of spot VMs by the codes of Azure's own table of them
-// (learn.microsoft.com, "Error codes for Azure Spot Virtual VMs"), which tells no status.
+// (learn.microsoft.com, "Error messages for Azure Spot Virtual Machines and scale sets"), which
+// tells no status.
 func checkPriority(v *vm) error {
 	p := v.spec.Properties
 	if p.Priority != "" && !v.spec.isSpot() && !strings.EqualFold(p.Priority, "Regular") {
@@ -288,7 +289,7 @@ func (c *compute) startVM(r *request) (reply, error) {
 	if v.power != deallocated {
 		return reply{status: http.StatusOK}, nil
 	}
-	refusal, late := c.stock.shortage(v)
+	refusal, late := c.stock.takeStock(v)
 	if refusal != nil {
 		return reply{}, refusal
 	}
@@ -360,7 +361,7 @@ func (c *compute) resize(name string) error {
 	if v == nil || v.state != succeeded {
 		return fmt.Errorf("resizing %s: there is no such virtual machine, or something else is done to it", name)
 	}
-	size, found := c.sizes.beside(v)
+	size, found := c.sizes.resizeTarget(v)
 	if !found {
 		return fmt.Errorf("resizing %s: no other size is sold there", name)
 	}

@@ -40,7 +40,7 @@ func (f *fabric) beginDelete(v *vm, cause error) *operation {
 	v.state = deleting
 	op := f.ops.begin("Microsoft.Compute", computePace)
 	v.at = op
-	if v.stuck = f.quirks.shows(stuckDeleting); v.stuck {
+	if v.stuck = f.quirks.takeTurn(stuckDeleting); v.stuck {
 		return op
 	}
 	f.clock.later(f.latency.Delete, func() {
@@ -117,7 +117,7 @@ func (f *fabric) allocate(v *vm, failure *Error) {
 	if failure != nil {
 		wait /= 3
 	}
-	if failure == nil && f.quirks.shows(stuckCreating) {
+	if failure == nil && f.quirks.takeTurn(stuckCreating) {
 		return
 	}
 	f.clock.afterScaled(wait, func() {
@@ -129,7 +129,7 @@ func (f *fabric) allocate(v *vm, failure *Error) {
 
 func (f *fabric) endCreation(v *vm, failure *Error) {
 	defer f.owner.vmSettled(v)
-	if failure == nil && f.quirks.shows(stuckUpdating) {
+	if failure == nil && f.quirks.takeTurn(stuckUpdating) {
 		v.state, v.power = updating, starting // and its operation goes on
 		f.bootLater(v)
 		return
@@ -142,13 +142,13 @@ func (f *fabric) endCreation(v *vm, failure *Error) {
 		f.log.Info("allocation failed", slog.String("vm", v.name), slog.String("size", v.size.Name), slog.String("code", failure.Code))
 		return
 	}
-	if f.quirks.shows(lateSuccess) {
+	if f.quirks.takeTurn(lateSuccess) {
 		f.succeedLate(v, op)
 		return
 	}
 	v.state, v.power = succeeded, starting
 	f.bootLater(v)
-	if f.quirks.shows(lateFailure) {
+	if f.quirks.takeTurn(lateFailure) {
 		f.failLate(v, op)
 	}
 }

@@ -59,7 +59,7 @@ type fault struct {
 	alternates bool
 	// named is what it is in the catalogue, if it is there. strikes counts the requests that it
 	// struck.
-	named   *Named
+	named   *NamedFault
 	strikes int
 	luck    luck
 	// hangs: the delay ends when the client gives up.
@@ -121,14 +121,14 @@ func (fs *faults) list() []Fault {
 func (fs *faults) take(req *request, route *route) *fault {
 	fs.clock.Lock()
 	defer fs.clock.Unlock()
-	return fs.faultOf(req.http.Method, req.http.URL.Path, func(f *fault) bool { return f.ofMetadata == route.isMetadata })
+	return fs.takeFault(req.http.Method, req.http.URL.Path, func(f *fault) bool { return f.ofMetadata == route.isMetadata })
 }
 
-// refusalOfVM spends one of a fault's times on a virtual machine that AKS asks for, or returns
+// takeRefusalOfVM spends one of a fault's times on a virtual machine that AKS asks for, or returns
 // nil. Only plain refusals of virtual machines strike it: AKS has a connection and an identity
 // of its own. Callers hold the lock.
-func (fs *faults) refusalOfVM(id string) error {
-	f := fs.faultOf(http.MethodPut, id, func(f *fault) bool {
+func (fs *faults) takeRefusalOfVM(id string) error {
+	f := fs.takeFault(http.MethodPut, id, func(f *fault) bool {
 		return f.Status > 0 && !f.ofMetadata && strings.Contains(strings.ToLower(f.Path), "/virtualmachines")
 	})
 	if f == nil {
@@ -137,9 +137,9 @@ func (fs *faults) refusalOfVM(id string) error {
 	return f.refusal()
 }
 
-// faultOf spends one of the times of the first fault of a request that may strike it.
+// takeFault spends one of the times of the first fault of a request that may strike it.
 // Callers hold the lock.
-func (fs *faults) faultOf(method, path string, may func(*fault) bool) *fault {
+func (fs *faults) takeFault(method, path string, may func(*fault) bool) *fault {
 	for i, f := range fs.active {
 		if !f.method.MatchString(method) || !f.path.MatchString(path) || !may(f) {
 			continue
@@ -155,13 +155,13 @@ func (fs *faults) faultOf(method, path string, may func(*fault) bool) *fault {
 		if f.Times == 0 {
 			fs.active = slices.Delete(fs.active, i, i+1)
 		}
-		return f.strike()
+		return f.forNextRequest()
 	}
 	return nil
 }
 
-// strike is the fault as it strikes one request.
-func (f *fault) strike() *fault {
+// forNextRequest returns the fault as it strikes one request, and counts the request.
+func (f *fault) forNextRequest() *fault {
 	now := *f
 	now.before = f.before || f.alternates && f.strikes%2 == 1
 	f.strikes++

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// quirkFault has the next ones do what they should not.
+// quirkFault has the next VMs or interfaces do what they should not.
 func quirkFault(surface, name string) FaultKind {
-	return FaultKind{Name: name, Surface: surface, inject: func(in *injector, n Named) error { in.quirks.add(name, n.Times, n.Seed); return nil }}
+	return FaultKind{Name: name, Surface: surface, inject: func(in *injector, n NamedFault) error { in.quirks.add(name, n.Times, n.Seed); return nil }}
 }
 
 func asyncFaults() []FaultKind {
@@ -42,15 +42,15 @@ func computeFaults() []FaultKind {
 		requestFault(of, "PolicyDenied", http.MethodPut, machinePath, Fault{Status: http.StatusForbidden, Code: "RequestDisallowedByPolicy"}),
 	}
 	for _, mode := range []string{SkuNotAvailable, SkuNotAvailableAsync, ZonalAllocationFailed, AllocationFailed, OverconstrainedZonalAllocationRequest, OverconstrainedAllocationRequest} {
-		list = append(list, FaultKind{Name: mode, Surface: of, Target: ofSize, inject: func(in *injector, n Named) error {
+		list = append(list, FaultKind{Name: mode, Surface: of, Target: ofSize, inject: func(in *injector, n NamedFault) error {
 			return in.stock.add(Stockout{Size: n.Target, Mode: mode, Times: timesOf(n.Times), Seed: n.Seed})
 		}})
 	}
-	list = append(list, quirkFault(of, nicOrphaned), FaultKind{Name: "CapacityFlaps", Surface: of, Target: ofSize, inject: func(in *injector, n Named) error {
+	list = append(list, quirkFault(of, nicOrphaned), FaultKind{Name: "CapacityFlaps", Surface: of, Target: ofSize, inject: func(in *injector, n NamedFault) error {
 		return in.stock.add(Stockout{Size: n.Target, Mode: SkuNotAvailable, Times: timesOf(n.Times), Seed: n.Seed, EverySeconds: 20})
 	}})
 	one := func(name string, act func(*injector, string) error) {
-		list = append(list, FaultKind{Name: name, Surface: of, Target: ofMachine, inject: func(in *injector, n Named) error { return in.strikeMachines(n, act) }})
+		list = append(list, FaultKind{Name: name, Surface: of, Target: ofMachine, inject: func(in *injector, n NamedFault) error { return in.strikeMachines(n, act) }})
 	}
 	one("Evicted30s", func(in *injector, vm string) error { return in.events.evictNamed(vm, 30*time.Second) })
 	one("Evicted10s", func(in *injector, vm string) error { return in.events.evictNamed(vm, 10*time.Second) })
@@ -101,7 +101,7 @@ func catalogueFaults() []FaultKind {
 		requestFault(of, "NoSizes", http.MethodGet, skus, Fault{}, changes(listCut(0))),
 		requestFault(of, "HalfTheSizes", http.MethodGet, skus, Fault{}, changes(listCut(0.5))),
 		requestFault(of, "SizesAdded", http.MethodGet, skus, Fault{}, changes(withMoreSizes)),
-		momentFault(of, "SizeRetired", ofSize, func(in *injector, n Named) { in.sizes.retire(n.Target) }),
+		momentFault(of, "SizeRetired", ofSize, func(in *injector, n NamedFault) { in.sizes.retire(n.Target) }),
 		requestFault(of, "SizesUnavailable", http.MethodGet, skus, Fault{Status: http.StatusServiceUnavailable}),
 		requestFault(of, "SizesRestricted", http.MethodGet, skus, Fault{}, changes(everySecondRestricted)),
 		requestFault(of, "QuotaWithoutLimits", http.MethodGet, "/usages$", Fault{}, changes(withoutLimits)),
@@ -125,8 +125,8 @@ func catalogueFaults() []FaultKind {
 func identityFaults() []FaultKind {
 	const of = "identity"
 	return []FaultKind{
-		momentFault(of, "TokensRevoked", "", func(in *injector, _ Named) { in.identity.revoke() }),
-		momentFault(of, "TokensExpired", "", func(in *injector, _ Named) { in.identity.expire() }),
+		momentFault(of, "TokensRevoked", "", func(in *injector, _ NamedFault) { in.identity.revoke() }),
+		momentFault(of, "TokensExpired", "", func(in *injector, _ NamedFault) { in.identity.expire() }),
 		requestFault(of, "Unauthorized", "", anyPath, Fault{Status: http.StatusUnauthorized, Code: "ExpiredAuthenticationToken"}),
 		requestFault(of, "Forbidden", "", anyPath, Fault{Status: http.StatusForbidden, Code: "AuthorizationFailed"}),
 		requestFault(of, "RoleRemoved", "PUT|DELETE|PATCH|POST", anyPath, Fault{Status: http.StatusForbidden, Code: "AuthorizationFailed"}),

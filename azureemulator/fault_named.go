@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Named is a fault of the catalogue, as it shall strike.
-type Named struct {
+// NamedFault is a fault of the catalogue, as it shall strike.
+type NamedFault struct {
 	// Name is one of FaultCatalogue.
 	Name string `json:"name"`
 	// Target narrows what it strikes: a regular expression for paths of requests, a pattern
@@ -24,7 +24,7 @@ type Named struct {
 	// of all tokens and of one VM that is named strike once.
 	Times int `json:"times,omitempty"`
 	// Seed above zero has chance decide what is struck, alike for the same seed and the same
-	// course of events. Of requests, purchases, deletions and the like about two of three are
+	// course of events. Of requests, creations, deletions and the like about two of three are
 	// passed over; of VMs that many are chosen as Times says; what strikes all at once
 	// does so at some moment of the next minute. Zero passes nothing over and waits for nothing.
 	Seed uint64 `json:"seed,omitempty"`
@@ -35,9 +35,10 @@ type FaultKind struct {
 	Name string `json:"name"`
 	// Surface is transport, throttle, async, compute, network, catalogue or identity.
 	Surface string `json:"surface"`
-	// Target says what a Named's Target is for it: path, size, machine (a VM by name), or nothing.
+	// Target says what a NamedFault's Target is for it: path, size, machine (a VM by name), or
+	// nothing.
 	Target string `json:"target,omitempty"`
-	inject func(*injector, Named) error
+	inject func(*injector, NamedFault) error
 }
 
 // FaultCatalogue lists every fault that Inject knows.
@@ -69,14 +70,14 @@ func (in *injector) clear() {
 }
 
 // inject lets a fault of the catalogue strike.
-func (in *injector) inject(n Named) error {
+func (in *injector) inject(n NamedFault) error {
 	catalogue := FaultCatalogue()
 	i := slices.IndexFunc(catalogue, func(k FaultKind) bool { return k.Name == n.Name })
 	if i < 0 {
 		return fmt.Errorf("injecting %q: the catalogue has no such fault", n.Name)
 	}
 	if n.Target == "" && n.Seed == 0 && catalogue[i].Target == ofMachine {
-		return fmt.Errorf("injecting %s: its target must name a machine, or a seed choose one", n.Name)
+		return fmt.Errorf("injecting %s: its target must name a VM, or a seed choose one", n.Name)
 	}
 	if err := catalogue[i].inject(in, n); err != nil {
 		return fmt.Errorf("injecting %s: %w", n.Name, err)
@@ -84,7 +85,7 @@ func (in *injector) inject(n Named) error {
 	return nil
 }
 
-// What the target of a Named may be.
+// What the target of a NamedFault may be.
 const (
 	ofPath    = "path"
 	ofSize    = "size"
@@ -102,7 +103,7 @@ const (
 
 // requestFault is a fault of requests, by method and path; Target replaces the path.
 func requestFault(surface, name, method, path string, f Fault, more ...func(*fault)) FaultKind {
-	return FaultKind{Name: name, Surface: surface, Target: ofPath, inject: func(in *injector, n Named) error {
+	return FaultKind{Name: name, Surface: surface, Target: ofPath, inject: func(in *injector, n NamedFault) error {
 		f.Method, f.Path, f.Times = method, path, n.Times
 		if n.Target != "" {
 			f.Path = n.Target
@@ -114,8 +115,8 @@ func requestFault(surface, name, method, path string, f Fault, more ...func(*fau
 }
 
 // momentFault strikes all that it is about, at once or at a moment that the seed draws.
-func momentFault(surface, name, target string, act func(*injector, Named)) FaultKind {
-	return FaultKind{Name: name, Surface: surface, Target: target, inject: func(in *injector, n Named) error {
+func momentFault(surface, name, target string, act func(*injector, NamedFault)) FaultKind {
+	return FaultKind{Name: name, Surface: surface, Target: target, inject: func(in *injector, n NamedFault) error {
 		if n.Seed == 0 {
 			act(in, n)
 			return nil
@@ -171,7 +172,7 @@ func transportFaults() []FaultKind {
 func throttleFaults() []FaultKind {
 	var list []FaultKind
 	add := func(name string, visit func(string, *bucket)) {
-		list = append(list, momentFault("throttle", name, "", func(in *injector, _ Named) { in.throttles.eachBucket(visit) }))
+		list = append(list, momentFault("throttle", name, "", func(in *injector, _ NamedFault) { in.throttles.eachBucket(visit) }))
 	}
 	for _, prefix := range []string{
 		"arm/reads", "arm/writes", "arm/deletes", "compute/GetVM", "compute/ListVM", "compute/PutVM", "compute/UpdateVM", "compute/DeleteVM", "compute/GetOperation",
@@ -216,7 +217,7 @@ func timesOf(times int) int {
 }
 
 // strikeMachines has something happen to the VM that is named, or to some that the seed chooses.
-func (in *injector) strikeMachines(n Named, act func(*injector, string) error) error {
+func (in *injector) strikeMachines(n NamedFault, act func(*injector, string) error) error {
 	if n.Target != "" {
 		return act(in, n.Target)
 	}
@@ -232,7 +233,7 @@ func (in *injector) strikeMachines(n Named, act func(*injector, string) error) e
 		}
 	}
 	if struck == 0 {
-		return errors.New("there is no machine that it could strike")
+		return errors.New("there is no VM that it could strike")
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (b *bubble) skus() string {
 
 func TestBodyThatDribbles(t *testing.T) {
 	inBubble(t, Options{Sizes: []string{"Standard_D4s_v5"}}, func(b *bubble) {
-		b.inject(Named{Name: "SlowBody", Times: 2})
+		b.inject(NamedFault{Name: "SlowBody", Times: 2})
 		began := time.Now()
 		answer := b.get(b.skus())
 		if took := time.Since(began); took != 0 || answer.StatusCode != http.StatusOK {
@@ -72,7 +72,7 @@ func TestBodyThatDribblesOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if err := a.Inject(Named{Name: "SlowBody"}); err != nil {
+	if err := a.Inject(NamedFault{Name: "SlowBody"}); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := a.Client().Get(a.URL() + "/api/retail/prices")
@@ -89,7 +89,7 @@ func TestBodyThatDribblesOnTheWire(t *testing.T) {
 // after half a minute.
 func TestReorderedAnswers(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
-		b.inject(Named{Name: "ReorderedAnswers", Times: 3})
+		b.inject(NamedFault{Name: "ReorderedAnswers", Times: 3})
 		began := time.Now()
 		first := make(chan time.Duration)
 		go func() {
@@ -111,7 +111,7 @@ func TestReorderedAnswers(t *testing.T) {
 
 func TestRefusalByAnotherClock(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
-		b.inject(Named{Name: "TooManyRequestsByAnotherClock"})
+		b.inject(NamedFault{Name: "TooManyRequestsByAnotherClock"})
 		answer := b.get(b.path(vmKind, "vm"))
 		until, err := http.ParseTime(answer.Header.Get("Retry-After"))
 		said, err2 := http.ParseTime(answer.Header.Get("Date"))
@@ -125,7 +125,7 @@ func TestIdsInOtherCase(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
 		b.running("vm")
 		b.token = b.identity.issue("again", time.Now())
-		b.inject(Named{Name: "IdsInOtherCase"})
+		b.inject(NamedFault{Name: "IdsInOtherCase"})
 		_, shouted, _ := b.try("GET", b.path(vmKind, "vm"), "")
 		_, said, _ := b.try("GET", b.path(vmKind, "vm"), "")
 		if shouted == said || !strings.EqualFold(shouted, said) || !strings.Contains(shouted, "/SUBSCRIPTIONS/") || !strings.Contains(shouted, `"name":"vm"`) {
@@ -138,7 +138,7 @@ func TestIdsInOtherCase(t *testing.T) {
 func TestTenantIsThrottled(t *testing.T) {
 	inBubble(t, Options{Throttle: true}, func(b *bubble) {
 		b.try("GET", b.path(vmKind, "vm"), "")
-		b.inject(Named{Name: "ExhaustedTenant"})
+		b.inject(NamedFault{Name: "ExhaustedTenant"})
 		code, text, _ := b.try("GET", b.path(vmKind, "vm"), "")
 		if code != http.StatusTooManyRequests || !strings.Contains(text, "TenantRequestsThrottled") {
 			t.Errorf("%d %s", code, text)
@@ -152,7 +152,7 @@ func TestTenantIsThrottled(t *testing.T) {
 
 func TestMachinesThatAreNeverDone(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
-		b.inject(Named{Name: stuckUpdating})
+		b.inject(NamedFault{Name: stuckUpdating})
 		b.try("PUT", b.path(vmKind, "vm"), b.machine("vm"))
 		time.Sleep(time.Hour)
 		if v := b.named("vm"); v.Provisioning != updating || v.Power != running || b.State().Operations != 1 {
@@ -169,7 +169,7 @@ func TestMachinesThatAreNeverDone(t *testing.T) {
 
 func TestInterfaceWithoutItsMachine(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
-		b.inject(Named{Name: nicOrphaned})
+		b.inject(NamedFault{Name: nicOrphaned})
 		code, _, _ := b.try("PUT", b.path(vmKind, "vm"), b.machine("vm"))
 		if state := b.State(); code != http.StatusInternalServerError || len(state.VMs) != 0 || len(state.NICs) != 1 || len(state.Disks) != 0 || len(state.Usages) != 0 {
 			t.Fatalf("%d, %+v", code, state)
@@ -191,7 +191,7 @@ func TestInterfaceWithoutItsMachine(t *testing.T) {
 
 func TestAddressesThatLinger(t *testing.T) {
 	inBubble(t, Options{SubnetPrefix: "10.224.0.0/29"}, func(b *bubble) { // three addresses
-		b.inject(Named{Name: addressesLinger, Times: 3})
+		b.inject(NamedFault{Name: addressesLinger, Times: 3})
 		for _, name := range []string{"a", "b", "c"} {
 			b.running(name)
 			b.try("DELETE", b.path(vmKind, name), "")
@@ -218,7 +218,7 @@ func TestAddressesThatLinger(t *testing.T) {
 
 func TestCapacityThatComesAndGoes(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
-		b.inject(Named{Name: "CapacityFlaps", Target: "Standard_D4s_v5", Times: -1})
+		b.inject(NamedFault{Name: "CapacityFlaps", Target: "Standard_D4s_v5", Times: -1})
 		pattern := ""
 		for i := range 8 {
 			code, _, _ := b.try("PUT", b.path(vmKind, fmt.Sprint("vm-", i)), b.machine(fmt.Sprint("vm-", i)))
@@ -236,7 +236,7 @@ func TestSizeIsRetired(t *testing.T) {
 	inBubble(t, Options{Sizes: []string{"Standard_D4s_v5", "Standard_D8s_v5"}}, func(b *bubble) {
 		listed := func() string { _, text, _ := b.try("GET", b.skus(), ""); return text }
 		before := listed()
-		b.inject(Named{Name: "SizeRetired", Target: "Standard_D4s_*"})
+		b.inject(NamedFault{Name: "SizeRetired", Target: "Standard_D4s_*"})
 		if now := listed(); strings.Contains(now, "Standard_D4s_v5") || !strings.Contains(now, "Standard_D8s_v5") {
 			t.Errorf("still listed, or another is not: %s", now)
 		}
@@ -252,7 +252,7 @@ func TestSizeIsRetired(t *testing.T) {
 
 func TestSizesNobodyKnows(t *testing.T) {
 	inBubble(t, Options{Sizes: []string{"Standard_D4s_v5"}}, func(b *bubble) {
-		b.inject(Named{Name: "SizesAdded"})
+		b.inject(NamedFault{Name: "SizesAdded"})
 		_, text, _ := b.try("GET", b.skus(), "")
 		var list struct {
 			Value []struct{ Name, Size, Family string }
@@ -277,11 +277,11 @@ func TestPricesThatAreMissingOrOver(t *testing.T) {
 		if len(all) < 2 || slices.ContainsFunc(all, func(r row) bool { return r.EffectiveStartDate.After(time.Now()) }) {
 			t.Errorf("not in force at %v: %v", time.Now(), all)
 		}
-		b.inject(Named{Name: "PricesMissing"})
+		b.inject(NamedFault{Name: "PricesMissing"})
 		if some := rows(); len(some) != (len(all)+1)/2 {
 			t.Errorf("%d of %d rows", len(some), len(all))
 		}
-		b.inject(Named{Name: "PricesOutdated"})
+		b.inject(NamedFault{Name: "PricesOutdated"})
 		if old := rows(); len(old) != len(all) || !old[0].EffectiveEndDate.Before(time.Now()) || old[0].EffectiveEndDate.IsZero() {
 			t.Errorf("in force until %v", old[0].EffectiveEndDate)
 		}
@@ -291,7 +291,7 @@ func TestPricesThatAreMissingOrOver(t *testing.T) {
 // Tokens that are too old before their time get no challenge that would say so.
 func TestTokensExpireEarly(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
-		b.inject(Named{Name: "TokensExpired"})
+		b.inject(NamedFault{Name: "TokensExpired"})
 		answer := b.get(b.path(vmKind, "vm"))
 		if challenge := answer.Header.Get("Www-Authenticate"); answer.StatusCode != http.StatusUnauthorized || challenge == "" || strings.Contains(challenge, "claims") {
 			t.Errorf("%d %s", answer.StatusCode, challenge)
@@ -307,8 +307,8 @@ func TestTokensExpireEarly(t *testing.T) {
 func TestMetadataIsSlow(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
 		b.running("vm")
-		b.inject(Named{Name: "MetadataSlow"})
-		b.inject(Named{Name: "TokensUnavailable", Target: ".", Times: 1})
+		b.inject(NamedFault{Name: "MetadataSlow"})
+		b.inject(NamedFault{Name: "TokensUnavailable", Target: ".", Times: 1})
 		began := time.Now()
 		if code, _ := b.ask("vm", eventsPath, "Metadata"); code != http.StatusOK || time.Since(began) != 6*time.Second {
 			t.Errorf("%d after %v", code, time.Since(began))
@@ -354,7 +354,7 @@ func TestManagedIdentity(t *testing.T) {
 
 // A seed decides what is struck of everything, alike each time.
 func TestSeedsOfOtherFaults(t *testing.T) {
-	pattern := func(n Named) (which string) {
+	pattern := func(n NamedFault) (which string) {
 		inBubble(t, Options{}, func(b *bubble) {
 			b.inject(n)
 			for i := range 24 {
@@ -368,7 +368,7 @@ func TestSeedsOfOtherFaults(t *testing.T) {
 		return which
 	}
 	for _, name := range []string{SkuNotAvailable, ZonalAllocationFailed, stuckCreating, nicOrphaned} {
-		first, again, other := pattern(Named{Name: name, Times: -1, Seed: 3}), pattern(Named{Name: name, Times: -1, Seed: 3}), pattern(Named{Name: name, Times: -1, Seed: 4})
+		first, again, other := pattern(NamedFault{Name: name, Times: -1, Seed: 3}), pattern(NamedFault{Name: name, Times: -1, Seed: 3}), pattern(NamedFault{Name: name, Times: -1, Seed: 4})
 		if n := strings.Count(first, "x"); first != again || first == other || n < 3 || n > 15 {
 			t.Errorf("%s: %s, again %s, with another seed %s", name, first, again, other)
 		}
@@ -382,18 +382,18 @@ func TestSeedsOfMachinesAndMoments(t *testing.T) {
 				b.try("PUT", b.path(vmKind, fmt.Sprint("vm-", i)), b.machine(fmt.Sprint("vm-", i)))
 			}
 			time.Sleep(10 * time.Minute)
-			b.inject(Named{Name: "HostFailed", Times: 3, Seed: seed})
+			b.inject(NamedFault{Name: "HostFailed", Times: 3, Seed: seed})
 			time.Sleep(time.Second)
 			for _, v := range b.State().VMs {
 				machines += map[bool]string{true: ".", false: "x"}[v.Power == running]
 			}
 			began := time.Now()
-			b.inject(Named{Name: "TokensExpired", Seed: seed})
+			b.inject(NamedFault{Name: "TokensExpired", Seed: seed})
 			for code := 0; code != http.StatusUnauthorized; time.Sleep(time.Second) {
 				code, _, _ = b.try("GET", b.path(vmKind, "vm"), "")
 			}
 			after = time.Since(began)
-			if err := b.Inject(Named{Name: "Evicted30s", Seed: seed, Times: -1}); err != nil {
+			if err := b.Inject(NamedFault{Name: "Evicted30s", Seed: seed, Times: -1}); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Hour)

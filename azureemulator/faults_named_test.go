@@ -35,7 +35,7 @@ func (b *bubble) try(method, path, body string) (int, string, error) {
 	return answer.StatusCode, string(text), nil
 }
 
-func (b *bubble) inject(n Named) {
+func (b *bubble) inject(n NamedFault) {
 	b.t.Helper()
 	if err := b.Inject(n); err != nil {
 		b.t.Fatal(err)
@@ -54,14 +54,14 @@ func TestCatalogueOfFaults(t *testing.T) {
 			names[k.Name] = true
 			b.token = b.identity.issue("again", time.Now()) // it grows old, and some take it away
 			if k.Target == "machine" {
-				if err := b.Inject(Named{Name: k.Name}); err == nil {
+				if err := b.Inject(NamedFault{Name: k.Name}); err == nil {
 					t.Errorf("%s needs no machine", k.Name)
 				}
 				b.running("vm-" + strings.ToLower(k.Name))
-				b.inject(Named{Name: k.Name, Target: "vm-" + k.Name})
+				b.inject(NamedFault{Name: k.Name, Target: "vm-" + k.Name})
 				continue
 			}
-			b.inject(Named{Name: k.Name, Times: 2, Seed: 1})
+			b.inject(NamedFault{Name: k.Name, Times: 2, Seed: 1})
 			b.ClearFaults()
 			b.Capacity.ClearStockouts("", "", "")
 		}
@@ -69,7 +69,7 @@ func TestCatalogueOfFaults(t *testing.T) {
 		if len(surfaces) != 7 || len(names) < 75 {
 			t.Errorf("%d faults of %d surfaces", len(names), len(surfaces))
 		}
-		if err := b.Inject(Named{Name: "Earthquake"}); err == nil {
+		if err := b.Inject(NamedFault{Name: "Earthquake"}); err == nil {
 			t.Error("an earthquake was injected")
 		}
 		time.Sleep(time.Hour)
@@ -78,18 +78,18 @@ func TestCatalogueOfFaults(t *testing.T) {
 
 func TestLostAnswers(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
-		b.inject(Named{Name: "ResetBeforeSend"})
+		b.inject(NamedFault{Name: "ResetBeforeSend"})
 		if _, _, err := b.try("PUT", b.path(vmKind, "vm"), b.machine("vm")); err == nil || len(b.State().VMs) != 0 {
 			t.Errorf("%v, and %d machines; want none", err, len(b.State().VMs))
 		}
-		b.inject(Named{Name: "LostPut"})
+		b.inject(NamedFault{Name: "LostPut"})
 		if code, _, err := b.try("GET", b.path(vmKind, "vm"), ""); err != nil || code != http.StatusNotFound {
 			t.Errorf("%d %v: a read was struck", code, err)
 		}
 		if _, _, err := b.try("PUT", b.path(vmKind, "vm"), b.machine("vm")); err == nil || len(b.State().VMs) != 1 {
 			t.Errorf("%v, and %d machines; want one", err, len(b.State().VMs))
 		}
-		b.inject(Named{Name: "TruncatedBody"})
+		b.inject(NamedFault{Name: "TruncatedBody"})
 		if code, text, err := b.try("GET", b.path(vmKind, "vm"), ""); err != nil || code != http.StatusOK || json.Valid([]byte(text)) {
 			t.Errorf("%d %q %v", code, text, err)
 		}
@@ -101,20 +101,20 @@ func TestLostAnswers(t *testing.T) {
 
 func TestMachinesThatMisbehave(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
-		b.inject(Named{Name: lateSuccess})
+		b.inject(NamedFault{Name: lateSuccess})
 		b.running("late")
 		if s := b.state(); s.Provisioning != succeeded || s.Power != running {
 			t.Errorf("after ten minutes %+v", s)
 		}
-		b.inject(Named{Name: stuckDeleting})
+		b.inject(NamedFault{Name: stuckDeleting})
 		b.try("DELETE", b.path(vmKind, "late"), "")
 		time.Sleep(time.Hour)
 		if s := b.state(); s.Provisioning != deleting {
 			t.Errorf("an hour after it was deleted %+v", s)
 		}
 		b.token = b.identity.issue("again", time.Now())
-		b.inject(Named{Name: stuckCreating})
-		b.inject(Named{Name: ZonalAllocationFailed, Times: 2})
+		b.inject(NamedFault{Name: stuckCreating})
+		b.inject(NamedFault{Name: ZonalAllocationFailed, Times: 2})
 		for name, want := range map[string]string{"a": failed, "b": failed} {
 			b.try("PUT", b.path(vmKind, name), b.machine(name))
 			time.Sleep(10 * time.Minute)
@@ -143,7 +143,7 @@ func (b *bubble) named(name string) VMState {
 func TestSeededFaults(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
 		struck := func() (which string) {
-			b.inject(Named{Name: "Status503", Times: 5, Seed: 7})
+			b.inject(NamedFault{Name: "Status503", Times: 5, Seed: 7})
 			defer b.ClearFaults()
 			for range 40 {
 				code, _, err := b.try("GET", b.path(vmKind, "vm"), "")

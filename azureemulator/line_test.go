@@ -23,7 +23,7 @@ func TestLinesThatFail(t *testing.T) {
 			nameUnknown:        func(err error) bool { var d *net.DNSError; return errors.As(err, &d) && d.IsNotFound },
 		}
 		for f, right := range is {
-			b.inject(Named{Name: string(f)})
+			b.inject(NamedFault{Name: string(f)})
 			if _, _, err := b.try("PUT", b.path(vmKind, "vm"), b.machine("vm")); err == nil || !right(err) || len(b.State().VMs) != 0 {
 				t.Errorf("%s: %v, and %d machines", f, err, len(b.State().VMs))
 			}
@@ -31,7 +31,7 @@ func TestLinesThatFail(t *testing.T) {
 				t.Errorf("after %s: %d %v", f, code, err)
 			}
 		}
-		b.inject(Named{Name: string(goAway), Target: "/virtualMachines/", Times: 3})
+		b.inject(NamedFault{Name: string(goAway), Target: "/virtualMachines/", Times: 3})
 		for i, want := range []int{1, 1, 2} { // every other one was carried out
 			name := "vm" + string(rune('0'+i))
 			if _, _, err := b.try("PUT", b.path(vmKind, name), b.machine(name)); !errors.Is(err, errGoAway) || len(b.State().VMs) != want {
@@ -79,7 +79,7 @@ func TestConnectionsThatFail(t *testing.T) {
 			if err := get(c); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Inject(Named{Name: string(f), Target: "/retail/prices$"}); err != nil {
+			if err := s.Inject(NamedFault{Name: string(f), Target: "/retail/prices$"}); err != nil {
 				t.Fatal(err)
 			}
 			first := get(c) // net/http may have tried again by itself

@@ -306,7 +306,7 @@ func (ni *interfaces) remove(n *nic) {
 	if ni.byKey[key(n.group, n.name)] != n {
 		return
 	}
-	linger := ni.quirks.shows(addressesLinger)
+	linger := ni.quirks.takeTurn(addressesLinger)
 	for _, c := range n.configs {
 		if linger {
 			ni.releaseLate(c.subnet, c.address)

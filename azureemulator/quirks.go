@@ -52,8 +52,8 @@ func (qs *quirks) add(name string, times int, seed uint64) {
 	qs.byName[name] = &quirk{times, luck{seed: seed}}
 }
 
-// shows spends one of a quirk's times. Callers hold the lock.
-func (qs *quirks) shows(name string) bool {
+// takeTurn spends one of a quirk's times. Callers hold the lock.
+func (qs *quirks) takeTurn(name string) bool {
 	q := qs.byName[name]
 	if q == nil || q.left == 0 || q.luck.passes() {
 		return false

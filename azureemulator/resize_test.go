@@ -14,12 +14,12 @@ func TestMachineIsResized(t *testing.T) {
 	inBubble(t, Options{SystemNodes: -1}, func(b *bubble) {
 		b.running("vm")
 		was := b.named("vm")
-		b.inject(Named{Name: "Resized", Target: "vm"})
+		b.inject(NamedFault{Name: "Resized", Target: "vm"})
 		now := b.named("vm")
-		if now.Size == was.Size || now.Power != starting || b.Capacity.sizes.called(now.Size).Family != b.Capacity.sizes.called(was.Size).Family {
+		if now.Size == was.Size || now.Power != starting || b.Capacity.sizes.known(now.Size).Family != b.Capacity.sizes.known(was.Size).Family {
 			t.Errorf("it was %+v and is %+v", was, now)
 		}
-		if b.Capacity.sizes.called(now.Size).VCPUs <= b.Capacity.sizes.called(was.Size).VCPUs {
+		if b.Capacity.sizes.known(now.Size).VCPUs <= b.Capacity.sizes.known(was.Size).VCPUs {
 			t.Errorf("from %s to %s: a larger one is to be had", was.Size, now.Size)
 		}
 		if _, text, err := b.try("GET", b.path(vmKind, "vm"), ""); err != nil || !strings.Contains(text, `"vmSize":"`+now.Size+`"`) {
@@ -32,13 +32,13 @@ func TestMachineIsResized(t *testing.T) {
 		if err := b.CheckInvariants(); err != nil {
 			t.Error(err)
 		}
-		for _, name := range []string{b.Capacity.sizes.called(now.Size).Family, lowPriorityCores} {
+		for _, name := range []string{b.Capacity.sizes.known(now.Size).Family, lowPriorityCores} {
 			if err := b.Capacity.SetQuota(name, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, name := range []string{"nobody", "vm"} {
-			if err := b.Inject(Named{Name: "Resized", Target: name}); err == nil {
+			if err := b.Inject(NamedFault{Name: "Resized", Target: name}); err == nil {
 				t.Errorf("%s was resized, though there is none, or no quota", name)
 			}
 		}
@@ -49,7 +49,7 @@ func TestMachineIsResized(t *testing.T) {
 // and its operation says so from then on.
 func TestCreationThatFailsLate(t *testing.T) {
 	inBubble(t, Options{SystemNodes: -1, TimeScale: 1}, func(b *bubble) {
-		b.inject(Named{Name: lateFailure})
+		b.inject(NamedFault{Name: lateFailure})
 		w := b.send("PUT", b.path(vmKind, "vm"), b.machine("vm"))
 		operation := w.Header().Get("Azure-AsyncOperation")
 		operation = operation[strings.Index(operation, "/subscriptions"):]

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// seed makes what a new AKS cluster has.
-type seed struct {
+// An initialCluster makes the first resources of a new AKS cluster.
+type initialCluster struct {
 	networks  *virtualNetworks
 	groups    *securityGroups
 	balancers *loadBalancers
@@ -18,9 +18,9 @@ type seed struct {
 	ops       *operations
 }
 
-// plant makes the cluster's resource group and its node resource group with network, load
+// create makes the cluster's resource group and its node resource group with network, load
 // balancer and system pool.
-func (s seed) plant(o Options, sub *subscription) error {
+func (s initialCluster) create(o Options, sub *subscription) error {
 	sub.clock.Lock()
 	defer sub.clock.Unlock()
 	sub.addGroup(sub.nodeGroup)
@@ -41,11 +41,11 @@ func (s seed) plant(o Options, sub *subscription) error {
 
 	s.balancers.add("kubernetes", "aksOutboundBackendPool", "kubernetes")
 	s.pools.add(o.MachinesPool, modeMachines, nil)
-	return s.plantSystemPool(o, sub.nodeSubnetID())
+	return s.createSystemPool(o, sub.nodeSubnetID())
 }
 
-// plantSystemPool makes VMs as a client would, and has them run already.
-func (s seed) plantSystemPool(o Options, subnet string) error {
+// createSystemPool makes VMs as a client would, and has them run already.
+func (s initialCluster) createSystemPool(o Options, subnet string) error {
 	for i := range max(o.SystemNodes, 0) {
 		name := fmt.Sprintf("aks-system-%s-vms%d", o.clusterID(), i+1)
 		body, err := json.Marshal(systemNode(o, subnet, name, s.sizes.zonesOf(o.SystemNodeSize), i))

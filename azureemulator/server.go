@@ -100,7 +100,7 @@ func (s *Server) AddFault(f Fault) error { return s.injector.faults.add(f) }
 func (s *Server) Faults() []Fault { return s.injector.faults.list() }
 
 // Inject lets a fault of the catalogue strike.
-func (s *Server) Inject(n Named) error { return s.injector.inject(n) }
+func (s *Server) Inject(n NamedFault) error { return s.injector.inject(n) }
 
 // ClearFaults ends every fault of requests, and what VMs do that they should not. What has struck
 // already stays. Sizes that were retired are offered again.

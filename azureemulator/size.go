@@ -57,12 +57,12 @@ func (s *sizes) routes() []route {
 	}
 }
 
-// called is the size of that name, whether the region offers it or not.
-func (s *sizes) called(name string) catalog.Size { return s.byName[strings.ToLower(name)] }
+// known returns the size of that name, whether the region offers it or not.
+func (s *sizes) known(name string) catalog.Size { return s.byName[strings.ToLower(name)] }
 
 // zonesOf are the zones in which the region has a size.
 func (s *sizes) zonesOf(name string) []string {
-	zones, _ := s.called(name).ZonesIn(s.sub.location)
+	zones, _ := s.known(name).ZonesIn(s.sub.location)
 	return zones
 }
 
@@ -70,7 +70,7 @@ func (s *sizes) zonesOf(name string) []string {
 func (s *sizes) all() iter.Seq[catalog.Size] {
 	return func(yield func(catalog.Size) bool) {
 		for _, name := range s.names {
-			if !yield(s.called(name)) {
+			if !yield(s.known(name)) {
 				return
 			}
 		}
@@ -208,8 +208,8 @@ func (s *sizes) restrictionsOf(size catalog.Size, location string, zones []strin
 	return list
 }
 
-// named finds a size sold in the region.
-func (s *sizes) named(name string) (catalog.Size, error) {
+// offered returns the size of that name if the region offers it.
+func (s *sizes) offered(name string) (catalog.Size, error) {
 	size, known := s.byName[strings.ToLower(name)]
 	if known && !sizesLike(s.retired)(size.Name) {
 		if _, offered := size.ZonesIn(s.sub.location); offered {
@@ -253,8 +253,8 @@ func (s *sizes) setRestrictions(restrictions ...Restriction) {
 	s.restrictions = slices.Clone(restrictions)
 }
 
-// retire takes sizes off sale: they are listed no more, and no VM of them can be created. VMs of them
-// go on, and ClearFaults offers them again, which a client sees as sizes that are new.
+// retire takes sizes off sale: they are listed no more, and no VM of them can be created. VMs of
+// them go on, and ClearFaults offers them again, which a client sees as sizes that are new.
 func (s *sizes) retire(pattern string) {
 	setString(&pattern, "*")
 	s.clock.Lock()
@@ -311,8 +311,9 @@ func displayName(location string) string {
 	}
 }
 
-// beside is the size that a VM is given: of its family and larger if there is one.
-func (s *sizes) beside(v *vm) (catalog.Size, bool) {
+// resizeTarget is the size that a VM is given when it is resized: of its family and larger if
+// there is one.
+func (s *sizes) resizeTarget(v *vm) (catalog.Size, bool) {
 	var all []catalog.Size
 	for _, name := range s.names {
 		size := s.byName[strings.ToLower(name)]

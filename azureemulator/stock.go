@@ -31,9 +31,9 @@ type Stockout struct {
 	// EverySeconds above zero, at TimeScale 1, has it come and go: out of stock for so long from
 	// when it was added, in stock for as long, and so on.
 	EverySeconds float64 `json:"everySeconds,omitempty"`
-	// Seed above zero passes about two of three purchases over, as Named's does.
+	// Seed above zero passes about two of three creations over, as NamedFault's does.
 	Seed uint64 `json:"seed,omitempty"`
-	// Since and Draws are the emulator's own: when it was added, and of how many purchases its
+	// Since and Draws are the emulator's own: when it was added, and of how many creations its
 	// seed has decided.
 	Since time.Time `json:"since,omitzero"`
 	Draws int       `json:"draws,omitempty"`
@@ -63,7 +63,7 @@ func (o Stockout) valid() error {
 		return fmt.Errorf("stock-out for %v seconds: it must be zero or more", o.EverySeconds)
 	}
 	if o.Left < 0 {
-		return fmt.Errorf("stock-out with %d machines left: it must be zero or more", o.Left)
+		return fmt.Errorf("stock-out with %d VMs left: it must be zero or more", o.Left)
 	}
 	return nil
 }
@@ -125,12 +125,12 @@ func (s *stock) list() []Stockout {
 	return list
 }
 
-// shortage is why v cannot be had now: refused at once, or late by its
+// takeStock returns why v cannot be created now: refused at once, or late by its
 // operation. Both are nil when it can; then a limited stock has one less.
 // Callers hold the lock.
-func (s *stock) shortage(v *vm) (now, late *Error) {
+func (s *stock) takeStock(v *vm) (now, late *Error) {
 	for _, o := range s.stockouts {
-		if !o.matches(v) || s.inStock(o) {
+		if !o.matches(v) || s.drawInStock(o) {
 			continue
 		}
 		if o.Left > 0 {
@@ -146,8 +146,8 @@ func (s *stock) shortage(v *vm) (now, late *Error) {
 	return nil, nil
 }
 
-// inStock reports whether a stock-out that comes and goes is gone, or passes a purchase over.
-func (s *stock) inStock(o *Stockout) bool {
+// drawInStock reports whether a stock-out that comes and goes is gone, or passes a creation over.
+func (s *stock) drawInStock(o *Stockout) bool {
 	if every := s.clock.scaled(time.Duration(o.EverySeconds * float64(time.Second))); every > 0 && time.Since(o.Since)/every%2 == 1 {
 		return true
 	}
@@ -156,7 +156,7 @@ func (s *stock) inStock(o *Stockout) bool {
 	return l.passes()
 }
 
-// restock ends a stock-out that has failed purchases as often as it shall.
+// restock ends a stock-out that has failed creations as often as it shall.
 func (s *stock) restock(o *Stockout) {
 	if o.Times == 0 {
 		return

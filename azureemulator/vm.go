@@ -40,7 +40,7 @@ type vm struct {
 	incarnation int
 	// stuck is a deletion that will not end unless it is asked for again.
 	stuck bool
-	// hosted VMs were there from the start, and run no guest.
+	// system VMs were there from the start, in the cluster's system pool, and run no guest.
 	system bool
 	// machine is AKS's, if AKS made this one.
 	machine *aksMachine

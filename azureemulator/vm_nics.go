@@ -69,7 +69,7 @@ func checkAcceleration(v *vm, accelerated bool) error {
 }
 
 // attachTo binds the interfaces asked for and makes those described inline.
-// checkInterfaces has been passed; only addresses for several inline interfaces
+// checkVM has been passed; only addresses for several inline interfaces
 // together can still be missing, and then none is made.
 func (ni *interfaces) attachTo(v *vm) error {
 	p := v.spec.Properties.NetworkProfile

@@ -19,8 +19,8 @@ type request struct {
 	body   []byte
 }
 
-// reply is a handler's answer. body is encoded as JSON before the reply leaves
-// the handler's lock, see reply.encode; raw is sent as it is.
+// reply is a handler's answer. body is encoded as JSON when the reply is written, without the
+// lock: it must not share what the lock guards. raw is sent as it is.
 type reply struct {
 	status int
 	header http.Header

@@ -31,7 +31,7 @@ func (e *Environment) startAzure(ctx context.Context) error {
 	o := e.options.Azure
 	o.ClusterName = clusterName
 	o.Dir = filepath.Join(e.dir, "azure")
-	o.Guest = node.NewAgent(node.Options{
+	o.Guest = node.NewOS(node.Options{
 		Log: e.log, Silence: e.scaled(realSilence),
 		Cluster: node.Cluster{Server: e.cluster.PublicEndpoint(), CA: e.cluster.CAData(), Token: e.cluster.BootstrapToken()},
 		Routes:  e.cluster.Routes(),

@@ -48,7 +48,7 @@ type Size struct {
 	EncryptionAtHost      bool
 	TrustedLaunchDisabled bool
 	Confidential          string // SNP, TDX or empty
-	Spot                  bool   // may be bought as spot somewhere; PriceIn knows where
+	Spot                  bool   // is available as spot somewhere; PriceIn knows where
 	Reservable            bool   // takes part in capacity reservations
 
 	number  string   // what stands for # in Name: "4-2"

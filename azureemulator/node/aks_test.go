@@ -44,7 +44,7 @@ func TestNodeOfAKSMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := guest{agent: NewAgent(Options{}), machine: m}
+	g := guest{os: NewOS(Options{}), machine: m}
 	n := newNode(m, p, g.diskGiB(), time.Unix(0, 0))
 	const domain = "kubernetes.azure.com/"
 	for key, want := range map[string]string{

@@ -56,7 +56,7 @@ func provisionEnvironment(ctx context.Context, customData []byte, version string
 	}
 	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
 	defer cancel()
-	m := &image{version: version, files: map[string]*bytes.Buffer{}}
+	m := &bootedVM{version: version, files: map[string]*bytes.Buffer{}}
 	for _, script := range scripts {
 		file, err := parseScript(script)
 		if err != nil {
@@ -71,7 +71,7 @@ func provisionEnvironment(ctx context.Context, customData []byte, version string
 }
 
 // boot runs one script to its end. Both results are nil when it started nothing.
-func (m *image) boot(ctx context.Context, file *syntax.File) (map[string]string, error) {
+func (m *bootedVM) boot(ctx context.Context, file *syntax.File) (map[string]string, error) {
 	err := m.runSafely(ctx, file, expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"))
 	if m.controllerStarted() {
 		return m.controllerEnvironment()
@@ -158,9 +158,9 @@ func quoteEscapes(parts []syntax.WordPart) []syntax.WordPart {
 	return out
 }
 
-// image is the virtual machine as far as a bootstrap script can see it: a few
+// bootedVM is the virtual machine as far as a bootstrap script can see it: a few
 // files, a few programs, and everything else there but without effect.
-type image struct {
+type bootedVM struct {
 	version string // of the image, such as 202607.06.0; may be empty
 
 	mu          sync.Mutex // guards what follows: a script may run things in the background
@@ -173,7 +173,7 @@ type image struct {
 
 // runSafely turns a panic of the interpreter, which is not ours and meets any
 // script a client sends, into a script that failed.
-func (m *image) runSafely(ctx context.Context, file *syntax.File, env expand.Environ) (err error) {
+func (m *bootedVM) runSafely(ctx context.Context, file *syntax.File, env expand.Environ) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the shell failed: %v", p)
@@ -182,7 +182,7 @@ func (m *image) runSafely(ctx context.Context, file *syntax.File, env expand.Env
 	return m.run(ctx, file, env)
 }
 
-func (m *image) run(ctx context.Context, file *syntax.File, env expand.Environ, params ...string) error {
+func (m *bootedVM) run(ctx context.Context, file *syntax.File, env expand.Environ, params ...string) error {
 	if m.deeper(1) > maxShellDepth {
 		return fmt.Errorf("more than %d shells inside each other", maxShellDepth)
 	}
@@ -214,20 +214,20 @@ func (m *image) run(ctx context.Context, file *syntax.File, env expand.Environ, 
 	return err
 }
 
-func (m *image) deeper(by int) int {
+func (m *bootedVM) deeper(by int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.depth += by
 	return m.depth
 }
 
-func (m *image) environment() map[string]string {
+func (m *bootedVM) environment() map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.provisioned
 }
 
-func (m *image) count(_ context.Context, args []string) ([]string, error) {
+func (m *bootedVM) count(_ context.Context, args []string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.commands++; m.commands > maxCommands {
@@ -239,7 +239,7 @@ func (m *image) count(_ context.Context, args []string) ([]string, error) {
 // exec is every program of the machine. Those that start other programs do; the
 // provisioning script takes its environment; all others succeed in silence, as a
 // well-prepared image would let them.
-func (m *image) exec(ctx context.Context, args []string) error {
+func (m *bootedVM) exec(ctx context.Context, args []string) error {
 	for len(args) > 0 {
 		switch path.Base(args[0]) {
 		case "nohup", "setsid", "sudo":
@@ -264,7 +264,7 @@ func (m *image) exec(ctx context.Context, args []string) error {
 }
 
 // shell is /bin/bash as a program: a command after -c, or a script file.
-func (m *image) shell(ctx context.Context, args []string) error {
+func (m *bootedVM) shell(ctx context.Context, args []string) error {
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		option := args[0]
 		args = args[1:]
@@ -297,7 +297,7 @@ func isProvisioner(file string) bool {
 	return file == provisionStart || file == provisionMain
 }
 
-func (m *image) provision(ctx context.Context) {
+func (m *bootedVM) provision(ctx context.Context) {
 	env := map[string]string{}
 	exported(ctx).Each(func(name string, v expand.Variable) bool {
 		env[name] = v.String()
@@ -329,7 +329,7 @@ func exported(ctx context.Context) expand.Environ {
 
 // open gives scripts a disk that takes every write. Of those it remembers the node
 // controller's document.
-func (m *image) open(_ context.Context, name string, flag int, _ os.FileMode) (io.ReadWriteCloser, error) {
+func (m *bootedVM) open(_ context.Context, name string, flag int, _ os.FileMode) (io.ReadWriteCloser, error) {
 	if flag&(os.O_WRONLY|os.O_RDWR) == 0 && name != os.DevNull {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
@@ -341,26 +341,26 @@ func (m *image) open(_ context.Context, name string, flag int, _ os.FileMode) (i
 	if m.files[name] == nil || flag&os.O_TRUNC != 0 {
 		m.files[name] = &bytes.Buffer{}
 	}
-	return &disk{image: m, file: m.files[name]}, nil
+	return &rememberedFile{vm: m, file: m.files[name]}, nil
 }
 
-// disk is an open file that is remembered.
-type disk struct {
+// rememberedFile is an open file that is remembered.
+type rememberedFile struct {
 	void
-	image *image
-	file  *bytes.Buffer
+	vm   *bootedVM
+	file *bytes.Buffer
 }
 
-func (d *disk) Write(p []byte) (int, error) {
-	d.image.mu.Lock()
-	defer d.image.mu.Unlock()
+func (d *rememberedFile) Write(p []byte) (int, error) {
+	d.vm.mu.Lock()
+	defer d.vm.mu.Unlock()
 	if d.file.Len()+len(p) > maxScript {
 		return 0, fmt.Errorf("the disk is full at %d bytes", maxScript)
 	}
 	return d.file.Write(p)
 }
 
-func (m *image) stat(_ context.Context, name string, _ bool) (fs.FileInfo, error) {
+func (m *bootedVM) stat(_ context.Context, name string, _ bool) (fs.FileInfo, error) {
 	switch name = path.Clean(name); {
 	case name == controllerLauncher && m.hasLauncher(), isProvisioner(name), name == "/bin/bash", name == "/usr/bin/bash", name == os.DevNull:
 		return fileInfo{name: path.Base(name), mode: 0o755}, nil

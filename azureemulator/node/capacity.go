@@ -17,13 +17,13 @@ const (
 
 	kibibyte = 1 << 10
 	gibibyte = 1 << 30
-	// memoryKept is the share of a size's advertised memory a kubelet gets to
+	// memoryVisible is the share of a size's advertised memory a kubelet gets to
 	// see. Firmware, the hypervisor's own pages, the kernel and its page tables
 	// keep the rest: 3 to 4 % on most sizes.
-	memoryKept = 0.965
-	// diskKept is the share of the OS disk that is the root file system: 128 GB
+	memoryVisible = 0.965
+	// diskVisible is the share of the OS disk that is the root file system: 128 GB
 	// disks report 129886128 KiB.
-	diskKept = 0.9677
+	diskVisible = 0.9677
 )
 
 // hardware is what the kubelet finds on the machine.
@@ -36,8 +36,8 @@ type hardware struct {
 func observe(size catalog.Size, diskGiB int64) hardware {
 	h := hardware{
 		cpus:   int64(size.VCPUsAvailable),
-		memory: wholeKiB(size.MemoryGiB * gibibyte * memoryKept),
-		disk:   wholeKiB(float64(diskGiB) * gibibyte * diskKept),
+		memory: wholeKiB(size.MemoryGiB * gibibyte * memoryVisible),
+		disk:   wholeKiB(float64(diskGiB) * gibibyte * diskVisible),
 		arch:   "amd64",
 	}
 	if strings.EqualFold(size.Architecture, "Arm64") {
@@ -66,7 +66,7 @@ func capacity(h hardware, p Payload) corev1.ResourceList {
 	return list
 }
 
-func (k Kubelet) podLimit(cpus int64) int64 {
+func (k KubeletConfig) podLimit(cpus int64) int64 {
 	if k.PodsPerCore > 0 {
 		return min(k.MaxPods, k.PodsPerCore*cpus)
 	}
@@ -75,7 +75,7 @@ func (k Kubelet) podLimit(cpus int64) int64 {
 
 // allocatable is capacity less what is reserved and what must stay free to
 // avoid evictions; never less than nothing.
-func allocatable(capacity corev1.ResourceList, k Kubelet) corev1.ResourceList {
+func allocatable(capacity corev1.ResourceList, k KubeletConfig) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for name, q := range capacity {
 		left := q.DeepCopy()
@@ -90,7 +90,7 @@ func allocatable(capacity corev1.ResourceList, k Kubelet) corev1.ResourceList {
 }
 
 // evictionReserve is how much of a resource hard eviction keeps free.
-func (k Kubelet) evictionReserve(name corev1.ResourceName, capacity resource.Quantity) resource.Quantity {
+func (k KubeletConfig) evictionReserve(name corev1.ResourceName, capacity resource.Quantity) resource.Quantity {
 	signals := map[corev1.ResourceName]string{
 		corev1.ResourceMemory:           "memory.available",
 		corev1.ResourceEphemeralStorage: "nodefs.available",

@@ -48,7 +48,7 @@ func (g *guest) connect(identity *tls.Certificate) (*rest.Config, *http.Client, 
 		config.Certificates = []tls.Certificate{*identity}
 	}
 	transport := &http.Transport{
-		DialContext:         g.agent.options.dial,
+		DialContext:         g.os.options.dial,
 		TLSClientConfig:     config,
 		TLSHandshakeTimeout: 10 * time.Second,
 		IdleConnTimeout:     idleConnection,

@@ -27,7 +27,7 @@ import (
 
 // machines is a cloud that boots guests at once.
 type machines struct {
-	agent *node.Agent
+	os    *node.OS
 	mu    sync.Mutex
 	end   map[string]context.CancelCauseFunc
 	known map[string]azureemulator.VM
@@ -47,7 +47,7 @@ func (c *machines) boot(m azureemulator.VM) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known[m.Name], c.state[m.Name], c.end[m.Name] = m, node.Running, cancel
-	c.run.Go(func() { c.agent.Run(ctx, m) })
+	c.run.Go(func() { c.os.Run(ctx, m) })
 }
 
 // stop ends a machine for a reason.
@@ -102,8 +102,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	c, client := clustertest.Start(t, t.TempDir())
 	cloud := &machines{
-		agent: node.NewAgent(node.Options{Routes: c.Routes()}),
-		end:   map[string]context.CancelCauseFunc{}, known: map[string]azureemulator.VM{}, state: map[string]node.State{},
+		os:  node.NewOS(node.Options{Routes: c.Routes()}),
+		end: map[string]context.CancelCauseFunc{}, known: map[string]azureemulator.VM{}, state: map[string]node.State{},
 	}
 	t.Cleanup(cloud.stopAll)
 	controller, err := node.NewCloudController(node.CloudOptions{Client: client, Machines: cloud, CheckEvery: 200 * time.Millisecond})
@@ -131,7 +131,7 @@ func (w *world) nodeWhere(name, what string, holds func(*corev1.Node) bool) *cor
 			err = fmt.Errorf("taints %v, conditions %v", n.Spec.Taints, n.Status.Conditions)
 		}
 		if err != nil {
-			err = fmt.Errorf("%w; console:\n%s", err, w.cloud.agent.Console(name))
+			err = fmt.Errorf("%w; console:\n%s", err, w.cloud.os.Console(name))
 		}
 		return err
 	})
@@ -203,7 +203,7 @@ func TestMachineLifeOnARealControlPlane(t *testing.T) {
 
 	for name, reason := range map[string]string{"wrong-token": "Unauthorized", "wrong-flag": "unknown flag: --no-such-flag"} {
 		clustertest.Eventually(w.t, "waiting for "+name, func(context.Context) error {
-			if got := w.cloud.agent.Console(name); !strings.Contains(got, reason) {
+			if got := w.cloud.os.Console(name); !strings.Contains(got, reason) {
 				return fmt.Errorf("console %q says nothing of %q", got, reason)
 			}
 			return nil
@@ -265,7 +265,7 @@ func (w *world) runPod(nodeName string) {
 // preempt sends the notice; the node must stay otherwise healthy.
 func (w *world) preempt(name string) {
 	w.t.Helper()
-	w.cloud.agent.Preempt(name, azureemulator.Preemption{EventID: "A1", NotBefore: time.Now().Add(30 * time.Second)})
+	w.cloud.os.Preempt(name, azureemulator.Preemption{EventID: "A1", NotBefore: time.Now().Add(30 * time.Second)})
 	w.nodeWhere(name, "preempting", func(n *corev1.Node) bool {
 		for _, c := range n.Status.Conditions {
 			if c.Type == "PreemptionScheduled" && c.Status == corev1.ConditionTrue && c.Reason == "SpotEvictionIncoming" {

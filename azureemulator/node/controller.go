@@ -39,7 +39,7 @@ const (
 )
 
 // built is when the image was built; the far future when its version does not tell.
-func (m *image) built() int {
+func (m *bootedVM) built() int {
 	month, rest, _ := strings.Cut(m.version, ".")
 	day, _, _ := strings.Cut(rest, ".")
 	date, err := strconv.Atoi(month + day)
@@ -52,22 +52,22 @@ func (m *image) built() int {
 // imageVersion is the last part of an image's id.
 func imageVersion(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
-func (m *image) hasLauncher() bool { return m.built() >= launcherSince }
+func (m *bootedVM) hasLauncher() bool { return m.built() >= launcherSince }
 
-func (m *image) startController() {
+func (m *bootedVM) startController() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.controller = true
 }
 
-func (m *image) controllerStarted() bool {
+func (m *bootedVM) controllerStarted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.controller
 }
 
 // systemctl knows one unit. All others start in silence.
-func (m *image) systemctl(args []string) {
+func (m *bootedVM) systemctl(args []string) {
 	if slices.Contains(args, "start") && slices.Contains(args, controllerUnit) && m.built() >= controllerSince {
 		m.startController()
 	}
@@ -145,7 +145,7 @@ func checkCloudConfig(text []byte) error {
 }
 
 // controllerEnvironment is what the node controller makes of the document on disk.
-func (m *image) controllerEnvironment() (map[string]string, error) {
+func (m *bootedVM) controllerEnvironment() (map[string]string, error) {
 	m.mu.Lock()
 	file := m.files[controllerConfig]
 	m.mu.Unlock()

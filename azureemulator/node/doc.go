@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package node is what runs on, and what watches over, the machines of the
-// Azure emulator: an Agent that does what an AKS node does with its customData,
+// Azure emulator: an OS that does what an AKS node does with its customData,
 // and a CloudController that does what AKS's cloud-controller-manager does with
 // the Nodes that result.
 //
-// The Agent takes nothing from the emulator but the machine's own facts and its
+// The OS takes nothing from the emulator but the machine's own facts and its
 // customData: server, certificate authority, token, labels, taints and
 // reservations all come from the bootstrap script, which is really run (in an
 // interpreter that can touch nothing). A script that would leave a real machine
-// outside the cluster leaves this one outside too; Agent.Console says why.
+// outside the cluster leaves this one outside too; OS.Console says why.
 //
 // Machines that AKS made in an agent pool bring no customData. Those it bootstraps
 // itself, into the Cluster it was told of, as the machine's profile says.
@@ -18,5 +18,5 @@
 // ready and run their pods, until the machine goes away. Nor does it read a
 // kubelet configuration file: a payload that insists on one is refused in words.
 //
-// The zero Agent is not usable; NewAgent with zero Options is.
+// The zero OS is not usable; NewOS with zero Options is.
 package node

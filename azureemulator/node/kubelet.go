@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Kubelet is what a kubelet's command line makes of a Node.
-type Kubelet struct {
+// KubeletConfig is what a kubelet's command line makes of a Node.
+type KubeletConfig struct {
 	Labels map[string]string
 	Taints []corev1.Taint
 	// External reports that a cloud controller will finish the Node.
@@ -63,15 +63,15 @@ var reservable = sets.New("cpu", "memory", "ephemeral-storage", "pid")
 
 // parseKubelet reads and checks a kubelet command line. Whatever it refuses, the
 // kubelet refuses at start.
-func parseKubelet(args []string, version string) (Kubelet, error) {
+func parseKubelet(args []string, version string) (KubeletConfig, error) {
 	raw, err := parseFlags(args, version)
 	if err != nil {
-		return Kubelet{}, err
+		return KubeletConfig{}, err
 	}
 	if err := errors.Join(raw.validate(), raw.validateQuotaPeriod(minor(version))); err != nil {
-		return Kubelet{}, err
+		return KubeletConfig{}, err
 	}
-	k := Kubelet{
+	k := KubeletConfig{
 		Labels:      raw.labels,
 		External:    raw.cloudProvider == "external",
 		ProviderID:  raw.providerID,
@@ -83,19 +83,19 @@ func parseKubelet(args []string, version string) (Kubelet, error) {
 		DNS:         raw.clusterDNS,
 	}
 	if err := checkLabels(k.Labels); err != nil {
-		return Kubelet{}, fmt.Errorf("--node-labels: %w", err)
+		return KubeletConfig{}, fmt.Errorf("--node-labels: %w", err)
 	}
 	if k.Taints, err = parseTaints(raw.taints); err != nil {
-		return Kubelet{}, fmt.Errorf("--register-with-taints: %w", err)
+		return KubeletConfig{}, fmt.Errorf("--register-with-taints: %w", err)
 	}
 	if k.Reserved, err = reservations(raw.kubeReserved, raw.systemReserved); err != nil {
-		return Kubelet{}, err
+		return KubeletConfig{}, err
 	}
 	if raw.evictionHard == nil {
 		raw.evictionHard = defaultEviction
 	}
 	if k.Eviction, err = thresholds(raw.evictionHard); err != nil {
-		return Kubelet{}, fmt.Errorf("--eviction-hard: %w", err)
+		return KubeletConfig{}, fmt.Errorf("--eviction-hard: %w", err)
 	}
 	return k, nil
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // nodeName is the name a kubelet on m registers under.
-func nodeName(m azureemulator.VM, k Kubelet) string {
+func nodeName(m azureemulator.VM, k KubeletConfig) string {
 	name := k.Hostname
 	if name == "" {
 		name = m.ComputerName

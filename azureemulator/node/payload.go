@@ -28,7 +28,7 @@ type Payload struct {
 	KubernetesVersion string
 	// GPUDriver reports that the image installs AKS's NVIDIA driver.
 	GPUDriver bool
-	Kubelet   Kubelet
+	Kubelet   KubeletConfig
 	// System is what the machine's kernel is told.
 	System System
 }

@@ -99,7 +99,7 @@ func TestReadPayload(t *testing.T) {
 		Token:             "abcdef.0123456789abcdef",
 		KubernetesVersion: "1.36.3",
 		GPUDriver:         true,
-		Kubelet: Kubelet{
+		Kubelet: KubeletConfig{
 			Labels: map[string]string{"karpenter.sh/nodepool": "default", "kubernetes.azure.com/role": "agent"},
 			Taints: []corev1.Taint{
 				{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute},

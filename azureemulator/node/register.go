@@ -76,7 +76,7 @@ func (g *guest) diskGiB() int64 {
 	if n := g.machine.Node; n != nil && n.OperatingSystem.OSDiskSizeGB > 0 {
 		return n.OperatingSystem.OSDiskSizeGB
 	}
-	return g.agent.options.OSDiskGiB
+	return g.os.options.OSDiskGiB
 }
 
 func (k *kubelet) close() { k.http.CloseIdleConnections() }

@@ -32,7 +32,7 @@ type aksBackend struct {
 	unavailable *stock.UnavailableOfferings
 	inFlight    *inFlights
 	subnets     nodeSubnets
-	zones       zones
+	region      regionName
 	owner       ownership
 	now         func() time.Time
 
@@ -57,7 +57,7 @@ func (a *aksBackend) handle(claim provider.Claim) string {
 // vmName is empty: AKS reports the name with the machine.
 func (a *aksBackend) vmName(string) string { return "" }
 
-// createDelay and mayDeleteNow never hold a call back: one request covers many machines, so each
+// reserveCreate and reserveDelete never hold a call back: one request covers many machines, so each
 // request waits for the rate limits in the HTTP pipeline, and fails there when the wait is long.
 func (a *aksBackend) reserveCreate(string, bool) time.Duration { return 0 }
 func (a *aksBackend) reserveDelete(string) bool                { return true }
@@ -72,7 +72,7 @@ func (a *aksBackend) create(ctx context.Context, spec *vmSpec) (map[string]strin
 		return nil, beforeRequest(fmt.Errorf("writing AKS machine %s: %w", spec.handle, err))
 	}
 	one := aksMachineSpec{name: spec.handle, tags: armtext.Pointers(a.tags(spec)), body: body}
-	if zone := a.zones.number(spec.offering.Zone); zone != "" {
+	if zone := a.region.zoneNumber(spec.offering.Zone); zone != "" {
 		one.zones = []*string{to.Ptr(zone)}
 	}
 	sum := sha256.Sum256(template)

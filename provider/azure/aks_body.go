@@ -94,7 +94,7 @@ func aksLabels(s *vmSpec) map[string]string {
 	}
 	maps.DeleteFunc(labels, func(key, _ string) bool {
 		domain, _, _ := strings.Cut(key, "/")
-		return !kubeletMaySet(key) || inDomain(domain, "kubernetes.azure.com")
+		return !passesToKubelet(key) || inDomain(domain, "kubernetes.azure.com")
 	})
 	return labels
 }

@@ -68,7 +68,7 @@ func (a *aksPool) handleOf(vm string) (handle string, inPool bool) {
 	return strings.ToLower(vm), false
 }
 
-// expectedVMName returns a stand-in for the name of a virtual machine that does not exist yet;
+// placeholderVMName returns a stand-in for the name of a virtual machine that does not exist yet;
 // AKS's own name has other digits.
 func (a *aksPool) placeholderVMName(handle string) string {
 	return "aks-" + strings.ToLower(a.name) + "-" + handle + "-00000000-vm"

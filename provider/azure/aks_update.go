@@ -25,7 +25,7 @@ func (x *updater) updateAKSMachine(ctx context.Context, vm *virtualMachine, u wa
 	switch {
 	case err == nil:
 		return provider.Update{Changed: "tags", RetryAfter: updateListAge}, nil
-	case armerr.Classify(err).Kind == armerr.Exists: // changed or deleted meanwhile
+	case armerr.Classify(err).Kind == armerr.Conflict: // changed or deleted meanwhile
 		return provider.Update{RetryAfter: updateListAge}, nil
 	}
 	return provider.Update{}, armerr.Wrap(err, "updating tags of AKS machine %s", vm.handle)

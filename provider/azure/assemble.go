@@ -16,7 +16,7 @@ type assembly struct {
 	conn     *connection
 	limiter  rateLimiter
 	subnets  nodeSubnets
-	zones    zones
+	region   regionName
 	ids      providerIDs
 	owner    ownership
 	classes  classReader
@@ -48,7 +48,7 @@ func assemble(o *Options) (*Provider, error) {
 	}
 	progress := &launchProgress{
 		conn: a.conn, instances: instances, inFlight: a.inFlight, probes: probes, failures: a.failures, terminator: terminator,
-		limiter: a.limiter, zones: a.zones, now: o.Now, log: o.Log,
+		limiter: a.limiter, region: a.region, now: o.Now, log: o.Log,
 	}
 	return &Provider{
 		limits: a.conn.limits, cni: o.cni(), ids: a.ids, sources: a.sources, network: a.sources.network, images: a.sources.images,
@@ -60,7 +60,7 @@ func assemble(o *Options) (*Provider, error) {
 
 func newAssembly(o *Options) (*assembly, error) {
 	a := &assembly{
-		opts: o, zones: zones(o.Location), ids: newProviderIDs(o.SubscriptionID, o.NodeResourceGroup),
+		opts: o, region: regionName(o.Location), ids: newProviderIDs(o.SubscriptionID, o.NodeResourceGroup),
 		owner:   ownership{cluster: o.ClusterName, additional: o.AdditionalTags},
 		classes: classReader{o.Classes}, inFlight: newInFlights(o.Now), claims: ctxlock.NewByName(),
 	}
@@ -75,10 +75,10 @@ func newAssembly(o *Options) (*assembly, error) {
 	if a.sources, err = newSources(o, a.conn, a.subnets.own); err != nil {
 		return nil, err
 	}
-	a.memory = newObservedMemory(o, a.sources.sizes)
+	a.memory = newObservedMemory(o, a.sources.skus)
 	a.failures = &failures{
 		unavailable: stock.NewUnavailableOfferings(o.Now), policies: stock.NewPolicies(), images: a.sources.images, network: a.sources.network,
-		sizes: a.sources.sizes, zones: a.zones, now: o.Now, log: o.Log,
+		skus: a.sources.skus, region: a.region, now: o.Now, log: o.Log,
 	}
 	a.catalogs = a.newCatalogs()
 	if a.pool, err = newAKSPool(a.conn, o.ClusterName, o.AKSMachines); err != nil {
@@ -91,20 +91,20 @@ func newAssembly(o *Options) (*assembly, error) {
 
 func (a *assembly) newCatalogs() *catalogCache {
 	types := &typeBuilder{
-		zones: a.zones, nodeGroup: a.opts.NodeResourceGroup, kubeletIdentity: a.opts.KubeletIdentityClientID, cni: a.opts.cni(), subnets: a.subnets,
+		region: a.region, nodeGroup: a.opts.NodeResourceGroup, kubeletIdentity: a.opts.KubeletIdentityClientID, cni: a.opts.cni(), subnets: a.subnets,
 		builtInPrices: a.sources.prices.builtInPrices(), memory: a.memory,
 	}
 	return &catalogCache{
-		now: a.opts.Now, nodeClasses: a.classes, types: types, memory: a.memory, zones: a.zones, sizes: a.sources.sizes,
+		now: a.opts.Now, nodeClasses: a.classes, types: types, memory: a.memory, region: a.region, skus: a.sources.skus,
 		prices: a.sources.prices, quota: a.sources.quota, unavailable: a.failures.unavailable, byClass: map[string]*classCatalog{},
 	}
 }
 
 func (a *assembly) newBackends() *backends {
 	compute := &computeBackend{
-		conn: a.conn, vms: a.conn.compute.NewVirtualMachinesClient(), network: a.sources.network, zones: a.zones,
+		conn: a.conn, vms: a.conn.compute.NewVirtualMachinesClient(), network: a.sources.network, region: a.region,
 		settings: requestSettings{
-			opts: a.opts, subnets: a.subnets, zones: a.zones, owner: a.owner, network: a.sources.network, encoder: &bootstrap.Encoder{},
+			opts: a.opts, subnets: a.subnets, region: a.region, owner: a.owner, network: a.sources.network, encoder: &bootstrap.Encoder{},
 		},
 		sharedToken: a.sources.sharedToken, inFlight: a.inFlight, limiter: a.limiter, now: a.opts.Now,
 	}
@@ -113,7 +113,7 @@ func (a *assembly) newBackends() *backends {
 	}
 	aks := &aksBackend{
 		pool: a.pool, vms: a.lists.vms, compute: compute, unavailable: a.failures.unavailable, inFlight: a.inFlight,
-		subnets: a.subnets, zones: a.zones, owner: a.owner, now: a.opts.Now,
+		subnets: a.subnets, region: a.region, owner: a.owner, now: a.opts.Now,
 	}
 	aks.batch(a.opts.AKSMachines.Batching, a.opts.Panics)
 	all := []backend{compute, aks}
@@ -125,8 +125,8 @@ func (a *assembly) newBackends() *backends {
 
 func (a *assembly) instances() *instanceReader {
 	return &instanceReader{
-		ids: a.ids, zones: a.zones, owner: a.owner, pool: a.pool, backends: a.backends, vms: a.lists.vms,
-		classes: a.classes, catalogs: a.catalogs, sizes: a.sources.sizes, now: a.opts.Now,
+		ids: a.ids, region: a.region, owner: a.owner, pool: a.pool, backends: a.backends, vms: a.lists.vms,
+		classes: a.classes, catalogs: a.catalogs, skus: a.sources.skus, now: a.opts.Now,
 	}
 }
 
@@ -155,7 +155,7 @@ func (a *assembly) updater() *updater {
 
 func (a *assembly) drift() *driftChecker {
 	return &driftChecker{
-		classes: a.classes, vms: a.lists.vms, backends: a.backends, ids: a.ids, owner: a.owner, zones: a.zones,
+		classes: a.classes, vms: a.lists.vms, backends: a.backends, ids: a.ids, owner: a.owner, region: a.region,
 		kubeletIdentity: a.opts.KubeletIdentityClientID,
 	}
 }

@@ -33,8 +33,8 @@ type catalogCache struct {
 	nodeClasses classReader
 	types       *typeBuilder
 	memory      *observedMemory
-	zones       zones
-	sizes       *sizeList
+	region      regionName
+	skus        *skuList
 	prices      *priceList
 	quota       *quota.Tracker
 	unavailable *stock.UnavailableOfferings
@@ -68,14 +68,14 @@ type regionData struct {
 	quota  cached.State[quota.Usages]
 }
 
-// catalog returns the instance types of a node class. The first call reads the region's sizes,
+// catalog returns the instance types of a node class. The first call reads the region's SKUs,
 // prices and quota; later calls answer from memory, and Run reads.
 func (c *catalogCache) catalog(ctx context.Context, name string) (*provider.Catalog, error) {
 	class, err := c.nodeClasses.read(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	region, err := c.region(ctx)
+	region, err := c.regionData(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,16 +90,16 @@ func (c *catalogCache) catalog(ctx context.Context, name string) (*provider.Cata
 
 // lastRead returns what was read last, without reading.
 func (c *catalogCache) lastRead() regionData {
-	return regionData{skus: c.sizes.state(), prices: c.prices.state(), quota: c.quota.Reading()}
+	return regionData{skus: c.skus.state(), prices: c.prices.state(), quota: c.quota.Reading()}
 }
 
-// region waits for the first result of each source, for prices and quota only briefly. Both may
+// regionData waits for the first result of each source, for prices and quota only briefly. Both may
 // be missing: the built-in prices are used then, quota counts as unlimited, and the catalog says
-// so. Without sizes there is nothing to launch.
-func (c *catalogCache) region(ctx context.Context) (regionData, error) {
+// so. Without SKUs there is nothing to launch.
+func (c *catalogCache) regionData(ctx context.Context) (regionData, error) {
 	var missing error
 	var group panics.Group // each takes a second or more, the first time
-	group.Go(func() error { missing = c.sizes.ensure(ctx); return nil })
+	group.Go(func() error { missing = c.skus.ensure(ctx); return nil })
 	group.Go(func() error { c.prices.ensure(ctx); return nil })
 	group.Go(func() error { c.quota.Ensure(ctx); return nil })
 	_ = group.Wait() // the error is in missing
@@ -179,8 +179,8 @@ func (d regionData) taken() time.Time {
 	return oldest
 }
 
-// listed returns when the region's sizes were read; zero while that fails. Prices and quota
-// remove no size from the list.
+// listed returns when the region's SKUs were read; zero while that fails. Prices and quota
+// remove no SKU from the list.
 func (d regionData) listed() time.Time {
 	if d.skus.Problem != "" {
 		return time.Time{}
@@ -232,13 +232,13 @@ func (c *catalogCache) availableOfferings(m *instanceType, blocks stock.Blocks, 
 	return all
 }
 
-// unavailable describes why an offering cannot be launched: it is not available to this
+// whyUnavailable describes why an offering cannot be launched: it is not available to this
 // subscription, the quota limit is below its use, or Azure refused it recently.
 func (c *catalogCache) whyUnavailable(s *sku.SKU, o *offering.Offering, blocks stock.Blocks, quota quota.Usages, by stock.Requester) string {
 	if s.Restricted.Region != "" {
 		return s.Restricted.Region
 	}
-	if why := s.Restricted.Zones[c.zones.number(o.Zone)]; why != "" {
+	if why := s.Restricted.Zones[c.region.zoneNumber(o.Zone)]; why != "" {
 		return why
 	}
 	for _, d := range o.QuotaUses {

@@ -447,7 +447,7 @@ func BenchmarkCatalog(b *testing.B) {
 // Rule QUOTA-3.
 func TestQuotaWithoutLimits(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
-	if err := r.Inject(azureemulator.Named{Name: "QuotaWithoutLimits", Times: -1}); err != nil {
+	if err := r.Inject(azureemulator.NamedFault{Name: "QuotaWithoutLimits", Times: -1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.up(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {

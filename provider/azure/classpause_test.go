@@ -20,13 +20,13 @@ import (
 )
 
 // everySize returns offerings of some sizes in one zone.
-func everySize() (choices []offering.Ref) {
+func everySize() (offerings []offering.Ref) {
 	for _, series := range []string{"D%ds_v5", "E%ds_v5", "D%dds_v5", "E%dds_v5", "D%das_v5"} {
 		for _, cores := range []int{2, 4, 8, 16} {
-			choices = append(choices, onDemand("Standard_"+fmt.Sprintf(series, cores), "eastus-1"))
+			offerings = append(offerings, onDemand("Standard_"+fmt.Sprintf(series, cores), "eastus-1"))
 		}
 	}
-	return choices
+	return offerings
 }
 
 // twoClasses are default and another of the same shape.
@@ -127,19 +127,19 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 func TestSizeThatCanBeHadIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
-		choices := everySize()
+		offerings := everySize()
 		for _, c := range everySize() {
 			c.Zone = "eastus-2"
-			choices = append(choices, c)
+			offerings = append(offerings, c)
 		}
-		slices.SortStableFunc(choices, func(a, b offering.Ref) int { return strings.Compare(a.Type, b.Type) })
+		slices.SortStableFunc(offerings, func(a, b offering.Ref) int { return strings.Compare(a.Type, b.Type) })
 		const wrong = 19 // of 20 sizes, or fewer where one is tried in two zones at first
 		r.fault(t, azureemulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]+$", Status: 400, Code: "InvalidParameter", Message: "The value of a property is not allowed.", Times: wrong})
 		sent := r.record()
 		p := r.provider(t)
 		start, rests, resting := time.Now(), 0, false
 		for {
-			in, err := p.Launch(t.Context(), claim("a", choices...))
+			in, err := p.Launch(t.Context(), claim("a", offerings...))
 			if err == nil && in.Type != "" {
 				break
 			}

@@ -31,9 +31,9 @@ type computeBackend struct {
 	vms      *armcompute.VirtualMachinesClient
 	settings requestSettings
 	network  *network.Reader
-	zones    zones
+	region   regionName
 	// sharedToken authorizes images of another tenant.
-	sharedToken *token.Gallery
+	sharedToken *token.GalleryToken
 	inFlight    *inFlights
 	limiter     rateLimiter
 	now         func() time.Time
@@ -100,7 +100,7 @@ func (c *computeBackend) failureReason(ctx context.Context, claim provider.Claim
 			}
 		}
 	}
-	if r, ok := c.conn.recordedFailure(ctx, claim, c.zones.refOf(vm)); ok {
+	if r, ok := c.conn.recordedFailure(ctx, claim, c.region.refOf(vm)); ok {
 		return r
 	}
 	return vm.failureInStatus()

@@ -39,7 +39,7 @@ type driftChecker struct {
 	backends        *backends
 	ids             providerIDs
 	owner           ownership
-	zones           zones
+	region          regionName
 	kubeletIdentity string // client ID
 	changes         driftChanges
 }
@@ -140,7 +140,7 @@ func (d *driftChecker) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNod
 	if vm == nil || !d.owner.ours(vm) {
 		return provider.Drift{}, nil
 	}
-	if has := d.zones.refOf(vm).Type; has != "" && m.Type != "" && !strings.EqualFold(has, m.Type) {
+	if has := d.region.refOf(vm).Type; has != "" && m.Type != "" && !strings.EqualFold(has, m.Type) {
 		return provider.Drift{Reason: SizeDrift, Detail: "launched as " + m.Type + ", and was resized to " + has}, nil
 	}
 	return provider.Drift{}, nil

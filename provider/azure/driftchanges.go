@@ -16,10 +16,10 @@ type driftChanges struct {
 	states  map[string]string // drift state by handle
 }
 
-// changed returns the claims whose machine AKS would now recreate, or would no longer recreate,
-// and those whose size has changed. A virtual machine that is seen for the first time has not
-// changed.
-func (d *driftChecker) changed() []string {
+// takeChanged returns the claims whose machine AKS has come to recreate, or no longer to recreate,
+// and those whose VM size changed, since the last call. It returns each change once. A virtual
+// machine that is seen for the first time has not changed.
+func (d *driftChecker) takeChanged() []string {
 	v, c := d.vms.Last(), &d.changes
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,9 +22,9 @@ func TestReclaimedOfferingsComeLast(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 		p := r.provider(t)
 		cheap, dear := spot("Standard_D4s_v5", "eastus-1"), spot("Standard_D8s_v5", "eastus-1")
-		buys := func(name, when string, want offering.Ref, choices ...offering.Ref) {
+		buys := func(name, when string, want offering.Ref, offerings ...offering.Ref) {
 			t.Helper()
-			id, err := r.up(t, p, claim(name, choices...))
+			id, err := r.up(t, p, claim(name, offerings...))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ import (
 func TestMachineThatFailsAfterSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
-		if err := r.Inject(azureemulator.Named{Name: "LateFailure"}); err != nil {
+		if err := r.Inject(azureemulator.NamedFault{Name: "LateFailure"}); err != nil {
 			t.Fatal(err)
 		}
 		p := r.provider(t)

@@ -15,21 +15,23 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/stock"
 )
 
-// refusals keeps what Azure's refusals and failures say about offerings, node classes, images,
-// subnets and the subscription's policies, so that the same is not requested again at once.
+// failures keeps what refused requests and failed virtual machines say about offerings, node
+// classes, images, subnets and the subscription's policies, so that the same is not requested
+// again at once.
 type failures struct {
 	unavailable *stock.UnavailableOfferings
 	policies    *stock.Policies
 	images      *image.Images
 	network     *network.Reader
-	sizes       *sizeList
-	zones       zones
+	skus        *skuList
+	region      regionName
 	now         func() time.Time
 	log         *slog.Logger
 }
 
-// record records what a refusal says about the node class, its image, its subnet and the
-// subscription's policies. It reports whether launches of the class pause for it.
+// record records what a refusal or a failed virtual machine says about the node class, its image,
+// its subnet and the subscription's policies. It reports whether launches of the class pause for
+// it.
 func (x *failures) record(by stock.Requester, r armerr.Failure, image string, ref offering.Ref) (pauses bool) {
 	switch {
 	case r.Kind == armerr.ImageMissing:
@@ -52,7 +54,7 @@ func (x *failures) recordAccepted(class, image string) {
 	x.images.ReportLaunched(image)
 }
 
-// blockOffering blocks the offerings that a refusal of one of them is about.
+// blockOffering blocks the offerings that a failure of one of them is about.
 func (x *failures) blockOffering(by stock.Requester, r armerr.Failure, s *sku.SKU, ref offering.Ref) {
 	x.unavailable.RecordFailure(r, s, ref.Zone, ref.CapacityType, by)
 }
@@ -76,34 +78,34 @@ func (x *failures) recordFailed(vm *virtualMachine) {
 }
 
 func (x *failures) blockOfferingOf(vm *virtualMachine, by stock.Requester, r armerr.Failure) {
-	ref := x.zones.refOf(vm)
-	if s := x.sizes.byName()[ref.Type]; s != nil {
+	ref := x.region.refOf(vm)
+	if s := x.skus.byName()[ref.Type]; s != nil {
 		x.blockOffering(by, r, s, ref)
 	}
 }
 
-// nodeUnusable blocks the size for an hour, for that node class: what the node lacks (mostly
-// because its image does not install a driver) the next one would lack in any zone, while
-// another size may work. When sizes with GPUs of several models lack theirs, the size is not the
-// cause, and all sizes with GPUs are blocked.
+// nodeUnusable blocks the instance type for an hour, for that node class. What the node lacks,
+// mostly because its image does not install a driver, the next one would lack in any zone, while
+// another instance type may work. When nodes with GPUs of several models lack theirs, the type is
+// not the cause, and all instance types with GPUs are blocked.
 func (x *failures) nodeUnusable(class string, c offering.Ref, lacks string) {
-	sizes := x.sizes.byName()
-	s := sizes[c.Type]
+	skus := x.skus.byName()
+	s := skus[c.Type]
 	if s == nil {
 		return
 	}
 	by := stock.Requester{Class: class}
 	r := armerr.Failure{Kind: armerr.MissingResource, Code: stock.NotRegistered, Detail: armerr.Shorten(lacks)}
 	x.blockOffering(by, r, s, c)
-	x.log.Warn("VM joined without its GPUs", slog.String("size", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
-	if s.GPUs == 0 || !x.unavailable.GPUsMissing(class, sizes) {
+	x.log.Warn("VM joined without a resource that it was launched for", slog.String("instanceType", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
+	if s.GPUs == 0 || !x.unavailable.GPUsMissing(class, skus) {
 		return
 	}
 	r.Advice = "VMs of several GPU models joined without GPUs: check that the cluster has a device plugin for them, and that it runs on the class's nodes"
-	for _, other := range sizes {
+	for _, other := range skus {
 		if other.GPUs > 0 {
 			x.blockOffering(by, r, other, c)
 		}
 	}
-	x.log.Warn("VMs of several GPU models joined without their GPUs: sizes with GPUs are not launched for now", slog.String("class", class), slog.String("lacks", lacks))
+	x.log.Warn("VMs of several GPU models joined without their GPUs: instance types with GPUs are not launched for now", slog.String("class", class), slog.String("lacks", lacks))
 }

@@ -22,7 +22,7 @@ import (
 func TestEmptyGalleriesTakeNothing(t *testing.T) {
 	empty := func(of string) func(*testing.T, *region) {
 		return func(t *testing.T, r *region) {
-			if err := r.Inject(azureemulator.Named{Name: "NoImages", Target: of, Times: -1}); err != nil {
+			if err := r.Inject(azureemulator.NamedFault{Name: "NoImages", Target: of, Times: -1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -75,7 +75,7 @@ func TestNamedImageOfEmptyGalleries(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
-		if err := r.Inject(azureemulator.Named{Name: "NoImages", Times: -1}); err != nil {
+		if err := r.Inject(azureemulator.NamedFault{Name: "NoImages", Times: -1}); err != nil {
 			t.Fatal(err)
 		}
 		c.Annotations = map[string]string{azure.AnnotationImageVersion: "202510.19.0"}

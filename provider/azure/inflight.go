@@ -18,8 +18,9 @@ type createPoller = runtime.Poller[armcompute.VirtualMachinesClientCreateOrUpdat
 // An inFlight is what this process remembers of a virtual machine that it requested. Losing it
 // costs a little time and nothing else.
 type inFlight struct {
-	// requestedAt is when Azure last answered a creation or deletion: a list that started before
-	// it says nothing about the virtual machine.
+	// requestedAt is when a creation or deletion was last requested, or a deletion that another
+	// process requested was first seen. A list that started before it says nothing about the
+	// virtual machine.
 	requestedAt time.Time
 	// operation is polled for why the creation failed; nil when unknown.
 	operation *createPoller

@@ -21,14 +21,14 @@ import (
 // An instanceReader reads virtual machines and describes them as instances.
 type instanceReader struct {
 	ids      providerIDs
-	zones    zones
+	region   regionName
 	owner    ownership
 	pool     *aksPool
 	backends *backends
 	vms      *vmList
 	classes  classReader
 	catalogs *catalogCache
-	sizes    *sizeList
+	skus     *skuList
 	now      func() time.Time
 }
 
@@ -68,10 +68,10 @@ func (r *instanceReader) list(ctx context.Context) ([]provider.Instance, error) 
 }
 
 // instance converts a virtual machine to a provider.Instance. Fields that depend on the node
-// class (capacity, labels) are empty when the class or the size does not exist any more.
+// class (capacity, labels) are empty when the class or the instance type does not exist any more.
 func (r *instanceReader) instance(ctx context.Context, vm *virtualMachine) provider.Instance {
 	name := strings.ToLower(cmp.Or(armtext.Of(vm.Name), r.placeholderName(vm)))
-	ref := r.zones.refOf(vm)
+	ref := r.region.refOf(vm)
 	in := provider.Instance{
 		ProviderID:   r.ids.ofVM(name),
 		Name:         name,
@@ -114,11 +114,11 @@ func (r *instanceReader) describe(ctx context.Context, in *provider.Instance, cl
 	r.catalogs.typesOf(className, class, r.catalogs.lastRead()).describe(in)
 }
 
-// quotaUses returns the quota use of a virtual machine, as far as its size is known. Its use of
+// quotaUses returns the quota use of a virtual machine, as far as its SKU is known. Its use of
 // subnet addresses depends on its node class.
 func (r *instanceReader) quotaUses(ctx context.Context, vm *virtualMachine) []offering.QuotaUse {
-	ref := r.zones.refOf(vm)
-	s := r.sizes.byName()[ref.Type]
+	ref := r.region.refOf(vm)
+	s := r.skus.byName()[ref.Type]
 	if s == nil {
 		return nil
 	}

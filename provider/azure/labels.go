@@ -27,7 +27,7 @@ const (
 	resourceAMD          = "amd.com/gpu"
 )
 
-// typeLabels returns the labels of any node of a size in a node class.
+// typeLabels returns the labels of any node of an instance type in a node class.
 func (b *typeBuilder) typeLabels(s *sku.SKU, settings classSettings) map[string][]string {
 	labels := map[string][]string{}
 	set := func(key string, values ...string) { labels[key] = values }
@@ -35,7 +35,7 @@ func (b *typeBuilder) typeLabels(s *sku.SKU, settings classSettings) map[string]
 
 	set(corev1.LabelArchStable, s.Arch)
 	set(corev1.LabelOSStable, "linux")
-	set(corev1.LabelTopologyRegion, string(b.zones))
+	set(corev1.LabelTopologyRegion, string(b.region))
 	set(v1beta1.LabelSKUName, s.Name)
 	set(v1beta1.LabelSKUFamily, s.Size.Family)
 	set(v1beta1.LabelSKUSeries, series(s.Size.Series))
@@ -94,7 +94,7 @@ func (b *typeBuilder) clusterLabels(settings classSettings, set func(key string,
 	}
 }
 
-// series converts Ds_v5, as in the size name, to Dsv5.
+// series converts Ds_v5, as in the name of a VM size, to Dsv5.
 func series(s string) string { return strings.ReplaceAll(s, "_", "") }
 
 // clusterLabel returns the node resource group in the form of AKS's node label.
@@ -109,7 +109,7 @@ func clusterLabel(group string) string {
 	return safe
 }
 
-// offeringLabels returns the labels that depend on the offering rather than on the size.
+// offeringLabels returns the labels that depend on the offering rather than on the instance type.
 func offeringLabels(zone, capacityType string, ultra bool) map[string][]string {
 	labels := map[string][]string{
 		v1beta1.LabelPlacementScope:      {stock.ScopeOf(zone)},
@@ -139,11 +139,11 @@ func priorityLabel(capacityType string) string {
 	return v1beta1.PriorityRegular
 }
 
-// kubeletMaySet reports whether a kubelet may set this label on its own node. A kubelet does not
-// start with a label of the Kubernetes domains that it may not set; the controller syncs those
-// once the node has registered. Labels that the kubelet, the cloud controller or the disk driver
-// set are left to them.
-func kubeletMaySet(key string) bool {
+// passesToKubelet reports whether karve passes a label to the kubelet, which sets it on its node.
+// A kubelet does not start with a label of the Kubernetes domains that it may not set; the
+// controller syncs those once the node has registered. karve does not pass labels that the kubelet
+// sets anyway, or that the cloud controller or the disk driver sets.
+func passesToKubelet(key string) bool {
 	switch key {
 	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable,
 		corev1.LabelTopologyRegion, corev1.LabelTopologyZone, labelCSIZone:

@@ -98,7 +98,7 @@ func (x *launcher) newLaunch(ctx context.Context, claim provider.Claim) (*launch
 	if err != nil {
 		return nil, err
 	}
-	region, err := x.catalogs.region(ctx)
+	region, err := x.catalogs.regionData(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("launching %s: %w", claim.Name, err)
 	}

@@ -34,8 +34,8 @@ type vmCreator struct {
 	log      *slog.Logger
 }
 
-// A candidate is an offering that a claim accepts, as its node class has it.
-type candidate struct {
+// A classOffering is an offering that a claim accepts, as its node class has it.
+type classOffering struct {
 	ref          offering.Ref
 	instanceType *instanceType      // nil when the class does not have it
 	offering     *offering.Offering // nil when the class does not have it
@@ -78,20 +78,20 @@ func (c *vmCreator) create(ctx context.Context, l *launch) (provider.Instance, e
 // the ledger has too little quota. While the stock probe of an offering has no room for another
 // launch, the next offering may be tried if it costs hardly more; see costsMuchMore.
 func (c *vmCreator) tryOfferings(ctx context.Context, l *launch) (in provider.Instance, lacksQuota bool, err error) {
-	var waiting *candidate // the first whose stock probe is full
+	var waiting *classOffering // the first whose stock probe is full
 	for _, ref := range c.reclaims.PutReclaimedLast(l.claim.Offerings) {
 		if waiting != nil && costsMuchMore(ref, waiting.ref) {
 			break
 		}
-		candidate := l.types.candidate(ref)
-		if c.skip(l, candidate) {
+		wanted := l.types.find(ref)
+		if c.skip(l, wanted) {
 			continue
 		}
 		if !c.takeProbe(l, ref) {
-			waiting = cmp.Or(waiting, &candidate)
+			waiting = cmp.Or(waiting, &wanted)
 			continue
 		}
-		o, err := c.try(ctx, l, candidate)
+		o, err := c.try(ctx, l, wanted)
 		if lacksQuota = lacksQuota || o.lacksQuota; o.done || err != nil {
 			return o.instance, false, err
 		}
@@ -105,12 +105,12 @@ func (c *vmCreator) tryOfferings(ctx context.Context, l *launch) (in provider.In
 
 // pendingUnlessUrgent reports a claim as pending while the stock probe of its next offering is
 // full. An urgent claim, whose pods are about to lose their node, is launched without a place.
-func (c *vmCreator) pendingUnlessUrgent(ctx context.Context, l *launch, candidate candidate) (in provider.Instance, lacksQuota bool, err error) {
+func (c *vmCreator) pendingUnlessUrgent(ctx context.Context, l *launch, wanted classOffering) (in provider.Instance, lacksQuota bool, err error) {
 	if !l.claim.Urgent {
 		c.limiter.cancelCreate(l.handle)
 		return l.probePending(), false, nil
 	}
-	o, err := c.try(ctx, l, candidate)
+	o, err := c.try(ctx, l, wanted)
 	if o.done || err != nil {
 		return o.instance, false, err
 	}
@@ -131,19 +131,19 @@ func (l *launch) probePending() provider.Instance {
 // to that much to launch elsewhere at once.
 func costsMuchMore(c, than offering.Ref) bool { return 10*c.Price > 11*than.Price }
 
-// takeProbe takes a place in the stock probe of the offering. A claim with a single offering
-// needs none: waiting would find it nothing better.
+// takeProbe takes a place in the offering's window (see stock.Probes). A claim with a single
+// offering needs none: waiting would find it nothing better.
 func (c *vmCreator) takeProbe(l *launch, ref offering.Ref) bool {
 	return len(l.claim.Offerings) == 1 || c.probes.Reserve(l.handle, stock.KeyOf(ref))
 }
 
 // skip reports whether a remembered fact rules out the offering, and records which.
-func (c *vmCreator) skip(l *launch, candidate candidate) bool {
-	if candidate.offering == nil {
-		l.addRefused(candidate.ref, "NotOffered", armerr.ReasonRestricted, "the node class cannot be launched in this mode")
+func (c *vmCreator) skip(l *launch, wanted classOffering) bool {
+	if wanted.offering == nil {
+		l.addRefused(wanted.ref, "NotOffered", armerr.ReasonRestricted, "the node class does not offer this instance type in this zone and with this capacity type")
 		return true
 	}
-	attempt, refused := c.knownRefusal(l, candidate)
+	attempt, refused := c.knownRefusal(l, wanted)
 	if refused {
 		l.refused = append(l.refused, attempt)
 	}
@@ -151,9 +151,9 @@ func (c *vmCreator) skip(l *launch, candidate candidate) bool {
 }
 
 // knownRefusal reports whether a remembered fact rules out an offering, and which.
-func (c *vmCreator) knownRefusal(l *launch, candidate candidate) (provider.RefusedOffering, bool) {
-	s, o := candidate.instanceType.sku, candidate.offering
-	if attempt, ok := c.failures.blocked(l.requester(), s, candidate.ref); ok {
+func (c *vmCreator) knownRefusal(l *launch, wanted classOffering) (provider.RefusedOffering, bool) {
+	s, o := wanted.instanceType.sku, wanted.offering
+	if attempt, ok := c.failures.blocked(l.requester(), s, wanted.ref); ok {
 		return attempt, true
 	}
 	if why := c.catalogs.whyUnavailable(s, o, nil, l.region.quota.Value, stock.Requester{}); why != "" {
@@ -161,22 +161,22 @@ func (c *vmCreator) knownRefusal(l *launch, candidate candidate) (provider.Refus
 		if s.Restricted.Region != "" || len(s.Restricted.Zones) > 0 {
 			reason = armerr.ReasonRestricted
 		}
-		return provider.RefusedOffering{Offering: candidate.ref, Code: "NotAvailable", Reason: reason, Detail: why}, true
+		return provider.RefusedOffering{Offering: wanted.ref, Code: "NotAvailable", Reason: reason, Detail: why}, true
 	}
 	return provider.RefusedOffering{}, false
 }
 
 // try requests the offering if the rate limits allow it and there is quota.
-func (c *vmCreator) try(ctx context.Context, l *launch, candidate candidate) (outcome, error) {
+func (c *vmCreator) try(ctx context.Context, l *launch, wanted classOffering) (outcome, error) {
 	if wait := l.backend.reserveCreate(l.handle, l.claim.Urgent); wait > 0 {
 		c.probes.Withdraw(l.handle)
 		in := l.pending()
 		in.RetryAfter = wait
 		return outcome{instance: in, done: true}, nil
 	}
-	if short, ok := c.quota.Reserve(l.holder(), candidate.offering.QuotaUses, l.region.quota); !ok {
+	if short, ok := c.quota.Reserve(l.holder(), wanted.offering.QuotaUses, l.region.quota); !ok {
 		c.probes.Withdraw(l.handle)
-		l.addRefused(candidate.ref, "QuotaReserved", quota.RefusalReason(short), "not enough left of "+quota.Describe(short))
+		l.addRefused(wanted.ref, "QuotaReserved", quota.RefusalReason(short), "not enough left of "+quota.Describe(short))
 		return outcome{lacksQuota: true}, nil
 	}
 	if l.requests++; l.requests > maxRequestsPerLaunch {
@@ -184,7 +184,7 @@ func (c *vmCreator) try(ctx context.Context, l *launch, candidate candidate) (ou
 		c.probes.Withdraw(l.handle)
 		return outcome{instance: l.pending(), done: true}, nil
 	}
-	o, err := c.request(ctx, l, candidate)
+	o, err := c.request(ctx, l, wanted)
 	if !l.accepted {
 		c.probes.Withdraw(l.handle)
 	}
@@ -193,17 +193,17 @@ func (c *vmCreator) try(ctx context.Context, l *launch, candidate candidate) (ou
 
 // request requests one offering. The outcome is not done when Azure refused it and the next may
 // be tried.
-func (c *vmCreator) request(ctx context.Context, l *launch, candidate candidate) (outcome, error) {
-	err := c.send(ctx, l, candidate)
+func (c *vmCreator) request(ctx context.Context, l *launch, wanted classOffering) (outcome, error) {
+	err := c.send(ctx, l, wanted)
 	if err == nil {
 		if l.backend.acceptanceIsFinal() {
 			c.failures.recordAccepted(l.class.Name, l.imageID)
 		}
-		return outcome{instance: c.launched(l, candidate.ref), done: true}, nil
+		return outcome{instance: c.launched(l, wanted.ref), done: true}, nil
 	}
 	var driver *bootstrap.DriverError
 	if errors.As(err, &driver) {
-		return c.handleRefusal(l, candidate, armerr.Failure{Kind: armerr.NoDriver, Code: "NoGPUDriver", Detail: driver.Error(), Err: err})
+		return c.handleRefusal(l, wanted, armerr.Failure{Kind: armerr.NoDriver, Code: "NoGPUDriver", Detail: driver.Error(), Err: err})
 	}
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) || errors.Is(err, errBeforeRequest) {
@@ -213,18 +213,18 @@ func (c *vmCreator) request(ctx context.Context, l *launch, candidate candidate)
 		}
 		return outcome{}, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
-	return c.handleRefusal(l, candidate, armerr.Classify(err))
+	return c.handleRefusal(l, wanted, armerr.Classify(err))
 }
 
 // send sends the request to the launch's backend.
-func (c *vmCreator) send(ctx context.Context, l *launch, candidate candidate) error {
-	imageID, err := c.imageFor(ctx, l.class, candidate.instanceType.sku)
+func (c *vmCreator) send(ctx context.Context, l *launch, wanted classOffering) error {
+	imageID, err := c.imageFor(ctx, l.class, wanted.instanceType.sku)
 	if err != nil {
 		return beforeRequest(err)
 	}
 	l.imageID = imageID
 	state, err := l.backend.create(ctx, &vmSpec{
-		handle: l.handle, claim: l.claim, class: l.class, instanceType: candidate.instanceType, offering: candidate.ref, image: imageID,
+		handle: l.handle, claim: l.claim, class: l.class, instanceType: wanted.instanceType, offering: wanted.ref, image: imageID,
 	})
 	if err != nil {
 		return err
@@ -235,18 +235,18 @@ func (c *vmCreator) send(ctx context.Context, l *launch, candidate candidate) er
 }
 
 // handleRefusal acts on a refused or failed creation.
-func (c *vmCreator) handleRefusal(l *launch, candidate candidate, r armerr.Failure) (outcome, error) {
-	l.addRefused(candidate.ref, r.Code, r.Reason(), r.Detail)
+func (c *vmCreator) handleRefusal(l *launch, wanted classOffering, r armerr.Failure) (outcome, error) {
+	l.addRefused(wanted.ref, r.Code, r.Reason(), r.Detail)
 	if r.Kind == armerr.Transient {
 		// The virtual machine may exist. Only a list that starts from now on shows whether it
 		// does.
 		c.quota.RecordCreated(l.holder(), c.now())
 		c.inFlight.put(l.handle, inFlight{requestedAt: c.now()})
-		return outcome{}, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, candidate.ref.Type)
+		return outcome{}, armerr.Wrap(r.Err, "launching %s: creating a VM of size %s", l.claim.Name, wanted.ref.Type)
 	}
 	c.quota.Cancel(l.holder())
 	switch r.Kind {
-	case armerr.Exists:
+	case armerr.Conflict:
 		// Another process was faster. The next call finds its virtual machine in the list.
 		c.inFlight.put(l.handle, inFlight{requestedAt: c.now()})
 		return outcome{instance: l.pending(), done: true}, nil
@@ -255,14 +255,14 @@ func (c *vmCreator) handleRefusal(l *launch, candidate candidate, r armerr.Failu
 		in.RetryAfter = max(in.RetryAfter, r.RetryAfter)
 		return outcome{instance: in, done: true}, nil
 	}
-	c.failures.record(l.requester(), r, l.imageID, candidate.ref)
+	c.failures.record(l.requester(), r, l.imageID, wanted.ref)
 	if !r.AboutOffering() {
-		return outcome{}, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, candidate.ref.Type)
+		return outcome{}, armerr.Wrap(r.Err, "launching %s: creating a VM of size %s", l.claim.Name, wanted.ref.Type)
 	}
 	c.probes.Refused(l.handle)
-	c.failures.blockOffering(l.requester(), r, candidate.instanceType.sku, candidate.ref)
-	c.log.Info("VM refused", slog.String("claim", l.claim.Name), slog.String("size", candidate.ref.Type),
-		slog.String("zone", candidate.ref.Zone), slog.String("capacityType", candidate.ref.CapacityType), slog.String("code", r.Code))
+	c.failures.blockOffering(l.requester(), r, wanted.instanceType.sku, wanted.ref)
+	c.log.Info("VM refused", slog.String("claim", l.claim.Name), slog.String("instanceType", wanted.ref.Type),
+		slog.String("zone", wanted.ref.Zone), slog.String("capacityType", wanted.ref.CapacityType), slog.String("code", r.Code))
 	return outcome{}, c.recordUnclassified(l, r)
 }
 
@@ -289,7 +289,7 @@ func (c *vmCreator) launched(l *launch, ref offering.Ref) provider.Instance {
 	in.Created, in.LaunchState = c.now(), l.state
 	in.ImageID = l.imageID
 	l.types.describe(&in)
-	c.log.Info("VM launched", slog.String("claim", l.claim.Name), slog.String("machine", l.handle), slog.String("size", ref.Type),
+	c.log.Info("VM launched", slog.String("claim", l.claim.Name), slog.String("vm", l.handle), slog.String("instanceType", ref.Type),
 		slog.String("zone", ref.Zone), slog.String("capacityType", ref.CapacityType), slog.Int("refused", len(l.refused)))
 	return in
 }

@@ -69,12 +69,13 @@ func (f *vmFinder) find(ctx context.Context, claim provider.Claim) (foundVM, err
 	return found, nil
 }
 
-// view returns a view of the virtual machines, or uses one that was read not long ago. A claim
-// for which no creation is recorded need not wait until a long list is read: if a virtual
-// machine exists all the same, Azure refuses to create a second one of that name. An urgent
-// claim accepts any list that this process has read: after a quiet hour the first of many claims
-// would otherwise wait for all pages. No call waits here while another reads the list, as
-// workers are few: view returns no view then, and the time until there is one.
+// view returns the last list of virtual machines if it is new enough for the claim, and
+// otherwise reads one. A claim for which no creation is recorded need not wait until a long list
+// is read: if a virtual machine exists all the same, Azure refuses to create a second one of
+// that name. An urgent claim accepts any list that this process has read: after a quiet hour the
+// first of many claims would otherwise wait for all pages. No call waits here while another
+// reads the list, as workers are few: view returns no view then, and the time until there is
+// one.
 func (f *vmFinder) view(ctx context.Context, claim provider.Claim, now time.Time) (v armlist.View[*virtualMachine], retryAfter time.Duration, err error) {
 	if v := f.vms.Last(); v.ByName != nil && (claim.Urgent || now.Sub(v.Started) < unrequestedListAge) && f.neverRequested(claim, v) {
 		return v, 0, nil

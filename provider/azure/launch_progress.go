@@ -24,7 +24,7 @@ type launchProgress struct {
 	failures   *failures
 	terminator *terminator
 	limiter    rateLimiter
-	zones      zones
+	region     regionName
 	now        func() time.Time
 	log        *slog.Logger
 }
@@ -96,12 +96,12 @@ func (p *launchProgress) handleFailure(ctx context.Context, l *launch) (provider
 
 // deleteFailed records why a virtual machine failed and deletes it.
 func (p *launchProgress) deleteFailed(ctx context.Context, l *launch, vm *virtualMachine, r armerr.Failure) (provider.Instance, error) {
-	ref := p.zones.refOf(vm)
+	ref := p.region.refOf(vm)
 	p.recordFailure(l, vm, r)
 	p.probes.Refused(l.handle)
 	l.addRefused(ref, r.Code, r.Reason(), r.Detail)
-	p.log.Info("VM failed", slog.String("claim", l.claim.Name), slog.String("machine", l.handle),
-		slog.String("size", ref.Type), slog.String("zone", ref.Zone), slog.String("code", r.Code))
+	p.log.Info("VM failed", slog.String("claim", l.claim.Name), slog.String("vm", l.handle),
+		slog.String("instanceType", ref.Type), slog.String("zone", ref.Zone), slog.String("code", r.Code))
 	if err := p.terminator.requestDeletion(ctx, vm); err != nil {
 		return provider.Instance{}, err
 	}
@@ -113,7 +113,7 @@ func (p *launchProgress) deleteFailed(ctx context.Context, l *launch, vm *virtua
 // recordFailure records the reason of a failed virtual machine like a refusal: Compute may refuse
 // later what AKS has accepted.
 func (p *launchProgress) recordFailure(l *launch, vm *virtualMachine, r armerr.Failure) {
-	ref := p.zones.refOf(vm)
+	ref := p.region.refOf(vm)
 	if p.failures.record(l.requester(), r, imageOf(vm), ref) {
 		return
 	}
@@ -152,7 +152,7 @@ func (p *launchProgress) readLate(ctx context.Context, l *launch, in provider.In
 	case errors.Is(err, provider.ErrNotFound):
 		return l.pending(), nil
 	case err != nil:
-		p.log.Warn("cannot read a VM that is late", slog.String("machine", l.handle), slog.Any("err", err))
+		p.log.Warn("cannot read a VM that is late", slog.String("vm", l.handle), slog.Any("err", err))
 		return in, nil
 	case power(vm) == "running":
 		in.State, in.RetryAfter = provider.Running, 0
@@ -161,7 +161,7 @@ func (p *launchProgress) readLate(ctx context.Context, l *launch, in provider.In
 	case vm.provisioningState() != stateCreating:
 		return p.advance(ctx, l, vm)
 	}
-	if r, failed := p.conn.recordedFailure(ctx, l.claim, p.zones.refOf(vm)); failed && l.backend.reserveDelete(l.handle) {
+	if r, failed := p.conn.recordedFailure(ctx, l.claim, p.region.refOf(vm)); failed && l.backend.reserveDelete(l.handle) {
 		return p.deleteFailed(ctx, l, vm, r)
 	}
 	return in, nil

@@ -46,8 +46,8 @@ func spot(size, zone string) offering.Ref {
 	return offering.Ref{Type: size, Zone: zone, CapacityType: offering.Spot}
 }
 
-func claim(name string, choices ...offering.Ref) provider.Claim {
-	return provider.Claim{Name: name, UID: "uid-of-" + name, Pool: "web", Class: "default", Offerings: choices, Labels: map[string]string{"team": "a"}}
+func claim(name string, offerings ...offering.Ref) provider.Claim {
+	return provider.Claim{Name: name, UID: "uid-of-" + name, Pool: "web", Class: "default", Offerings: offerings, Labels: map[string]string{"team": "a"}}
 }
 
 // bootRecorder records the customData of virtual machines.

@@ -64,13 +64,13 @@ func (s *leftoverCollector) collect(ctx context.Context, claimed func(name, uid 
 	if err != nil {
 		return nil, err
 	}
-	leftovers = slices.DeleteFunc(leftovers, func(o Leftover) bool { return claimed(o.Claim, o.ClaimUID) })
+	leftovers = slices.DeleteFunc(leftovers, func(l Leftover) bool { return claimed(l.Claim, l.ClaimUID) })
 	var names []string
 	var errs []error
-	for _, o := range s.overdue(leftovers, s.now()) {
-		requested, err := s.delete(ctx, o)
+	for _, l := range s.overdue(leftovers, s.now()) {
+		requested, err := s.delete(ctx, l)
 		if requested {
-			names = append(names, o.Name)
+			names = append(names, l.Name)
 		}
 		errs = append(errs, err)
 	}
@@ -200,13 +200,13 @@ func (s *leftoverCollector) overdue(leftovers []Leftover, now time.Time) []Lefto
 	defer s.mu.Unlock()
 	first := map[Leftover]time.Time{}
 	var old []Leftover
-	for _, o := range leftovers {
-		since, known := s.firstSeen[o]
+	for _, l := range leftovers {
+		since, known := s.firstSeen[l]
 		if !known {
 			since = now
 		}
-		if first[o] = since; now.Sub(since) >= reservedFor {
-			old = append(old, o)
+		if first[l] = since; now.Sub(since) >= reservedFor {
+			old = append(old, l)
 		}
 	}
 	s.firstSeen = first
@@ -217,23 +217,23 @@ func (s *leftoverCollector) overdue(leftovers []Leftover, now time.Time) []Lefto
 const refusedFor = 30 * time.Second
 
 // refusedLately reports whether Azure has just refused to delete the resource.
-func (s *leftoverCollector) refusedLately(o Leftover, now time.Time) bool {
+func (s *leftoverCollector) refusedLately(l Leftover, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return now.Before(s.refusedUntil[o.Kind+o.Name])
+	return now.Before(s.refusedUntil[l.Kind+l.Name])
 }
 
-func (s *leftoverCollector) recordRefusal(o Leftover, now time.Time) {
+func (s *leftoverCollector) recordRefusal(l Leftover, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.refusedUntil, func(_ string, until time.Time) bool { return !now.Before(until) })
 	if s.refusedUntil == nil {
 		s.refusedUntil = map[string]time.Time{}
 	}
-	s.refusedUntil[o.Kind+o.Name] = now.Add(refusedFor)
+	s.refusedUntil[l.Kind+l.Name] = now.Add(refusedFor)
 }
 
-// leftovers returns the interfaces and disks of a virtual machine that does not exist any more.
+// leftoversOf returns the interfaces and disks of a virtual machine that does not exist any more.
 // Disks do not always carry the tags of their virtual machine; those without tags are found by
 // the name that karve gives them. The lists are started at since or later.
 func (s *leftoverCollector) leftoversOf(ctx context.Context, vm string, since time.Time) ([]Leftover, error) {
@@ -251,26 +251,27 @@ func (s *leftoverCollector) leftoversOf(ctx context.Context, vm string, since ti
 }
 
 // delete requests the deletion of a leftover. It sends no request while Azure still reserves the
-// leftover for its virtual machine, or the rate limits do not allow the deletion; a later call tries
-// again. It reports whether the leftover does not exist any more or its deletion was requested.
-func (s *leftoverCollector) delete(ctx context.Context, o Leftover) (requested bool, err error) {
-	if s.refusedLately(o, s.now()) || !s.limiter.reserveDeleteResource(o.Name) {
+// leftover for its virtual machine, or the rate limits do not allow the deletion; a later call
+// tries again. It reports whether the leftover does not exist any more or its deletion was
+// requested.
+func (s *leftoverCollector) delete(ctx context.Context, l Leftover) (requested bool, err error) {
+	if s.refusedLately(l, s.now()) || !s.limiter.reserveDeleteResource(l.Name) {
 		return false, nil
 	}
-	if o.Kind == LeftoverNIC {
-		_, err = s.nicClient.BeginDelete(ctx, s.group, o.Name, nil)
+	if l.Kind == LeftoverNIC {
+		_, err = s.nicClient.BeginDelete(ctx, s.group, l.Name, nil)
 	} else {
-		_, err = s.diskClient.BeginDelete(ctx, s.group, o.Name, nil)
+		_, err = s.diskClient.BeginDelete(ctx, s.group, l.Name, nil)
 	}
 	switch armerr.Classify(err).Kind {
 	case armerr.InUse:
-		s.recordRefusal(o, s.now())
+		s.recordRefusal(l, s.now())
 		return false, nil
 	case armerr.NotFound:
 		return true, nil
 	}
 	if err != nil {
-		return false, armerr.Wrap(err, "deleting %s %s", o.Kind, o.Name)
+		return false, armerr.Wrap(err, "deleting %s %s", l.Kind, l.Name)
 	}
 	return true, nil
 }

@@ -103,7 +103,7 @@ func TestNetworkStaysKnown(t *testing.T) {
 				t.Errorf("%s: %d interfaces are in the pool, want %d", when, got, pools)
 			}
 		}
-		strike := func(f azureemulator.Named) {
+		strike := func(f azureemulator.NamedFault) {
 			t.Helper()
 			f.Times = -1
 			if err := r.Inject(f); err != nil {
@@ -113,17 +113,17 @@ func TestNetworkStaysKnown(t *testing.T) {
 		p := r.provider(t)
 		next(p, "at first", 1)
 		time.Sleep(13 * time.Hour)
-		strike(azureemulator.Named{Name: "Status503", Target: network})
+		strike(azureemulator.NamedFault{Name: "Status503", Target: network})
 		next(p, "while the network does not answer", 2)
 		r.ClearFaults()
 		time.Sleep(13 * time.Hour)
-		strike(azureemulator.Named{Name: "NoLoadBalancers"})
-		strike(azureemulator.Named{Name: "NoSecurityGroups"})
+		strike(azureemulator.NamedFault{Name: "NoLoadBalancers"})
+		strike(azureemulator.NamedFault{Name: "NoSecurityGroups"})
 		next(p, "while the network is said to be empty", 3)
 		r.ClearFaults()
 
 		p = r.provider(t)
-		strike(azureemulator.Named{Name: "NoLoadBalancers"})
+		strike(azureemulator.NamedFault{Name: "NoLoadBalancers"})
 		next(p, "a new process, and Azure lists none", 3)
 		r.ClearFaults()
 		time.Sleep(time.Minute)

@@ -30,12 +30,12 @@ func running(t *testing.T, p *azure.Provider) {
 // Rule REQUEST-11.
 func TestWhatHangsHoldsNothingUp(t *testing.T) {
 	for name, test := range map[string]struct {
-		fault azureemulator.Named
+		fault azureemulator.NamedFault
 		says  string
 	}{
-		"prices":    {azureemulator.Named{Name: "PricesHang"}, "reading prices"},
-		"quota":     {azureemulator.Named{Name: "QuotaHangs"}, "reading quota"},
-		"addresses": {azureemulator.Named{Name: "QuotaHangs", Target: "/subnets/[^/]+$"}, "reading addresses of subnet"},
+		"prices":    {azureemulator.NamedFault{Name: "PricesHang"}, "reading prices"},
+		"quota":     {azureemulator.NamedFault{Name: "QuotaHangs"}, "reading quota"},
+		"addresses": {azureemulator.NamedFault{Name: "QuotaHangs", Target: "/subnets/[^/]+$"}, "reading addresses of subnet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestTokensThatHangHoldNothingUp(t *testing.T) {
 		p := r.provider(t)
 		hang := func() {
 			t.Helper()
-			if err := r.Inject(azureemulator.Named{Name: "PricesHang", Target: "/sharedgallery/token$", Times: -1}); err != nil {
+			if err := r.Inject(azureemulator.NamedFault{Name: "PricesHang", Target: "/sharedgallery/token$", Times: -1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -131,7 +131,7 @@ func TestSubnetThatHangsHoldsNothingUp(t *testing.T) {
 		p := r.provider(t)
 		hang := func() {
 			t.Helper()
-			if err := r.Inject(azureemulator.Named{Name: "QuotaHangs", Target: "/subnets/[^/]+$", Times: -1}); err != nil {
+			if err := r.Inject(azureemulator.NamedFault{Name: "QuotaHangs", Target: "/subnets/[^/]+$", Times: -1}); err != nil {
 				t.Fatal(err)
 			}
 		}

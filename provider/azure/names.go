@@ -18,9 +18,9 @@ import (
 // 63 of a DNS label.
 const maxVMName = 60
 
-// vmNameFor returns the name of a claim's virtual machine, network interface, disk and node.
-// It depends on the claim's UID, so that a restarted controller finds what the previous one
-// created; the claim's name in it is only for readers.
+// vmNameFor returns the name of a claim's virtual machine and node; the names of its network
+// interface and disk begin with it. It depends on the claim's UID, so that a restarted controller
+// finds what the previous one created; the claim's name in it is only for readers.
 func vmNameFor(claim, uid string) string {
 	hash := hashOf(uid)
 	room := maxVMName - len(namePrefix) - len("-") - len(hash)

@@ -16,33 +16,33 @@ import (
 // report a wrong value.
 const minPlausibleShare = 0.85
 
-// observedMemory is the memory of nodes of each size, the least observed: nodes of a size differ a
-// little, and a pod that needs more than a node has would never start.
+// observedMemory is the memory of nodes of each instance type, the least observed: nodes of one
+// type differ a little, and a pod that needs more than a node has would never start.
 type observedMemory struct {
-	sizes   *sizeList
+	skus    *skuList
 	log     *slog.Logger
 	share   float64 // of the advertised memory that firmware and kernel are expected to take
 	mu      sync.Mutex
-	bytes   map[string]int64 // by size; whole MiB
+	bytes   map[string]int64 // by instance type; whole MiB
 	version uint64           // changes with every new value
 }
 
-func newObservedMemory(o *Options, sizes *sizeList) *observedMemory {
-	return &observedMemory{sizes: sizes, log: o.Log, share: *o.VMMemoryOverheadPercent, bytes: map[string]int64{}}
+func newObservedMemory(o *Options, skus *skuList) *observedMemory {
+	return &observedMemory{skus: skus, log: o.Log, share: *o.VMMemoryOverheadPercent, bytes: map[string]int64{}}
 }
 
-// observe records the memory of a node of a size. It is kept in memory only: after a restart the
+// observe records the memory of a node. It is kept in memory only: after a restart the
 // existing nodes are observed again.
 func (m *observedMemory) observe(ctx context.Context, node provider.ObservedCapacity) error {
-	if err := m.sizes.ensure(ctx); err != nil {
+	if err := m.skus.ensure(ctx); err != nil {
 		return err
 	}
-	s := m.sizes.byName()[node.Type]
+	s := m.skus.byName()[node.Type]
 	if s == nil || !plausibleMemory(s, node.Memory) {
 		return nil
 	}
-	if m.learn(s.Name, node.Memory/mebibyte*mebibyte) {
-		m.log.Info("memory of a size learnt", slog.String("size", s.Name), slog.Int64("advertisedMiB", s.MemoryMiB), slog.Int64("seenMiB", node.Memory/mebibyte))
+	if m.record(s.Name, node.Memory/mebibyte*mebibyte) {
+		m.log.Info("memory of an instance type observed", slog.String("instanceType", s.Name), slog.Int64("advertisedMiB", s.MemoryMiB), slog.Int64("seenMiB", node.Memory/mebibyte))
 	}
 	return nil
 }
@@ -52,14 +52,15 @@ func plausibleMemory(s *sku.SKU, bytes int64) bool {
 	return bytes <= advertised && float64(bytes) >= minPlausibleShare*float64(advertised)
 }
 
-// learn reports whether the memory is less than was known of the size.
-func (m *observedMemory) learn(size string, bytes int64) bool {
+// record records the memory of a node, unless an equal or lower value is known of its instance
+// type, and reports whether it did.
+func (m *observedMemory) record(instanceType string, bytes int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known, ok := m.bytes[size]; ok && known <= bytes {
+	if known, ok := m.bytes[instanceType]; ok && known <= bytes {
 		return false
 	}
-	m.bytes[size] = bytes
+	m.bytes[instanceType] = bytes
 	m.version++
 	return true
 }
@@ -71,9 +72,9 @@ func (m *observedMemory) currentVersion() uint64 {
 	return m.version
 }
 
-// ofSize returns the memory of a node of the size, in bytes: the observed value, or until then the
-// advertised one less the usual share.
-func (m *observedMemory) ofSize(s *sku.SKU) int64 {
+// of returns the memory of a node of the instance type, in bytes: the observed value, or until then
+// the advertised one less the usual share.
+func (m *observedMemory) of(s *sku.SKU) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if observed, ok := m.bytes[s.Name]; ok {

@@ -36,12 +36,12 @@ type operation struct {
 }
 
 // operationAnnotation returns the annotation for an accepted creation; nil without a URL.
-func operationAnnotation(accepted *http.Response, choice offering.Ref, now time.Time) map[string]string {
+func operationAnnotation(accepted *http.Response, ref offering.Ref, now time.Time) map[string]string {
 	if accepted == nil || accepted.Header.Get("Azure-AsyncOperation") == "" {
 		return nil
 	}
 	text, err := json.Marshal(operation{
-		URL: accepted.Header.Get("Azure-AsyncOperation"), Type: choice.Type, Zone: choice.Zone, CapacityType: choice.CapacityType,
+		URL: accepted.Header.Get("Azure-AsyncOperation"), Type: ref.Type, Zone: ref.Zone, CapacityType: ref.CapacityType,
 		Begun: now.UTC().Truncate(time.Second),
 	})
 	if err != nil || len(text) > maxAnnotation {
@@ -65,12 +65,12 @@ func withoutOperation() map[string]string { return map[string]string{AnnotationO
 // recordedFailure reads why the operation recorded in the claim failed, with one request. It
 // reports false when that is not known: the claim records none or that of another offering, or
 // Azure no longer has it.
-func (c *connection) recordedFailure(ctx context.Context, claim provider.Claim, choice offering.Ref) (armerr.Failure, bool) {
+func (c *connection) recordedFailure(ctx context.Context, claim provider.Claim, ref offering.Ref) (armerr.Failure, bool) {
 	var op operation
 	if err := json.Unmarshal([]byte(claim.LaunchState[AnnotationOperation]), &op); err != nil {
 		return armerr.Failure{}, false
 	}
-	if op.Type != choice.Type || op.Zone != choice.Zone || op.CapacityType != choice.CapacityType || !c.trusts(op.URL) {
+	if op.Type != ref.Type || op.Zone != ref.Zone || op.CapacityType != ref.CapacityType || !c.trusts(op.URL) {
 		return armerr.Failure{}, false
 	}
 	req, err := runtime.NewRequest(ctx, http.MethodGet, op.URL)

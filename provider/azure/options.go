@@ -80,8 +80,8 @@ type Options struct {
 	// value passes nothing to them.
 	CustomCloud bootstrap.Cloud
 
-	// VMMemoryOverheadPercent is the share of a size's advertised memory that firmware and
-	// kernel are expected to take, used until karve has seen a node of the size. From 0 up to 1.
+	// VMMemoryOverheadPercent is the share of a VM size's advertised memory that firmware and
+	// kernel are expected to take, used until karve has seen a node of that size. From 0 up to 1.
 	// Nil means 0.075.
 	VMMemoryOverheadPercent *float64
 	// AdditionalTags are set on every resource; tags of a node class take precedence.
@@ -132,7 +132,8 @@ type AKSMachines struct {
 	// CreateNodes makes AKS create new nodes. Without it Compute creates them, and existing AKS
 	// machines are still listed and deleted.
 	CreateNodes bool
-	// Batching combines the creation of several machines into one request.
+	// Batching combines the creations of several machines into one request, and their deletions
+	// likewise.
 	Batching Batching
 }
 
@@ -141,8 +142,8 @@ type Batching struct {
 	// Idle is how long a request waits for the next one, MaxWait how long any request waits at all.
 	// Zero means 1s and 5s.
 	Idle, MaxWait time.Duration
-	// Size is how many machines one request creates, up to AKS's 50. Zero means 1: each request
-	// is sent at once.
+	// Size is how many machines one request creates or deletes, up to AKS's 50. Zero means 1:
+	// each request is sent at once.
 	Size int
 }
 

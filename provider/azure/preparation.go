@@ -76,7 +76,7 @@ func isTemporary(err error) bool {
 		return true
 	}
 	switch armerr.Classify(err).Kind {
-	case armerr.Throttled, armerr.InUse, armerr.StaleReference, armerr.Exists:
+	case armerr.Throttled, armerr.InUse, armerr.StaleReference, armerr.Conflict:
 		return true
 	case armerr.Transient:
 		return armerr.ResponseOf(err) != nil || errors.As(err, &shared)

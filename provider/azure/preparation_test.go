@@ -45,7 +45,7 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.options.VNetSubnetID = subnet
-			if err := r.Inject(azureemulator.Named{Name: "NoSecurityGroups", Times: -1}); err != nil {
+			if err := r.Inject(azureemulator.NamedFault{Name: "NoSecurityGroups", Times: -1}); err != nil {
 				t.Fatal(err)
 			}
 			return r.ClearFaults

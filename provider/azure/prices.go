@@ -20,10 +20,10 @@ import (
 type priceList struct {
 	source    *cached.Source[pricing.Table]
 	validator *pricing.Validator
-	sizes     *sizeList
+	skus      *skuList
 }
 
-func newPriceList(o *Options, transport policy.Transporter, sizes *sizeList) (*priceList, error) {
+func newPriceList(o *Options, transport policy.Transporter, skus *skuList) (*priceList, error) {
 	validator, err := pricing.NewValidator(o.Location)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func newPriceList(o *Options, transport policy.Transporter, sizes *sizeList) (*p
 		Name: "prices", Load: reader.Read, Same: func(a, b pricing.Table) bool { return maps.Equal(a, b) }, Env: o.env(),
 		MaybeEmpty: func(t pricing.Table) bool { return len(t) == 0 },
 	}
-	return &priceList{source: source, validator: validator, sizes: sizes}, nil
+	return &priceList{source: source, validator: validator, skus: skus}, nil
 }
 
 // pricesEvery is how often the price list is read again.
@@ -60,15 +60,15 @@ func (l *priceList) builtInPrices() pricing.Table { return l.validator.BuiltIn }
 // rejected returns the prices of the last list that were not used, for sizes of the region that
 // nodes can have, sorted by name.
 func (l *priceList) rejected() []pricing.RejectedPrice {
-	sizes := l.sizes.byName()
-	return slices.DeleteFunc(l.validator.Rejected(), func(d pricing.RejectedPrice) bool { return sizes[d.Size] == nil })
+	skus := l.skus.byName()
+	return slices.DeleteFunc(l.validator.Rejected(), func(d pricing.RejectedPrice) bool { return skus[d.Size] == nil })
 }
 
 // unlisted says that the price list was read and lacks the region; empty when the list has the
 // region.
 func (l *priceList) unlisted() string { return l.validator.Unlisted(cached.EmptyFor) }
 
-// stats counts the prices in use and the rejected ones.
+// stats counts the VM sizes that have a price, and the rejected prices.
 func (l *priceList) stats() provider.PriceStats {
 	list := l.state()
 	return provider.PriceStats{Accepted: len(list.Value), Rejected: len(l.rejected()), Read: list.ReadAt}

@@ -15,7 +15,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
-// Provider launches AKS nodes. It is safe for concurrent use. Run keeps its lists of sizes,
+// Provider launches AKS nodes. It is safe for concurrent use. Run keeps its lists of SKUs,
 // prices and quota fresh. Each method asks the part that owns the subject.
 type Provider struct {
 	limits  *ratelimit.Buckets
@@ -73,10 +73,10 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 // Name returns the provider's name in metrics and logs.
 func (p *Provider) Name() string { return "azure" }
 
-// Run keeps sizes, prices and quota fresh until ctx ends. It returns the error of ctx.
+// Run keeps SKUs, prices and quota fresh until ctx ends. It returns the error of ctx.
 func (p *Provider) Run(ctx context.Context) error { return p.sources.run(ctx) }
 
-// Catalog returns the instance types of a node class. The first call reads the region's sizes,
+// Catalog returns the instance types of a node class. The first call reads the region's SKUs,
 // prices and quota; later calls answer from memory.
 func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Catalog, error) {
 	c, err := p.catalogs.catalog(ctx, class)
@@ -149,15 +149,15 @@ func (p *Provider) Drift(ctx context.Context, m provider.LaunchedNode) (provider
 	return p.drift.check(ctx, m)
 }
 
-// DriftChanged returns the claims whose machine AKS would now recreate, or would no longer
-// recreate, and those whose size has changed.
-func (p *Provider) DriftChanged() []string { return p.drift.changed() }
+// DriftChanged returns the claims whose machine AKS has come to recreate, or no longer to
+// recreate, and those whose VM size changed, since the last call. It returns each change once.
+func (p *Provider) DriftChanged() []string { return p.drift.takeChanged() }
 
 // RepairPolicies returns AKS's policies: a kubelet that is not ready, and the condition of the
 // node's problem detector.
 func (p *Provider) RepairPolicies() []provider.RepairPolicy { return repairPolicies() }
 
-// ObserveCapacity records the memory of a size, as a node reports it.
+// ObserveCapacity records the memory of an instance type, as a node reports it.
 func (p *Provider) ObserveCapacity(ctx context.Context, node provider.ObservedCapacity) error {
 	return p.memory.observe(ctx, node)
 }
@@ -169,7 +169,7 @@ func (p *Provider) SpotReclaimed(c offering.Ref) {
 	}
 }
 
-// NodeUnusable blocks the size for an hour, for that node class.
+// NodeUnusable blocks the instance type for an hour, for that node class.
 func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
 	p.failures.nodeUnusable(class, c, lacks)
 }
@@ -219,8 +219,8 @@ func (p *Provider) PricesProblem() string { return p.prices.state().Problem }
 // the region.
 func (p *Provider) PricesUnlisted() string { return p.prices.unlisted() }
 
-// PriceStats counts the prices in use and the rejected ones.
+// PriceStats counts the VM sizes that have a price, and the rejected prices.
 func (p *Provider) PriceStats() provider.PriceStats { return p.prices.stats() }
 
-// Requests counts the requests to Azure since New.
+// RequestStats counts the requests to Azure since New.
 func (p *Provider) RequestStats() provider.RequestStats { return p.limits.RequestStats() }

@@ -21,7 +21,7 @@ import (
 type requestSettings struct {
 	opts    *Options
 	subnets nodeSubnets
-	zones   zones
+	region  regionName
 	owner   ownership
 	network *network.Reader
 	encoder *bootstrap.Encoder
@@ -69,7 +69,7 @@ func (r *vmRequest) virtualMachine(ctx context.Context) (*armcompute.VirtualMach
 			SecurityProfile: security(&r.class.Spec),
 		},
 	}
-	if zone := r.zones.number(r.offering.Zone); zone != "" {
+	if zone := r.region.zoneNumber(r.offering.Zone); zone != "" {
 		vm.Zones = []*string{to.Ptr(zone)}
 	}
 	if r.claim.Labels[v1beta1.LabelSKUUltraSSD] == "true" {

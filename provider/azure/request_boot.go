@@ -98,7 +98,7 @@ func unregistered() provider.Taint {
 // kubeletLabels returns the labels that the kubelet may set on its own node.
 func kubeletLabels(labels map[string]string) map[string]string {
 	own := maps.Clone(labels)
-	maps.DeleteFunc(own, func(key, _ string) bool { return !kubeletMaySet(key) })
+	maps.DeleteFunc(own, func(key, _ string) bool { return !passesToKubelet(key) })
 	return own
 }
 

@@ -20,7 +20,7 @@ func TestNobodyWaitsForADay(t *testing.T) {
 		if _, err := p.Catalog(t.Context(), "default"); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Inject(azureemulator.Named{Name: "TooManyRequestsForADay", Target: "/virtualMachines/[^/]+$"}); err != nil {
+		if err := r.Inject(azureemulator.NamedFault{Name: "TooManyRequestsForADay", Target: "/virtualMachines/[^/]+$"}); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -46,7 +46,7 @@ func TestStuckDeletions(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := r.Inject(azureemulator.Named{Name: "StuckDeleting"}); err != nil {
+				if err := r.Inject(azureemulator.NamedFault{Name: "StuckDeleting"}); err != nil {
 					t.Fatal(err)
 				}
 				start := time.Now()

@@ -15,30 +15,30 @@ import (
 
 // sources are what karve reads of the region and keeps fresh.
 type sources struct {
-	sizes   *sizeList
+	skus    *skuList
 	prices  *priceList
 	quota   *quota.Tracker
 	network *network.Reader
 	images  *image.Images
 	// sharedToken holds the tokens for images that another tenant shares.
-	sharedToken *token.Gallery
+	sharedToken *token.GalleryToken
 	panics      *panics.Reporter
 }
 
 func newSources(o *Options, c *connection, cluster network.SubnetID) (*sources, error) {
 	s := &sources{
-		sizes: newSizeList(c, o),
+		skus: newSKUList(c, o),
 		network: network.NewReader(o.network(cluster), network.Clients{
 			ARM: c.arm, Decoder: c.decoder, Subnets: c.network.NewSubnetsClient(), VNets: c.network.NewVirtualNetworksClient(), SecurityGroups: c.network.NewSecurityGroupsClient(),
 		}, o.env()),
 		images: image.New(image.Config{
 			ARM: c.arm, Decoder: c.decoder, Subscription: o.SubscriptionID, Location: o.Location, Shared: o.SharedGallery, Every: o.ImagesEvery, Now: o.Now, Panics: o.Panics,
 		}),
-		sharedToken: token.NewGallery(o.SharedGallery.TokenURL, o.ClientOptions, o.env()),
+		sharedToken: token.NewGalleryToken(o.SharedGallery.TokenURL, o.ClientOptions, o.env()),
 		panics:      o.Panics,
 	}
 	var err error
-	if s.prices, err = newPriceList(o, c.transport(), s.sizes); err != nil {
+	if s.prices, err = newPriceList(o, c.transport(), s.skus); err != nil {
 		return nil, err
 	}
 	usages := &quota.Reader{ARM: c.arm, Decoder: c.decoder, Subscription: o.SubscriptionID, Location: o.Location}
@@ -46,14 +46,14 @@ func newSources(o *Options, c *connection, cluster network.SubnetID) (*sources, 
 	return s, nil
 }
 
-// run keeps sizes, prices and quota fresh until ctx ends. It returns the error of ctx.
+// run keeps SKUs, prices and quota fresh until ctx ends. It returns the error of ctx.
 func (s *sources) run(ctx context.Context) error {
 	var group panics.Group
 	for _, keep := range []func(context.Context){
-		s.sizes.keepFresh,
+		s.skus.keepFresh,
 		s.prices.keepFresh,
-		s.quota.KeepRegion,
-		s.quota.KeepSubnets,
+		s.quota.KeepRegionFresh,
+		s.quota.KeepSubnetsFresh,
 	} {
 		group.Go(func() error {
 			return s.panics.Loop(ctx, cached.PanicsName, func(ctx context.Context) error { keep(ctx); return nil })
@@ -66,7 +66,7 @@ func (s *sources) run(ctx context.Context) error {
 
 // stop cancels the requests that no caller waits for.
 func (s *sources) stop() {
-	s.sizes.stop()
+	s.skus.stop()
 	s.prices.stop()
 	s.quota.Stop()
 	s.sharedToken.Stop()

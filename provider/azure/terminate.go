@@ -80,7 +80,7 @@ func (t *terminator) terminateByClaim(ctx context.Context, claim provider.Claim)
 func (t *terminator) terminateInherited(ctx context.Context, claim provider.Claim) error {
 	v, err := t.vms.NotOlderThan(ctx, t.now().Add(-t.vms.maxAgeForLaunch()))
 	if err != nil {
-		return fmt.Errorf("abandoning %s: %w", claim.Name, err)
+		return fmt.Errorf("terminating %s: %w", claim.Name, err)
 	}
 	if vm := t.owner.inheritedVM(v, claim); vm != nil {
 		return t.deleteListed(ctx, vm)
@@ -217,8 +217,8 @@ func (t *terminator) deleteLeftovers(ctx context.Context, handle string) error {
 		return provider.ErrNotFound
 	}
 	var errs []error
-	for _, o := range left {
-		_, err := t.leftovers.delete(ctx, o)
+	for _, leftover := range left {
+		_, err := t.leftovers.delete(ctx, leftover)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

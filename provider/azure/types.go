@@ -19,28 +19,28 @@ import (
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
-// zones converts between zone numbers and the values of the zone label; it is the region's name.
-type zones string
+// A regionName converts between the zone numbers of the region and the values of the zone label.
+type regionName string
 
-// label returns the node label's value for a zone number.
-func (z zones) label(number string) string {
+// zoneLabel returns the node label's value for a zone number.
+func (r regionName) zoneLabel(number string) string {
 	if number == "" {
 		return stock.RegionalZone
 	}
-	return string(z) + "-" + number
+	return string(r) + "-" + number
 }
 
-// number returns the zone number of a label's value; empty for a node without a zone.
-func (z zones) number(zone string) string {
+// zoneNumber returns the zone number of a label's value; empty for a node without a zone.
+func (r regionName) zoneNumber(zone string) string {
 	if zone == stock.RegionalZone {
 		return ""
 	}
-	return strings.TrimPrefix(zone, string(z)+"-")
+	return strings.TrimPrefix(zone, string(r)+"-")
 }
 
 // A typeBuilder makes the instance types that node classes offer in the region.
 type typeBuilder struct {
-	zones           zones
+	region          regionName
 	nodeGroup       string // node resource group
 	kubeletIdentity string // client ID
 	cni             network.CNI
@@ -60,7 +60,7 @@ type typeSet struct {
 	described sync.Map
 }
 
-// An instanceType is one size in one node class.
+// An instanceType is one VM size in one node class.
 type instanceType struct {
 	sku          *sku.SKU
 	overhead     nodeOverhead
@@ -69,7 +69,7 @@ type instanceType struct {
 	maxSpotPrice offering.Price        // maximum price as spot; zero is any price
 }
 
-// build builds the types for the settings of a class from the region's sizes and prices.
+// build builds the types for the settings of a class from the region's SKUs and prices.
 func (b *typeBuilder) build(skus sku.Set, prices pricing.Table, settings classSettings) *typeSet {
 	pricer := pricing.NewPricer(skus.List, prices, b.builtInPrices)
 	labels := newLabelCache()
@@ -92,10 +92,10 @@ func (b *typeBuilder) build(skus sku.Set, prices pricing.Table, settings classSe
 	return set
 }
 
-// candidate returns an offering as the node class has it.
-func (s *typeSet) candidate(ref offering.Ref) candidate {
+// find returns an offering as the node class has it.
+func (s *typeSet) find(ref offering.Ref) classOffering {
 	t := s.byName[ref.Type]
-	return candidate{ref: ref, instanceType: t, offering: t.offeringOf(ref)}
+	return classOffering{ref: ref, instanceType: t, offering: t.offeringOf(ref)}
 }
 
 // offeringOf returns the offering that a reference names; nil when the instance type has no such
@@ -112,7 +112,7 @@ func (t *instanceType) offeringOf(c offering.Ref) *offering.Offering {
 	return nil
 }
 
-// accepts reports whether nodes of the class can have that size.
+// accepts reports whether nodes of the class can be of that SKU.
 func (c classSettings) accepts(s *sku.SKU) bool {
 	switch {
 	case !c.bootable.Boots(s):
@@ -166,7 +166,7 @@ func (b *typeBuilder) instanceType(s *sku.SKU, settings classSettings, price pri
 func (b *typeBuilder) capacity(s *sku.SKU, settings classSettings) quantity.Amounts {
 	c := quantity.Amounts{
 		quantity.NameCPU:     s.VCPUs * 1000,
-		quantity.NameMemory:  b.memory.ofSize(s),
+		quantity.NameMemory:  b.memory.of(s),
 		quantity.NameStorage: settings.diskGB * sku.Gigabyte,
 		quantity.NamePods:    settings.maxPods,
 	}
@@ -182,7 +182,7 @@ func (b *typeBuilder) capacity(s *sku.SKU, settings classSettings) quantity.Amou
 	return c
 }
 
-// offerings lists every zone of the size and, last, the region without a zone, each on demand and,
+// offerings lists every zone of the SKU and, last, the region without a zone, each on demand and,
 // if Azure offers it, as spot.
 func (b *typeBuilder) offerings(s *sku.SKU, price pricing.Price, limit pricing.SpotLimit, labels *labelCache) []offering.Offering {
 	kinds := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.OnDemand, QuotaUses: quota.Uses(s, offering.OnDemand)}}
@@ -198,7 +198,7 @@ func (b *typeBuilder) offerings(s *sku.SKU, price pricing.Price, limit pricing.S
 		}
 	}
 	for _, number := range s.Zones {
-		add(b.zones.label(number), s.Ultra.Zones[number])
+		add(b.region.zoneLabel(number), s.Ultra.Zones[number])
 	}
 	add(stock.RegionalZone, s.Ultra.Regional)
 	return all

@@ -240,7 +240,7 @@ func (x *updater) patch(ctx context.Context, name string, vm *virtualMachine, u 
 	}
 	_, err := x.vms.BeginUpdate(ctx, x.group, name, body, &armcompute.VirtualMachinesClientBeginUpdateOptions{IfMatch: vm.Etag})
 	if err != nil {
-		if armerr.Classify(err).Kind == armerr.Exists { // changed meanwhile
+		if armerr.Classify(err).Kind == armerr.Conflict { // changed meanwhile
 			return provider.Update{RetryAfter: updateListAge}, nil
 		}
 		return provider.Update{}, armerr.Wrap(err, "updating %s of VM %s", changed, name)

@@ -104,13 +104,13 @@ func unexplained() armerr.Failure {
 }
 
 // refOf returns the offering of a virtual machine, without its price.
-func (z zones) refOf(vm *virtualMachine) offering.Ref {
+func (r regionName) refOf(vm *virtualMachine) offering.Ref {
 	c := offering.Ref{Zone: stock.RegionalZone, CapacityType: offering.OnDemand}
 	if hw := vm.Properties.HardwareProfile; hw != nil && hw.VMSize != nil {
 		c.Type = string(*hw.VMSize)
 	}
 	if zones := armtext.Sorted(vm.Zones); len(zones) > 0 {
-		c.Zone = z.label(zones[0])
+		c.Zone = r.zoneLabel(zones[0])
 	}
 	if vm.Properties.Priority != nil && *vm.Properties.Priority == armcompute.VirtualMachinePriorityTypesSpot {
 		c.CapacityType = offering.Spot

@@ -37,7 +37,7 @@ func TestOneLaunchReadsTheListForAll(t *testing.T) {
 			claims[i].LaunchState = in.LaunchState
 		}
 		time.Sleep(5 * time.Second)
-		if err := r.Inject(azureemulator.Named{Name: "QuotaHangs", Target: "/virtualMachines$", Times: -1}); err != nil {
+		if err := r.Inject(azureemulator.NamedFault{Name: "QuotaHangs", Target: "/virtualMachines$", Times: -1}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

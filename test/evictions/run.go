@@ -99,7 +99,7 @@ func Run(t testing.TB, o Options) Result {
 	c.await(30*time.Minute, "all pods run", func() bool { return c.runningPods() == o.Nodes })
 	r := Result{Evicted: o.Evicted, Up: time.Since(start)}
 	if o.SlowMetadata {
-		if err := c.azure.Inject(azureemulator.Named{Name: "MetadataSlow", Times: -1}); err != nil {
+		if err := c.azure.Inject(azureemulator.NamedFault{Name: "MetadataSlow", Times: -1}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -108,17 +108,17 @@ func (a *injector) inject(k azureemulator.FaultKind) {
 			a.injectIntoVM(k)
 		}
 	case k.Name == "SizeRetired":
-		a.injectAndCount(azureemulator.Named{Name: k.Name, Target: cheapest})
+		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Target: cheapest})
 	case k.Name == addressesLinger:
-		a.injectAndCount(azureemulator.Named{Name: k.Name, Times: a.trial.options.VMs})
+		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Times: a.trial.options.VMs})
 	case k.Target == "size":
-		a.injectAndCount(azureemulator.Named{Name: k.Name, Target: cheapest, Times: forever})
+		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Target: cheapest, Times: forever})
 	case k.Target == "path" && !rare(k):
-		a.injectAndCount(azureemulator.Named{Name: k.Name, Times: forever, Seed: 1 + a.trial.options.Seed})
+		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Times: forever, Seed: 1 + a.trial.options.Seed})
 	case k.Target == "path":
-		a.injectAndCount(azureemulator.Named{Name: k.Name, Times: forever})
+		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Times: forever})
 	default:
-		a.injectAndCount(azureemulator.Named{Name: k.Name, Times: some})
+		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Times: some})
 	}
 }
 
@@ -141,13 +141,13 @@ func (a *injector) injectIntoVM(k azureemulator.FaultKind) {
 		}
 	}
 	if len(names) > 0 {
-		a.injectAndCount(azureemulator.Named{Name: k.Name, Target: names[a.random.IntN(len(names))]})
+		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Target: names[a.random.IntN(len(names))]})
 	}
 }
 
 // injectAndCount counts what applies. A fault of a VM that is being deleted does not, and what
 // applies until it is ended is counted then.
-func (a *injector) injectAndCount(n azureemulator.Named) {
+func (a *injector) injectAndCount(n azureemulator.NamedFault) {
 	if a.trial.region.Inject(n) == nil && n.Times != forever {
 		a.injected++
 	}

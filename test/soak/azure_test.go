@@ -133,7 +133,7 @@ func (a *region) live(generation int) {
 	}
 	types := a.catalog(name)
 	if generation%4 == 0 {
-		if err := a.azure.Inject(azureemulator.Named{Name: "PolicyDenied", Times: 1}); err != nil {
+		if err := a.azure.Inject(azureemulator.NamedFault{Name: "PolicyDenied", Times: 1}); err != nil {
 			a.t.Fatal(err)
 		}
 	}

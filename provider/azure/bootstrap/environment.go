@@ -17,8 +17,8 @@ import (
 //go:embed names.txt
 var contractNames string
 
-// names returns all variables of the contract.
-var names = sync.OnceValue(func() []string {
+// contractVariables returns all variables of the contract.
+var contractVariables = sync.OnceValue(func() []string {
 	var all []string
 	for line := range strings.Lines(contractNames) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -35,7 +35,7 @@ func (n *NodeConfig) environment() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := names()
+	all := contractVariables()
 	vars := make(map[string]string, len(all)+len(given))
 	for _, name := range all {
 		vars[name] = "" // scripts must not see values that the VM's environment happens to have

@@ -84,7 +84,7 @@ type Network struct {
 // MaxSize is the maximum size in bytes of the custom data that Azure accepts, before base64.
 const MaxSize = 64<<10 - 1
 
-// ErrTooLarge reports a Node that does not fit into MaxSize.
+// ErrTooLarge reports a NodeConfig that does not fit into MaxSize.
 var ErrTooLarge = errors.New("the bootstrap payload is larger than Azure takes")
 
 // Encode writes the node for one of the contracts (not Auto). An error names the invalid setting
@@ -138,7 +138,7 @@ func (n *NodeConfig) check() error {
 	require(err == nil, "DNS address %q is not an IP address", n.DNS)
 	require(n.Arch == "amd64" || n.Arch == "arm64", "architecture %q is neither amd64 nor arm64", n.Arch)
 	require(n.Network.Plugin == "none" || n.Network.Plugin == "azure", "network plugin %q is neither none nor azure", n.Network.Plugin)
-	for _, f := range n.names() {
+	for _, f := range n.plainNames() {
 		require(f.optional && f.value == "" || plainName.MatchString(f.value), "%s %q is not a plain name", f.what, f.value)
 	}
 	return errors.Join(append(errs, n.Cloud.check(), checkOS(n.OS), checkLocalDNS(n.LocalDNS))...)
@@ -150,7 +150,7 @@ type field struct {
 	optional    bool
 }
 
-func (n *NodeConfig) names() []field {
+func (n *NodeConfig) plainNames() []field {
 	return []field{
 		{"subscription", n.Subscription, false}, {"tenant", n.Tenant, true}, {"resource group", n.ResourceGroup, false},
 		{"location", n.Location, false}, {"virtual network", n.Network.VNet, false}, {"subnet", n.Network.Subnet, false},

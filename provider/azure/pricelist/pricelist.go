@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pricelist holds retail prices of VM sizes as of the day karve was built. They are used
-// while Azure's own list cannot be read, and to check that list when it is read for the first
-// time.
+// Package pricelist holds retail prices of VM sizes as of the month that List.Month names. They
+// are used while Azure's own list cannot be read, and to check that list when it is read for the
+// first time.
 //
 // The prices are never current, and callers that use them must say so. The table is data, written
-// by this package's test from the catalogue of sizes and prices (`go test -rewrite`). The zero
+// by this package's test from azureemulator/catalog (`go test -rewrite`). The zero
 // Price means that a size has none.
 package pricelist
 
@@ -24,7 +24,7 @@ type Price struct{ OnDemand, Spot float64 }
 type List struct {
 	// Region is the requested region or, when the table lacks it, the one used instead.
 	Region string
-	// Of is the month of the prices, such as 2026-08.
+	// Month is the month of the prices, such as 2026-08.
 	Month  string
 	Prices map[string]Price // by size
 }

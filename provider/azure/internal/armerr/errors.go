@@ -162,7 +162,7 @@ func kindOfStatus(status int) (Kind, bool) {
 	case http.StatusUnauthorized:
 		return Denied, true
 	case http.StatusPreconditionFailed:
-		return Exists, true
+		return Conflict, true
 	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return Transient, true
 	}

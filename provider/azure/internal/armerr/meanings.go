@@ -36,7 +36,7 @@ const (
 	StaleReference  Kind = "staleReference" // a reference to a deleted resource, mostly a load balancer pool
 	ImageMissing    Kind = "imageMissing"
 	extensionFailed Kind = "extensionFailed" // the virtual machine may well run
-	Exists          Kind = "exists"          // a resource of that name exists
+	Conflict        Kind = "conflict"        // a resource of that name exists already, or the resource changed since it was read
 	NotFound        Kind = "notFound"        // 404
 	InUse           Kind = "inUse"           // busy, such as a NIC reserved for another virtual machine
 	Throttled       Kind = "throttled"       // try again after Failure.RetryAfter
@@ -59,7 +59,7 @@ type meaning struct {
 // operations that fail late, whose errors have no status.
 var meanings = []meaning{
 	// Quota, under either of its two codes. Spot comes first: its message may name a family as
-	// well. The last "Cores quota" entry covers families whose name lacks the word.
+	// well. "Cores quota" comes last: the messages about other quotas may contain it, too.
 	{code: "OperationNotAllowed", contains: "LowPriorityCores", Kind: SpotQuota},
 	{code: "OperationNotAllowed", contains: "Low Priority Cores", Kind: SpotQuota},
 	{code: "OperationNotAllowed", contains: "Total Regional Cores quota", Kind: RegionalQuota},
@@ -109,9 +109,9 @@ var meanings = []meaning{
 	{code: "VMExtensionProvisioningError", Kind: extensionFailed},
 	{code: "VMExtensionProvisioningTimeout", Kind: extensionFailed},
 	{code: "VMExtensionHandlerNonTransientError", Kind: extensionFailed},
-	{code: "PropertyChangeNotAllowed", Kind: Exists},
-	{code: "PreconditionFailed", Kind: Exists},
-	{code: "Conflict", Kind: Exists},
+	{code: "PropertyChangeNotAllowed", Kind: Conflict},
+	{code: "PreconditionFailed", Kind: Conflict},
+	{code: "Conflict", Kind: Conflict},
 
 	// Any resource.
 	{code: "ResourceNotFound", Kind: NotFound},
@@ -210,7 +210,7 @@ var reactions = map[Kind]reaction{
 	StaleReference:       {reason: ReasonNetwork},
 	ImageMissing:         {reason: reasonOther},
 	extensionFailed:      {reason: reasonOther},
-	Exists:               {reason: reasonOther},
+	Conflict:             {reason: reasonOther},
 	NotFound:             {reason: reasonOther},
 	InUse:                {reason: reasonOther},
 	Throttled:            {reason: reasonThrottled},

@@ -21,8 +21,8 @@ const (
 // generation.
 type definition struct{ os, name string }
 
-// arch and gen2 are parts of the names of AKS's definitions: names without them are amd64 and
-// generation 1.
+// arch returns the architecture. arm64 and gen2 in the name of a definition say what it is for; a
+// name without them is of amd64 and generation 1.
 func (d definition) arch() string {
 	if strings.Contains(d.name, "arm64") {
 		return sku.ARM64

@@ -30,14 +30,16 @@ type SharedGallery struct {
 
 func (g SharedGallery) used() bool { return g != SharedGallery{} }
 
-func (g SharedGallery) Validate(compute bool) error {
+// Validate returns what is wrong with the settings. TokenURL is required if Compute creates the
+// virtual machines.
+func (g SharedGallery) Validate(computeCreates bool) error {
 	if !g.used() {
 		return nil
 	}
 	if g.SubscriptionID == "" {
 		return errors.New("option SharedGallery.SubscriptionID is required with a token server")
 	}
-	if g.TokenURL == "" && !compute {
+	if g.TokenURL == "" && !computeCreates {
 		return nil
 	}
 	if u, err := url.Parse(g.TokenURL); err != nil || u.Scheme == "" || u.Host == "" {

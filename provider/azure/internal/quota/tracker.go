@@ -143,8 +143,9 @@ const (
 	whileChanging = time.Minute
 )
 
-// KeepRegion checks every minute whether the region's quota has to be read again, until ctx ends.
-func (t *Tracker) KeepRegion(ctx context.Context) {
+// KeepRegionFresh checks every minute whether the region's quota has to be read again, until ctx
+// ends.
+func (t *Tracker) KeepRegionFresh(ctx context.Context) {
 	_ = t.region.Ensure(ctx)
 	for cached.Pause(ctx, whileChanging) {
 		if t.ledger.changedSinceLastCall() || t.now().Sub(t.region.State().ReadAt) >= regionEvery {
@@ -153,8 +154,8 @@ func (t *Tracker) KeepRegion(ctx context.Context) {
 	}
 }
 
-// KeepSubnets checks every minute whether addresses have to be read again, until ctx ends.
-func (t *Tracker) KeepSubnets(ctx context.Context) {
+// KeepSubnetsFresh checks every minute whether addresses have to be read again, until ctx ends.
+func (t *Tracker) KeepSubnetsFresh(ctx context.Context) {
 	for cached.Pause(ctx, whileChanging) {
 		for _, addresses := range t.subnets.all() {
 			if addresses.ledger.changedSinceLastCall() || t.now().Sub(addresses.source.State().ReadAt) >= subnetsEvery {

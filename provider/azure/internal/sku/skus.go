@@ -68,7 +68,7 @@ func (s *Set) unreadable(name string) {
 	}
 }
 
-// Problem describes those sizes; empty when there are none.
+// Problem describes the VM sizes in Unread; empty when there are none.
 func (s *Set) Problem() string {
 	if len(s.Unread) == 0 {
 		return ""

@@ -54,7 +54,7 @@ type Requester struct{ Class, Subnet string }
 type block struct {
 	until       time.Time
 	minVCPUs    int64
-	Reason      string // as in provider.RefusedOffering
+	Reason      string // as in provider.RefusedOffering; for a paused class, of its ValidationSucceeded condition
 	Code        string
 	Description string
 }

@@ -37,8 +37,8 @@ const tokenTimeout = 30 * time.Second
 // maxTokenSize is in bytes; real tokens have two thousand.
 const maxTokenSize = 64 << 10
 
-// Gallery caches the token for AKS's shared galleries.
-type Gallery struct {
+// GalleryToken caches the token for AKS's shared galleries.
+type GalleryToken struct {
 	transport policy.Transporter
 	url       string // empty: no token is needed
 	audience  string
@@ -50,10 +50,10 @@ type Gallery struct {
 	backoff cached.Backoff
 }
 
-// NewGallery returns a cache of the token that url issues; an empty url means that none is
+// NewGalleryToken returns a cache of the token that url issues; an empty url means that none is
 // needed.
-func NewGallery(url string, o *arm.ClientOptions, e cached.Env) *Gallery {
-	a := &Gallery{transport: &http.Client{}, url: url, audience: resourceManagerAudience(o), Env: e}
+func NewGalleryToken(url string, o *arm.ClientOptions, e cached.Env) *GalleryToken {
+	a := &GalleryToken{transport: &http.Client{}, url: url, audience: resourceManagerAudience(o), Env: e}
 	if o != nil && o.Transport != nil {
 		a.transport = o.Transport
 	}
@@ -71,7 +71,7 @@ func resourceManagerAudience(o *arm.ClientOptions) string {
 
 // WithToken returns a context whose requests may use the shared galleries. It waits only briefly:
 // many launches may wait for the token, and deletions would wait behind them.
-func (a *Gallery) WithToken(ctx context.Context) (context.Context, error) {
+func (a *GalleryToken) WithToken(ctx context.Context) (context.Context, error) {
 	if a.url == "" {
 		return ctx, nil
 	}
@@ -90,7 +90,7 @@ func (a *Gallery) WithToken(ctx context.Context) (context.Context, error) {
 var errTokenRefused = errors.New("the right to use AKS's shared galleries was refused a moment ago: asking anew")
 
 // renew requests a token when it is due.
-func (a *Gallery) renew(ctx context.Context) error {
+func (a *GalleryToken) renew(ctx context.Context) error {
 	a.mu.Lock()
 	now := a.Now()
 	switch {
@@ -110,7 +110,7 @@ func (a *Gallery) renew(ctx context.Context) error {
 	return request.WaitBriefly(ctx, now, a.Patience)
 }
 
-func (a *Gallery) replace(ctx context.Context, request *cached.Request) {
+func (a *GalleryToken) replace(ctx context.Context, request *cached.Request) {
 	var token azcore.AccessToken
 	err := a.Panics.Do(cached.PanicsName, func() (err error) { token, err = a.requestToken(ctx); return err })
 	a.mu.Lock()
@@ -124,7 +124,7 @@ func (a *Gallery) replace(ctx context.Context, request *cached.Request) {
 }
 
 // Stop cancels a request in flight.
-func (a *Gallery) Stop() {
+func (a *GalleryToken) Stop() {
 	a.mu.Lock()
 	request := a.request
 	a.mu.Unlock()
@@ -133,25 +133,25 @@ func (a *Gallery) Stop() {
 
 // renewalDue reports whether the token should be renewed before auxiliaryMargin. A token without
 // RefreshOn is renewed only near its expiry.
-func (a *Gallery) renewalDue(now time.Time) bool {
+func (a *GalleryToken) renewalDue(now time.Time) bool {
 	return !a.token.RefreshOn.IsZero() && now.After(a.token.RefreshOn)
 }
 
 // valid reports whether the current token is valid for a creation, even if its renewal is due.
-func (a *Gallery) valid() bool {
+func (a *GalleryToken) valid() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.token.Token != "" && a.token.ExpiresOn.Sub(a.Now()) > auxiliaryMargin
 }
 
 // Clear makes the next creation request a new token.
-func (a *Gallery) Clear() {
+func (a *GalleryToken) Clear() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.token = azcore.AccessToken{}
 }
 
-func (a *Gallery) requestToken(ctx context.Context) (azcore.AccessToken, error) {
+func (a *GalleryToken) requestToken(ctx context.Context) (azcore.AccessToken, error) {
 	var token azcore.AccessToken
 	u, err := url.Parse(a.url)
 	if err != nil {

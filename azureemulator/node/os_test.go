@@ -42,7 +42,7 @@ const goodToken = "abcdef.0123456789abcdef"
 // only itself, by its certificate.
 type apiServer struct {
 	*httptest.Server
-	agent     *Agent
+	os        *OS
 	key       *ecdsa.PrivateKey
 	authority *x509.Certificate
 
@@ -74,7 +74,7 @@ func startAPIServer(t *testing.T) *apiServer {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes are part of the tests
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	s.agent = NewAgent(Options{Silence: time.Millisecond, Routes: s.routes()})
+	s.os = NewOS(Options{Silence: time.Millisecond, Routes: s.routes()})
 	return s
 }
 
@@ -297,7 +297,7 @@ func (s *apiServer) waitFor(t *testing.T, what string, holds func(*corev1.Node) 
 		select {
 		case <-s.changed:
 		case <-time.After(30 * time.Second):
-			t.Fatalf("%s: the node is %+v; console:\n%s", what, n, s.agent.Console(testNode))
+			t.Fatalf("%s: the node is %+v; console:\n%s", what, n, s.os.Console(testNode))
 		}
 	}
 }
@@ -308,7 +308,7 @@ const (
 )
 
 // boot runs a machine; the returned function ends it and waits for its guest.
-func boot(a *Agent, customData []byte) (stop func(cause error)) {
+func boot(a *OS, customData []byte) (stop func(cause error)) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -334,7 +334,7 @@ func isSilent(n *corev1.Node) bool { return status(n, corev1.NodeReady) == corev
 
 func TestAgentJoins(t *testing.T) {
 	s := startAPIServer(t)
-	a := s.agent
+	a := s.os
 	stop := boot(a, s.payload())
 	defer stop(context.Canceled)
 	n := s.waitFor(t, "registering", exists)
@@ -354,7 +354,7 @@ func TestAgentJoins(t *testing.T) {
 
 func TestDiskDriverReportsZoneAndLimit(t *testing.T) {
 	s := startAPIServer(t)
-	stop := boot(s.agent, s.payload())
+	stop := boot(s.os, s.payload())
 	defer stop(context.Canceled)
 	n := s.waitFor(t, "starting the disk driver", func(*corev1.Node) bool {
 		s.mu.Lock()
@@ -397,7 +397,7 @@ func TestMachineGoneMakesTheNodeUnknown(t *testing.T) {
 	for _, cause := range []error{azureemulator.ErrDeleted, azureemulator.ErrEvicted, azureemulator.ErrDeallocated} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			s := startAPIServer(t)
-			a := s.agent
+			a := s.os
 			stop := boot(a, s.payload())
 			s.waitFor(t, "registering", exists)
 			stop(cause)
@@ -422,7 +422,7 @@ func TestMachineGoneMakesTheNodeUnknown(t *testing.T) {
 // The emulator's own end is not the machines': their Nodes stay.
 func TestShutdownLeavesTheNode(t *testing.T) {
 	s := startAPIServer(t)
-	stop := boot(s.agent, s.payload())
+	stop := boot(s.os, s.payload())
 	s.waitFor(t, "registering", exists)
 	stop(context.Canceled)
 	if n := s.waitFor(t, "staying", exists); n.Annotations[annotationKwok] == "" || isSilent(n) {
@@ -432,7 +432,7 @@ func TestShutdownLeavesTheNode(t *testing.T) {
 
 func TestStartedAgain(t *testing.T) {
 	s := startAPIServer(t)
-	a := s.agent
+	a := s.os
 	stop := boot(a, s.payload())
 	s.waitFor(t, "registering", exists)
 	a.Preempt(testNode, azureemulator.Preemption{NotBefore: time.Now()})
@@ -454,7 +454,7 @@ func TestStartedAgain(t *testing.T) {
 func TestRegistrationIsRetried(t *testing.T) {
 	s := startAPIServer(t)
 	s.refuse = 2
-	a := s.agent
+	a := s.os
 	stop := boot(a, s.payload())
 	defer stop(context.Canceled)
 	s.waitFor(t, "registering", exists)
@@ -465,7 +465,7 @@ func TestRegistrationIsRetried(t *testing.T) {
 
 func TestWrongTokenNeverJoins(t *testing.T) {
 	s := startAPIServer(t)
-	a := NewAgent(Options{Routes: s.routes()})
+	a := NewOS(Options{Routes: s.routes()})
 	payload := strings.ReplaceAll(string(s.payload()), goodToken, "aaaaaa.0123456789abcdef")
 	stop := boot(a, []byte(payload))
 	waitForConsole(t, a, "Unauthorized")
@@ -482,7 +482,7 @@ func TestWrongAuthorityNeverJoins(t *testing.T) {
 	s := startAPIServer(t)
 	env := goodEnvironment(testAuthority(t))
 	env["API_SERVER_NAME"] = serverName
-	a := NewAgent(Options{Routes: s.routes()})
+	a := NewOS(Options{Routes: s.routes()})
 	stop := boot(a, script(env))
 	waitForConsole(t, a, "certificate")
 	stop(azureemulator.ErrDeleted)
@@ -497,8 +497,8 @@ func TestWrongAuthorityNeverJoins(t *testing.T) {
 func TestNameWithAPortNeverJoins(t *testing.T) {
 	s := startAPIServer(t)
 	payload := strings.ReplaceAll(string(s.payload()), `="`+serverName+`"`, `="`+serverName+`:443"`)
-	s.agent.Run(t.Context(), testMachine([]byte(payload)))
-	if got := s.agent.Console(testNode); !strings.Contains(got, `the node will never join: reading API_SERVER_NAME: "example.com:443" has a port`) {
+	s.os.Run(t.Context(), testMachine([]byte(payload)))
+	if got := s.os.Console(testNode); !strings.Contains(got, `the node will never join: reading API_SERVER_NAME: "example.com:443" has a port`) {
 		t.Errorf("console: %s", got)
 	}
 	if len(s.nodes) != 0 {
@@ -507,7 +507,7 @@ func TestNameWithAPortNeverJoins(t *testing.T) {
 }
 
 func TestBrokenPayloadSaysWhy(t *testing.T) {
-	a := NewAgent(Options{})
+	a := NewOS(Options{})
 	a.Run(t.Context(), testMachine([]byte("#!/bin/bash\nexit 3")))
 	if got := a.Console(testNode); !strings.Contains(got, "the node will never join: customData never started") {
 		t.Errorf("console: %s", got)
@@ -516,7 +516,7 @@ func TestBrokenPayloadSaysWhy(t *testing.T) {
 }
 
 // waitForConsole polls: a console has no events.
-func waitForConsole(t *testing.T, a *Agent, text string) {
+func waitForConsole(t *testing.T, a *OS, text string) {
 	t.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()

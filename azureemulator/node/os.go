@@ -21,15 +21,15 @@ const (
 	longPause  = 7 * time.Second
 )
 
-// Options adjust an Agent. The zero value works.
+// Options adjust an OS. The zero value works.
 type Options struct {
-	// OSDiskGiB is the size of the OS disk of machines that do not tell, as only those do
-	// that AKS made. Zero means 128, AKS's own default.
+	// OSDiskGiB is the size of the OS disk of VMs that AKS did not make, and of AKS's when
+	// their profile names none. Zero means 128, AKS's default.
 	OSDiskGiB int64
-	// Cluster is where machines go that AKS made itself.
+	// Cluster is the cluster that VMs join which AKS made itself.
 	Cluster Cluster
-	// Routes are where connections of machines lead that do not lead where they say, by
-	// host:port: what DNS and a load balancer do between a node and its API server.
+	// Routes maps an address that VMs connect to, host:port, to the address that is dialled
+	// instead: what DNS and a load balancer do between a node and its API server.
 	Routes map[string]string
 	// Silence is how long after its machine went a Node is declared unknown; a
 	// real cluster takes 50 s. Zero means at once.
@@ -39,9 +39,9 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Agent is the operating system of every machine: a Guest for the emulator. It
+// OS is the operating system of every VM: a Guest for the emulator. It
 // is safe for concurrent use.
-type Agent struct {
+type OS struct {
 	options Options
 	console consoleLog
 
@@ -50,26 +50,26 @@ type Agent struct {
 }
 
 var (
-	_ azureemulator.Guest     = (*Agent)(nil)
-	_ azureemulator.Preempter = (*Agent)(nil)
+	_ azureemulator.Guest     = (*OS)(nil)
+	_ azureemulator.Preempter = (*OS)(nil)
 )
 
-// NewAgent makes an Agent without machines.
-func NewAgent(o Options) *Agent {
+// NewOS makes an OS without VMs.
+func NewOS(o Options) *OS {
 	if o.OSDiskGiB == 0 {
 		o.OSDiskGiB = 128
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Agent{options: o, guests: map[string]*guest{}}
+	return &OS{options: o, guests: map[string]*guest{}}
 }
 
 // Run is one machine from the end of its boot until ctx ends. It returns early
 // when the payload can never make a node. When the machine is gone (the cause of
 // ctx says so) the Node is left as a dead kubelet leaves it.
-func (a *Agent) Run(ctx context.Context, m azureemulator.VM) {
-	g := &guest{agent: a, machine: m, preempt: make(chan azureemulator.Preemption, 1)}
+func (a *OS) Run(ctx context.Context, m azureemulator.VM) {
+	g := &guest{os: a, machine: m, preempt: make(chan azureemulator.Preemption, 1)}
 	a.enter(g)
 	defer a.leave(g)
 	g.say("booted %s as %s", m.Size.Name, m.ComputerName)
@@ -91,7 +91,7 @@ func (a *Agent) Run(ctx context.Context, m azureemulator.VM) {
 
 // bootstrap is what the machine starts as: by its customData, or by what AKS says of a
 // machine of its own.
-func (a *Agent) bootstrap(ctx context.Context, m azureemulator.VM) (Payload, error) {
+func (a *OS) bootstrap(ctx context.Context, m azureemulator.VM) (Payload, error) {
 	if m.Node != nil {
 		return a.options.Cluster.bootstrap(m)
 	}
@@ -100,12 +100,12 @@ func (a *Agent) bootstrap(ctx context.Context, m azureemulator.VM) (Payload, err
 
 // Console is the boot log of a machine: how far it came, and why no further. It
 // remains for a while after the machine has gone, and holds no secret.
-func (a *Agent) Console(vmName string) string { return a.console.read(vmName) }
+func (a *OS) Console(vmName string) string { return a.console.read(vmName) }
 
 // Preempt tells a running machine that Azure will take it back, as a Scheduled
 // Event would; its Node says so in a condition. A machine that is still booting
 // hears nothing, as it would not ask yet.
-func (a *Agent) Preempt(vmName string, p azureemulator.Preemption) {
+func (a *OS) Preempt(vmName string, p azureemulator.Preemption) {
 	a.mu.Lock()
 	g, ok := a.guests[vmName]
 	a.mu.Unlock()
@@ -123,14 +123,14 @@ func (a *Agent) Preempt(vmName string, p azureemulator.Preemption) {
 	}
 }
 
-func (a *Agent) enter(g *guest) {
+func (a *OS) enter(g *guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.guests[g.machine.Name] = g
 }
 
 // leave forgets a guest, unless a new boot of the machine has taken its place.
-func (a *Agent) leave(g *guest) {
+func (a *OS) leave(g *guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.guests[g.machine.Name] == g {
@@ -140,14 +140,14 @@ func (a *Agent) leave(g *guest) {
 
 // current reports whether no later boot of the machine has begun.
 func (g *guest) current() bool {
-	g.agent.mu.Lock()
-	defer g.agent.mu.Unlock()
-	return g.agent.guests[g.machine.Name] == g
+	g.os.mu.Lock()
+	defer g.os.mu.Unlock()
+	return g.os.guests[g.machine.Name] == g
 }
 
 // guest is one running machine.
 type guest struct {
-	agent   *Agent
+	os      *OS
 	machine azureemulator.VM
 	payload Payload
 	preempt chan azureemulator.Preemption
@@ -168,7 +168,7 @@ func (g *guest) live(ctx context.Context) {
 	defer k.close()
 	if g.retry(ctx, "registering the node", k.register) {
 		g.say("registered as node %s", k.name)
-		g.agent.options.Log.Info("node registered", "vm", g.machine.Name, "node", k.name)
+		g.os.options.Log.Info("node registered", "vm", g.machine.Name, "node", k.name)
 		g.retry(ctx, "starting the disk driver", k.startDisks)
 		g.serve(ctx, k)
 	}
@@ -200,20 +200,20 @@ const silenceLimit = 2 * time.Minute
 // and after a while its conditions are unknown.
 func (g *guest) silence(ctx context.Context, k *kubelet, cause error) {
 	g.say("stopped: %v", cause)
-	ctx, cancel := context.WithTimeout(ctx, g.agent.options.Silence+silenceLimit)
+	ctx, cancel := context.WithTimeout(ctx, g.os.options.Silence+silenceLimit)
 	defer cancel()
-	if g.agent.options.Silence > 0 {
+	if g.os.options.Silence > 0 {
 		g.retry(ctx, "stopping the heartbeat", k.unplug)
-		pause(ctx, g.agent.options.Silence)
+		pause(ctx, g.os.options.Silence)
 	}
 	if !g.current() {
 		return // the machine has been started again, and the Node speaks for that boot
 	}
 	if g.retry(ctx, "going silent", k.goSilent) {
-		g.agent.options.Log.Info("node went silent", "vm", g.machine.Name, "node", k.name, "cause", cause)
+		g.os.options.Log.Info("node went silent", "vm", g.machine.Name, "node", k.name, "cause", cause)
 		return
 	}
-	g.agent.options.Log.Error("node still looks alive", "vm", g.machine.Name, "node", k.name, "last", g.last)
+	g.os.options.Log.Error("node still looks alive", "vm", g.machine.Name, "node", k.name, "last", g.last)
 }
 
 // gone reports whether ctx ended because the machine runs no more, rather
@@ -264,5 +264,5 @@ func (g *guest) say(format string, args ...any) {
 		return
 	}
 	g.last = line
-	g.agent.console.add(g.machine.Name, line, time.Now())
+	g.os.console.add(g.machine.Name, line, time.Now())
 }
