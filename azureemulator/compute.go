@@ -113,7 +113,7 @@ func (c *compute) create(group, name string, w vmRequest) (*vm, error) {
 	c.disks.addOS(v)
 	c.vms.add(v)
 	c.fabric.allocate(v, late)
-	c.log.Info("virtual machine accepted", slog.String("vm", name), slog.String("size", v.size.Name),
+	c.log.Info("VM accepted", slog.String("vm", name), slog.String("size", v.size.Name),
 		slog.String("zone", v.spec.zone()), slog.String("priority", v.spec.priority()))
 	return v, nil
 }
@@ -314,7 +314,7 @@ func (c *compute) patchVM(r *request) (reply, error) {
 	if err := v.change(patch, c.chance.uuid()); err != nil {
 		return reply{}, err
 	}
-	c.log.Info("virtual machine updated", slog.String("vm", v.name))
+	c.log.Info("VM updated", slog.String("vm", v.name))
 	return ok(v.view())
 }
 
@@ -359,7 +359,7 @@ func (c *compute) resize(name string) error {
 	defer c.clock.Unlock()
 	v := c.vms.named(name)
 	if v == nil || v.state != succeeded {
-		return fmt.Errorf("resizing %s: there is no such virtual machine, or something else is done to it", name)
+		return fmt.Errorf("resizing %s: there is no such VM, or something else is done to it", name)
 	}
 	size, found := c.sizes.resizeTarget(v)
 	if !found {
@@ -371,7 +371,7 @@ func (c *compute) resize(name string) error {
 		return fmt.Errorf("resizing %s: %w", name, err)
 	}
 	c.quota.take(quotaUse(size, v.spec.isSpot()))
-	c.log.Info("virtual machine resized", slog.String("vm", v.name), slog.String("from", v.size.Name), slog.String("to", size.Name))
+	c.log.Info("VM resized", slog.String("vm", v.name), slog.String("from", v.size.Name), slog.String("to", size.Name))
 	v.setSize(size)
 	v.etag = c.chance.uuid()
 	if v.power == running || v.power == starting {

@@ -14,8 +14,8 @@ import (
 	"github.com/karve-dev/karve/azureemulator"
 )
 
-// A hundred machines are bought and sold at once, in too small a subnet and
-// quota, with stock-outs and evictions. Every answer must be a machine or one
+// A hundred VMs are created and deleted at once, in too small a subnet and
+// quota, with stock-outs and evictions. Every answer must be a VM or one
 // of the refusals asked for, and in the end nothing may be left.
 func TestManyAtOnce(t *testing.T) {
 	const seed = 42
@@ -38,12 +38,13 @@ func TestManyAtOnce(t *testing.T) {
 	if err := a.CheckInvariants(); err != nil {
 		t.Errorf("seed %d: %v", seed, err)
 	}
-	eventually(t, "evicted machines to go", func() bool { return len(a.State().VMs) == 0 })
+	eventually(t, "evicted VMs to go", func() bool { return len(a.State().VMs) == 0 })
 	if left := a.State(); len(left.NICs)+len(left.Disks)+len(left.Usages) != 0 {
 		t.Errorf("seed %d left %+v", seed, left)
 	}
-	// Whether any of them lived long enough to boot is a matter of luck; one that is left alone does.
-	if _, err := a.create("after", a.machine("Standard_D2s_v5", "1")); err != nil {
+	// Whether any of them lived long enough to boot is a matter of luck; one that is left alone
+	// does.
+	if _, err := a.create("after", a.vmBody("Standard_D2s_v5", "1")); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 	for m := range g.booted {
@@ -53,10 +54,10 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// liveOnce buys a machine, perhaps has it evicted, and deletes what there is.
+// liveOnce creates a VM, perhaps has it evicted, and deletes what there is.
 func (a *azure) liveOnce(name string, random *rand.Rand) error {
 	zone := fmt.Sprint(1 + random.IntN(3))
-	vm := a.machine("Standard_D2s_v5", zone)
+	vm := a.vmBody("Standard_D2s_v5", zone)
 	isSpot := random.IntN(2) == 0
 	if isSpot {
 		vm = a.spot("Standard_D2s_v5", zone, armcompute.VirtualMachineEvictionPolicyTypesDelete)
@@ -95,7 +96,7 @@ func TestLastOneGoesToOne(t *testing.T) {
 	for i := range 20 {
 		work.Go(func() error {
 			name := fmt.Sprintf("vm-%d", i)
-			_, err := a.create(name, separate(a.machine("Standard_D2s_v5", "1"), *nic.ID, armcompute.DeleteOptionsDelete))
+			_, err := a.create(name, separate(a.vmBody("Standard_D2s_v5", "1"), *nic.ID, armcompute.DeleteOptionsDelete))
 			switch {
 			case err == nil:
 				won <- name
@@ -110,11 +111,11 @@ func TestLastOneGoesToOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(won) != 1 || len(a.State().VMs) != 1 {
-		t.Errorf("%d machines share the last core and interface", len(won))
+		t.Errorf("%d VMs share the last core and interface", len(won))
 	}
 	_, err = a.vms.Get(t.Context(), a.group, <-won, nil)
 	if err != nil {
 		wantCode(t, err, http.StatusNotFound, "ResourceNotFound")
-		t.Errorf("the winner's machine is gone")
+		t.Errorf("the winner's VM is gone")
 	}
 }

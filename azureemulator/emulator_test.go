@@ -32,15 +32,15 @@ func (g guest) Run(ctx context.Context, m azureemulator.VM) {
 	g.ended <- context.Cause(ctx)
 }
 
-func TestLifeOfAMachine(t *testing.T) {
+func TestLifeOfAVM(t *testing.T) {
 	g := newGuest()
 	a := start(t, azureemulator.Options{Guest: g, TimeScale: 0.001})
 	before := a.used("cores")
 
-	made := a.mustCreate("aks-web-1", a.machine("Standard_D4s_v5", "2"))
+	made := a.mustCreate("aks-web-1", a.vmBody("Standard_D4s_v5", "2"))
 	p := made.Properties
 	if *p.ProvisioningState != "Succeeded" || *p.VMID == "" || p.TimeCreated.IsZero() || *made.Zones[0] != "2" {
-		t.Errorf("created machine lacks what Azure adds: %+v", made)
+		t.Errorf("created VM lacks what Azure adds: %+v", made)
 	}
 	if p.OSProfile.CustomData != nil {
 		t.Errorf("customData was echoed")
@@ -149,11 +149,11 @@ func TestSKUs(t *testing.T) {
 	if r := byName["Standard_E8s_v5"].Restrictions; len(r) != 1 || *r[0].RestrictionInfo.Zones[0] != "3" {
 		t.Errorf("restrictions of a size closed in a zone: %+v", r)
 	}
-	_, err := a.create("restricted", a.machine("Standard_D8s_v5", "1"))
+	_, err := a.create("restricted", a.vmBody("Standard_D8s_v5", "1"))
 	wantCode(t, err, http.StatusConflict, "SkuNotAvailable")
-	_, err = a.create("restricted", a.machine("Standard_E8s_v5", "3"))
+	_, err = a.create("restricted", a.vmBody("Standard_E8s_v5", "3"))
 	wantCode(t, err, http.StatusConflict, "SkuNotAvailable")
-	a.mustCreate("unrestricted", a.machine("Standard_E8s_v5", "1"))
+	a.mustCreate("unrestricted", a.vmBody("Standard_E8s_v5", "1"))
 }
 
 func TestImages(t *testing.T) {
@@ -201,7 +201,7 @@ func name(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 func TestCloseEndsGuests(t *testing.T) {
 	g := newGuest()
 	a := start(t, azureemulator.Options{SystemNodes: -1, Guest: g})
-	a.mustCreate("vm", a.machine("Standard_D2s_v5", "1"))
+	a.mustCreate("vm", a.vmBody("Standard_D2s_v5", "1"))
 	<-g.booted
 	dir := strings.TrimSuffix(tokenFile(a), "/token")
 	if err := a.Close(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// ask asks a machine's metadata service.
+// ask asks a VM's metadata service.
 func (b *bubble) ask(vm, path string, header ...string) (int, map[string]any) {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://169.254.169.254"+path, nil)
@@ -40,7 +40,7 @@ func (b *bubble) ask(vm, path string, header ...string) (int, map[string]any) {
 
 const eventsPath = "/metadata/scheduledevents?api-version=2020-07-01"
 
-// events are those that a machine is told of, as "Kind Status".
+// events are those that a VM is told of, as "Kind Status".
 func (b *bubble) events(vm string) string {
 	b.t.Helper()
 	_, body := b.ask(vm, eventsPath, "Metadata")
@@ -56,7 +56,7 @@ func (b *bubble) events(vm string) string {
 func (b *bubble) running(names ...string) {
 	b.t.Helper()
 	for _, name := range names {
-		if w := b.send("PUT", b.path(vmKind, name), b.machine(name)); w.Code != http.StatusCreated {
+		if w := b.send("PUT", b.path(vmKind, name), b.vmBody(name)); w.Code != http.StatusCreated {
 			b.t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
@@ -80,7 +80,7 @@ func TestMetadataServiceMinds(t *testing.T) {
 			t.Errorf("%d %v", code, body)
 		}
 		if code, _ := b.ask("nobody", eventsPath, "Metadata"); code != http.StatusGone {
-			t.Errorf("a machine that is not there is answered %d", code)
+			t.Errorf("a VM that is not there is answered %d", code)
 		}
 		if err := b.VMs.Announce("one", freeze, 0); err != nil {
 			t.Fatal(err)
@@ -112,14 +112,14 @@ func TestEventsHappen(t *testing.T) {
 			t.Errorf("frozen: %q", got)
 		}
 		if code, _ := b.ask("restarted", eventsPath, "Metadata"); code != http.StatusGone {
-			t.Errorf("a machine that restarts answers %d", code)
+			t.Errorf("a VM that restarts answers %d", code)
 		}
 		time.Sleep(10 * time.Minute)
 		if got := b.events("frozen") + b.events("restarted") + b.events("moved") + b.events("kept"); got != "" {
 			t.Errorf("still told: %s", got)
 		}
 		if len(b.State().VMs) != 4 || boots.Load() != 7 {
-			t.Errorf("%d machines and %d boots, want 4 and 7", len(b.State().VMs), boots.Load())
+			t.Errorf("%d VMs and %d boots, want 4 and 7", len(b.State().VMs), boots.Load())
 		}
 	})
 }

@@ -60,7 +60,7 @@ func (f *fabric) remove(v *vm) {
 	f.nics.release(v)
 	f.disks.release(v)
 	f.owner.vmGone(v)
-	f.log.Info("virtual machine gone", slog.String("vm", v.name), slog.String("size", v.size.Name))
+	f.log.Info("VM gone", slog.String("vm", v.name), slog.String("size", v.size.Name))
 }
 
 func (f *fabric) beginDeallocate(v *vm, cause error) *operation {
@@ -167,7 +167,7 @@ func (f *fabric) failLate(v *vm, op *operation) {
 		if op != nil {
 			op.status, op.failure = failed, v.failure
 		}
-		f.log.Info("virtual machine failed after it was made", slog.String("vm", v.name))
+		f.log.Info("VM failed after it was made", slog.String("vm", v.name))
 	})
 }
 
@@ -199,7 +199,7 @@ func (f *fabric) bootLater(v *vm) {
 // boot hands the VM to the guest. Callers hold the lock.
 func (f *fabric) boot(v *vm) {
 	v.power = running
-	f.log.Info("virtual machine booted", slog.String("vm", v.name), slog.String("size", v.size.Name))
+	f.log.Info("VM booted", slog.String("vm", v.name), slog.String("size", v.size.Name))
 	if !v.system {
 		v.stopGuest = f.guests.start(v)
 	}

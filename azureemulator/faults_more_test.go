@@ -150,10 +150,10 @@ func TestTenantIsThrottled(t *testing.T) {
 	})
 }
 
-func TestMachinesThatAreNeverDone(t *testing.T) {
+func TestVMsThatAreNeverDone(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
 		b.inject(NamedFault{Name: stuckUpdating})
-		b.try("PUT", b.path(vmKind, "vm"), b.machine("vm"))
+		b.try("PUT", b.path(vmKind, "vm"), b.vmBody("vm"))
 		time.Sleep(time.Hour)
 		if v := b.named("vm"); v.Provisioning != updating || v.Power != running || b.State().Operations != 1 {
 			t.Errorf("%+v, %d operations", v, b.State().Operations)
@@ -162,15 +162,15 @@ func TestMachinesThatAreNeverDone(t *testing.T) {
 		b.try("DELETE", b.path(vmKind, "vm"), "")
 		time.Sleep(10 * time.Minute)
 		if n := len(b.State().VMs); n != 0 {
-			t.Errorf("%d machines after it was deleted", n)
+			t.Errorf("%d VMs after it was deleted", n)
 		}
 	})
 }
 
-func TestInterfaceWithoutItsMachine(t *testing.T) {
+func TestInterfaceWithoutItsVM(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
 		b.inject(NamedFault{Name: nicOrphaned})
-		code, _, _ := b.try("PUT", b.path(vmKind, "vm"), b.machine("vm"))
+		code, _, _ := b.try("PUT", b.path(vmKind, "vm"), b.vmBody("vm"))
 		if state := b.State(); code != http.StatusInternalServerError || len(state.VMs) != 0 || len(state.NICs) != 1 || len(state.Disks) != 0 || len(state.Usages) != 0 {
 			t.Fatalf("%d, %+v", code, state)
 		}
@@ -221,7 +221,7 @@ func TestCapacityThatComesAndGoes(t *testing.T) {
 		b.inject(NamedFault{Name: "CapacityFlaps", Target: "Standard_D4s_v5", Times: -1})
 		pattern := ""
 		for i := range 8 {
-			code, _, _ := b.try("PUT", b.path(vmKind, fmt.Sprint("vm-", i)), b.machine(fmt.Sprint("vm-", i)))
+			code, _, _ := b.try("PUT", b.path(vmKind, fmt.Sprint("vm-", i)), b.vmBody(fmt.Sprint("vm-", i)))
 			pattern += map[int]string{http.StatusConflict: "x", http.StatusCreated: "."}[code]
 			time.Sleep(10 * time.Second)
 		}
@@ -240,8 +240,8 @@ func TestSizeIsRetired(t *testing.T) {
 		if now := listed(); strings.Contains(now, "Standard_D4s_v5") || !strings.Contains(now, "Standard_D8s_v5") {
 			t.Errorf("still listed, or another is not: %s", now)
 		}
-		if code, text, _ := b.try("PUT", b.path(vmKind, "vm"), b.machine("vm")); code != http.StatusBadRequest || !strings.Contains(text, "The requested VM size") {
-			t.Errorf("bought: %d %s", code, text)
+		if code, text, _ := b.try("PUT", b.path(vmKind, "vm"), b.vmBody("vm")); code != http.StatusBadRequest || !strings.Contains(text, "The requested VM size") {
+			t.Errorf("created: %d %s", code, text)
 		}
 		b.ClearFaults()
 		if listed() != before {
@@ -319,7 +319,7 @@ func TestMetadataIsSlow(t *testing.T) {
 	})
 }
 
-// The SDK's managed identity has tokens of a machine's metadata service that Azure takes.
+// The SDK's managed identity has tokens of a VM's metadata service that Azure takes.
 func TestManagedIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(t.Context(), Options{SystemNodes: 1, TimeScale: 1, ClientID: "0a5e0000-0000-0000-0000-000000000042"}) // the SDK keeps tokens by client
@@ -347,7 +347,7 @@ func TestManagedIdentity(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := credential(azidentity.ClientID("0a5e0000-0000-0000-0000-000000000043")).GetToken(t.Context(), scope); err == nil || !strings.Contains(err.Error(), "Identity not found") {
-			t.Errorf("an identity that the machine does not have: %v", err)
+			t.Errorf("an identity that the VM does not have: %v", err)
 		}
 	})
 }
@@ -359,7 +359,7 @@ func TestSeedsOfOtherFaults(t *testing.T) {
 			b.inject(n)
 			for i := range 24 {
 				name := fmt.Sprint("vm-", i)
-				code, _, _ := b.try("PUT", b.path(vmKind, name), b.machine(name))
+				code, _, _ := b.try("PUT", b.path(vmKind, name), b.vmBody(name))
 				time.Sleep(2 * time.Minute)
 				which += map[bool]string{true: ".", false: "x"}[code == http.StatusCreated && b.named(name).Provisioning == succeeded]
 			}
@@ -375,11 +375,11 @@ func TestSeedsOfOtherFaults(t *testing.T) {
 	}
 }
 
-func TestSeedsOfMachinesAndMoments(t *testing.T) {
+func TestSeedsOfVMsAndMoments(t *testing.T) {
 	struck := func(seed uint64) (machines string, after time.Duration) {
 		inBubble(t, Options{}, func(b *bubble) {
 			for i := range 8 {
-				b.try("PUT", b.path(vmKind, fmt.Sprint("vm-", i)), b.machine(fmt.Sprint("vm-", i)))
+				b.try("PUT", b.path(vmKind, fmt.Sprint("vm-", i)), b.vmBody(fmt.Sprint("vm-", i)))
 			}
 			time.Sleep(10 * time.Minute)
 			b.inject(NamedFault{Name: "HostFailed", Times: 3, Seed: seed})
@@ -398,7 +398,7 @@ func TestSeedsOfMachinesAndMoments(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 			if n := len(b.State().VMs); n > 3 {
-				t.Errorf("%d machines were not evicted; three did not run", n)
+				t.Errorf("%d VMs were not evicted; three did not run", n)
 			}
 		})
 		return machines, after
@@ -407,7 +407,7 @@ func TestSeedsOfMachinesAndMoments(t *testing.T) {
 	again, momentAgain := struck(1)
 	other, otherMoment := struck(2)
 	if one != again || one == other || strings.Count(one, "x") != 3 {
-		t.Errorf("machines %s, again %s, with another seed %s", one, again, other)
+		t.Errorf("VMs %s, again %s, with another seed %s", one, again, other)
 	}
 	if moment != momentAgain || moment == otherMoment || moment > 61*time.Second {
 		t.Errorf("after %v, again %v, with another seed %v", moment, momentAgain, otherMoment)

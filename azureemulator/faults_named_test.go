@@ -55,7 +55,7 @@ func TestCatalogueOfFaults(t *testing.T) {
 			b.token = b.identity.issue("again", time.Now()) // it grows old, and some take it away
 			if k.Target == "machine" {
 				if err := b.Inject(NamedFault{Name: k.Name}); err == nil {
-					t.Errorf("%s needs no machine", k.Name)
+					t.Errorf("%s needs no VM", k.Name)
 				}
 				b.running("vm-" + strings.ToLower(k.Name))
 				b.inject(NamedFault{Name: k.Name, Target: "vm-" + k.Name})
@@ -79,15 +79,15 @@ func TestCatalogueOfFaults(t *testing.T) {
 func TestLostAnswers(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
 		b.inject(NamedFault{Name: "ResetBeforeSend"})
-		if _, _, err := b.try("PUT", b.path(vmKind, "vm"), b.machine("vm")); err == nil || len(b.State().VMs) != 0 {
-			t.Errorf("%v, and %d machines; want none", err, len(b.State().VMs))
+		if _, _, err := b.try("PUT", b.path(vmKind, "vm"), b.vmBody("vm")); err == nil || len(b.State().VMs) != 0 {
+			t.Errorf("%v, and %d VMs; want none", err, len(b.State().VMs))
 		}
 		b.inject(NamedFault{Name: "LostPut"})
 		if code, _, err := b.try("GET", b.path(vmKind, "vm"), ""); err != nil || code != http.StatusNotFound {
 			t.Errorf("%d %v: a read was struck", code, err)
 		}
-		if _, _, err := b.try("PUT", b.path(vmKind, "vm"), b.machine("vm")); err == nil || len(b.State().VMs) != 1 {
-			t.Errorf("%v, and %d machines; want one", err, len(b.State().VMs))
+		if _, _, err := b.try("PUT", b.path(vmKind, "vm"), b.vmBody("vm")); err == nil || len(b.State().VMs) != 1 {
+			t.Errorf("%v, and %d VMs; want one", err, len(b.State().VMs))
 		}
 		b.inject(NamedFault{Name: "TruncatedBody"})
 		if code, text, err := b.try("GET", b.path(vmKind, "vm"), ""); err != nil || code != http.StatusOK || json.Valid([]byte(text)) {
@@ -99,7 +99,7 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-func TestMachinesThatMisbehave(t *testing.T) {
+func TestVMsThatMisbehave(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
 		b.inject(NamedFault{Name: lateSuccess})
 		b.running("late")
@@ -116,13 +116,13 @@ func TestMachinesThatMisbehave(t *testing.T) {
 		b.inject(NamedFault{Name: stuckCreating})
 		b.inject(NamedFault{Name: ZonalAllocationFailed, Times: 2})
 		for name, want := range map[string]string{"a": failed, "b": failed} {
-			b.try("PUT", b.path(vmKind, name), b.machine(name))
+			b.try("PUT", b.path(vmKind, name), b.vmBody(name))
 			time.Sleep(10 * time.Minute)
 			if got := b.named(name).Provisioning; got != want {
 				t.Errorf("%s is %s, want %s", name, got, want)
 			}
 		}
-		b.try("PUT", b.path(vmKind, "c"), b.machine("c"))
+		b.try("PUT", b.path(vmKind, "c"), b.vmBody("c"))
 		time.Sleep(time.Hour)
 		if got := b.named("c").Provisioning; got != creating {
 			t.Errorf("c is %s, want it to be created for ever", got)

@@ -17,14 +17,14 @@ import (
 // these as its cause (context.Cause), or with the server's own shutdown.
 var (
 	// ErrDeleted: a client deleted the VM.
-	ErrDeleted = errors.New("virtual machine deleted")
+	ErrDeleted = errors.New("VM deleted")
 	// ErrEvicted: Azure took a spot VM back.
-	ErrEvicted = errors.New("spot virtual machine evicted")
+	ErrEvicted = errors.New("spot VM evicted")
 	// ErrDeallocated: the VM was stopped and left its host. The resource
 	// remains, keeps its place in the quota, and may be started again.
-	ErrDeallocated = errors.New("virtual machine deallocated")
+	ErrDeallocated = errors.New("VM deallocated")
 	// ErrRestarted: the VM starts anew, on its host or on another.
-	ErrRestarted = errors.New("virtual machine restarted")
+	ErrRestarted = errors.New("VM restarted")
 )
 
 // guests run the operating systems of VMs that have booted.

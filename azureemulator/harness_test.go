@@ -74,9 +74,9 @@ func start(t *testing.T, o azureemulator.Options) *azure {
 	}
 }
 
-// machine is a VM as karve would ask for it: inline interface, everything
+// vmBody is a VM as karve would ask for it: inline interface, everything
 // deleted with it.
-func (a *azure) machine(size, zone string) armcompute.VirtualMachine {
+func (a *azure) vmBody(size, zone string) armcompute.VirtualMachine {
 	vm := armcompute.VirtualMachine{
 		Location: to.Ptr(a.Location()),
 		Tags:     map[string]*string{"karpenter.sh_nodepool": to.Ptr("general")},
@@ -123,7 +123,7 @@ func (a *azure) inline(name string) *armcompute.NetworkProfile {
 }
 
 func (a *azure) spot(size, zone string, policy armcompute.VirtualMachineEvictionPolicyTypes) armcompute.VirtualMachine {
-	vm := a.machine(size, zone)
+	vm := a.vmBody(size, zone)
 	vm.Properties.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)
 	vm.Properties.EvictionPolicy = to.Ptr(policy)
 	vm.Properties.BillingProfile = &armcompute.BillingProfile{MaxPrice: to.Ptr(-1.0)}
@@ -154,7 +154,7 @@ func (a *azure) makeNIC(name string, addresses int) (*armnetwork.Interface, erro
 	return &made.Interface, err
 }
 
-// separate makes the machine use an interface that exists.
+// separate makes the VM use an interface that exists.
 func separate(vm armcompute.VirtualMachine, nic string, option armcompute.DeleteOptions) armcompute.VirtualMachine {
 	vm.Properties.NetworkProfile = &armcompute.NetworkProfile{NetworkInterfaces: []*armcompute.NetworkInterfaceReference{{
 		ID:         to.Ptr(nic),

@@ -17,7 +17,7 @@ import (
 	"github.com/karve-dev/karve/azureemulator"
 )
 
-// bootGuest tells when machines boot and why they end.
+// bootGuest tells when VMs boot and why they end.
 type bootGuest struct {
 	booted chan time.Time
 	ended  chan error
@@ -48,7 +48,7 @@ func TestWithoutAListener(t *testing.T) {
 		}
 		vms := compute.NewVirtualMachinesClient()
 		start := time.Now()
-		poller, err := vms.BeginCreateOrUpdate(t.Context(), a.group, "one", a.machine("Standard_D4s_v5", "1"), nil)
+		poller, err := vms.BeginCreateOrUpdate(t.Context(), a.group, "one", a.vmBody("Standard_D4s_v5", "1"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

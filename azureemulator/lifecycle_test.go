@@ -29,7 +29,7 @@ func TestEvictionWithPolicyDelete(t *testing.T) {
 	if err := <-g.ended; !errors.Is(err, azureemulator.ErrEvicted) {
 		t.Errorf("guest ended by %v, want ErrEvicted", err)
 	}
-	eventually(t, "the machine to go", func() bool { return len(a.State().VMs) == 0 })
+	eventually(t, "the VM to go", func() bool { return len(a.State().VMs) == 0 })
 	state := a.State()
 	if len(state.NICs) != 0 || len(state.Disks) != 0 || len(state.Usages) != 0 {
 		t.Errorf("the eviction left %+v", state)
@@ -55,9 +55,9 @@ func TestEvictionWithPolicyDeallocate(t *testing.T) {
 	if err := <-g.ended; !errors.Is(err, azureemulator.ErrEvicted) {
 		t.Errorf("guest ended by %v, want ErrEvicted", err)
 	}
-	eventually(t, "the machine to be deallocated", func() bool { return a.State().VMs[0].Power == "deallocated" })
+	eventually(t, "the VM to be deallocated", func() bool { return a.State().VMs[0].Power == "deallocated" })
 	if got := a.used("lowPriorityCores"); got != 4 {
-		t.Errorf("%d cores in use; a deallocated machine keeps its 4", got)
+		t.Errorf("%d cores in use; a deallocated VM keeps its 4", got)
 	}
 
 	poller, err := a.vms.BeginStart(t.Context(), a.group, "spot", nil)
@@ -72,23 +72,23 @@ func TestEvictionWithPolicyDeallocate(t *testing.T) {
 	}
 }
 
-func TestOnlySpotMachinesAreEvicted(t *testing.T) {
+func TestOnlySpotVMsAreEvicted(t *testing.T) {
 	a := start(t, azureemulator.Options{})
-	a.mustCreate("vm", a.machine("Standard_D4s_v5", "1"))
+	a.mustCreate("vm", a.vmBody("Standard_D4s_v5", "1"))
 	_, err := a.vms.SimulateEviction(t.Context(), a.group, "vm", nil)
 	wantCode(t, err, http.StatusConflict, "OperationNotAllowed")
 	if err := a.VMs.Evict("vm", 0); err == nil {
-		t.Errorf("a regular machine was evicted")
+		t.Errorf("a regular VM was evicted")
 	}
 	if err := a.VMs.Evict("nobody", 0); err == nil {
-		t.Errorf("an unknown machine was evicted")
+		t.Errorf("an unknown VM was evicted")
 	}
 }
 
 func TestDeallocateAndStart(t *testing.T) {
 	g := newGuest()
 	a := start(t, azureemulator.Options{SystemNodes: -1, Guest: g})
-	a.mustCreate("vm", a.machine("Standard_D4s_v5", "1"))
+	a.mustCreate("vm", a.vmBody("Standard_D4s_v5", "1"))
 	first := <-g.booted
 	poller, err := a.vms.BeginDeallocate(t.Context(), a.group, "vm", nil)
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *azure) startVM(name string) error {
 
 func TestPutIsIdempotent(t *testing.T) {
 	a := start(t, azureemulator.Options{SystemNodes: -1, TimeScale: 0.002})
-	vm := a.machine("Standard_D4s_v5", "1")
+	vm := a.vmBody("Standard_D4s_v5", "1")
 	first, err := a.vms.BeginCreateOrUpdate(t.Context(), a.group, "vm", vm, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestPutIsIdempotent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *one.Properties.VMID != *two.Properties.VMID || *one.ID != *two.ID || len(a.State().VMs) != 1 {
-		t.Errorf("the same request made two machines: %s and %s", *one.ID, *two.ID)
+		t.Errorf("the same request made two VMs: %s and %s", *one.ID, *two.ID)
 	}
 	// What a GET returned can be put back.
 	a.mustCreate("vm", one.VirtualMachine)
@@ -161,7 +161,7 @@ func TestPutIsIdempotent(t *testing.T) {
 			v.Properties.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)
 		},
 	} {
-		changed := a.machine("Standard_D4s_v5", "1")
+		changed := a.vmBody("Standard_D4s_v5", "1")
 		change(&changed)
 		_, err := a.create("vm", changed)
 		refusal := wantCode(t, err, http.StatusConflict, "PropertyChangeNotAllowed")
@@ -173,7 +173,7 @@ func TestPutIsIdempotent(t *testing.T) {
 
 func TestPatch(t *testing.T) {
 	a := start(t, azureemulator.Options{SystemNodes: -1})
-	a.mustCreate("vm", a.machine("Standard_D4s_v5", "1"))
+	a.mustCreate("vm", a.vmBody("Standard_D4s_v5", "1"))
 	identity := "/subscriptions/s/resourceGroups/r/providers/Microsoft.ManagedIdentity/userAssignedIdentities/kubelet"
 	poller, err := a.vms.BeginUpdate(t.Context(), a.group, "vm", armcompute.VirtualMachineUpdate{
 		Tags: map[string]*string{"owner": to.Ptr("me")},
@@ -203,7 +203,7 @@ func TestDeletionOvertakesCreation(t *testing.T) {
 	g := newGuest()
 	a := start(t, azureemulator.Options{SystemNodes: -1, Guest: g, TimeScale: 1,
 		Latency: azureemulator.Latency{Delete: azureemulator.Distribution{Median: time.Millisecond}}})
-	poller, err := a.vms.BeginCreateOrUpdate(t.Context(), a.group, "vm", a.machine("Standard_D4s_v5", "1"), nil)
+	poller, err := a.vms.BeginCreateOrUpdate(t.Context(), a.group, "vm", a.vmBody("Standard_D4s_v5", "1"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,15 +216,15 @@ func TestDeletionOvertakesCreation(t *testing.T) {
 	}
 	_, err = poller.Result(t.Context())
 	wantCode(t, err, http.StatusOK, "OperationPreempted")
-	eventually(t, "the machine to go", func() bool { return len(a.State().VMs)+len(a.State().NICs) == 0 })
+	eventually(t, "the VM to go", func() bool { return len(a.State().VMs)+len(a.State().NICs) == 0 })
 	if len(g.booted) != 0 {
-		t.Errorf("a machine deleted before its time booted")
+		t.Errorf("a VM deleted before its time booted")
 	}
 }
 
 func TestExtensions(t *testing.T) {
 	a := start(t, azureemulator.Options{})
-	a.mustCreate("vm", a.machine("Standard_D4s_v5", "1"))
+	a.mustCreate("vm", a.vmBody("Standard_D4s_v5", "1"))
 	poller, err := a.exts.BeginCreateOrUpdate(t.Context(), a.group, "vm", "computeAksLinuxBilling", billing(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -267,9 +267,9 @@ func billing() armcompute.VirtualMachineExtension {
 	}
 }
 
-func TestDiskOutlivesItsMachineUnlessTold(t *testing.T) {
+func TestDiskOutlivesItsVMUnlessTold(t *testing.T) {
 	a := start(t, azureemulator.Options{SystemNodes: -1})
-	vm := a.machine("Standard_D4s_v5", "1")
+	vm := a.vmBody("Standard_D4s_v5", "1")
 	vm.Properties.StorageProfile.OSDisk.DeleteOption = nil
 	vm.Properties.StorageProfile.OSDisk.Name = to.Ptr("os")
 	a.mustCreate("vm", vm)

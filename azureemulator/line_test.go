@@ -24,8 +24,8 @@ func TestLinesThatFail(t *testing.T) {
 		}
 		for f, right := range is {
 			b.inject(NamedFault{Name: string(f)})
-			if _, _, err := b.try("PUT", b.path(vmKind, "vm"), b.machine("vm")); err == nil || !right(err) || len(b.State().VMs) != 0 {
-				t.Errorf("%s: %v, and %d machines", f, err, len(b.State().VMs))
+			if _, _, err := b.try("PUT", b.path(vmKind, "vm"), b.vmBody("vm")); err == nil || !right(err) || len(b.State().VMs) != 0 {
+				t.Errorf("%s: %v, and %d VMs", f, err, len(b.State().VMs))
 			}
 			if code, _, err := b.try("GET", b.path(vmKind, "vm"), ""); err != nil || code != http.StatusNotFound {
 				t.Errorf("after %s: %d %v", f, code, err)
@@ -34,8 +34,8 @@ func TestLinesThatFail(t *testing.T) {
 		b.inject(NamedFault{Name: string(goAway), Target: "/virtualMachines/", Times: 3})
 		for i, want := range []int{1, 1, 2} { // every other one was carried out
 			name := "vm" + string(rune('0'+i))
-			if _, _, err := b.try("PUT", b.path(vmKind, name), b.machine(name)); !errors.Is(err, errGoAway) || len(b.State().VMs) != want {
-				t.Errorf("request %d: %v, and %d machines, want %d", i, err, len(b.State().VMs), want)
+			if _, _, err := b.try("PUT", b.path(vmKind, name), b.vmBody(name)); !errors.Is(err, errGoAway) || len(b.State().VMs) != want {
+				t.Errorf("request %d: %v, and %d VMs, want %d", i, err, len(b.State().VMs), want)
 			}
 		}
 	})

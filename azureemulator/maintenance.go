@@ -98,7 +98,7 @@ func (mt *maintenance) announce(name, kind string, notice time.Duration) error {
 	defer mt.clock.Unlock()
 	v := mt.vms.named(name)
 	if v == nil || v.power != running {
-		return fmt.Errorf("announcing %s to %s: no such machine is running", kind, name)
+		return fmt.Errorf("announcing %s to %s: no such VM is running", kind, name)
 	}
 	mt.schedule(v, kind, noticeOr(notice, usual))
 	return nil
@@ -110,7 +110,7 @@ func (mt *maintenance) withdraw(name string) error {
 	defer mt.clock.Unlock()
 	v := mt.vms.named(name)
 	if v == nil {
-		return fmt.Errorf("withdrawing the events of %s: there is no such virtual machine", name)
+		return fmt.Errorf("withdrawing the events of %s: there is no such VM", name)
 	}
 	v.events = slices.DeleteFunc(v.events, func(e *scheduledEvent) bool { return e.status == scheduled })
 	v.incarnation++
@@ -172,7 +172,7 @@ func (mt *maintenance) begins(v *vm, e *scheduledEvent) {
 
 // restart ends what runs on the VM and boots it again.
 func (mt *maintenance) restart(v *vm, e *scheduledEvent) {
-	mt.log.Info("virtual machine restarts", slog.String("vm", v.name), slog.String("kind", e.kind))
+	mt.log.Info("VM restarts", slog.String("vm", v.name), slog.String("kind", e.kind))
 	mt.fabric.restartAfter(v, restart, func() { v.over(e) })
 }
 
@@ -219,7 +219,7 @@ func (mt *maintenance) adminScheduledEvents(r *request) (reply, error) {
 	defer mt.clock.Unlock()
 	v := mt.vms.named(r.params["vm"])
 	if v == nil {
-		return reply{}, notFound("ResourceNotFound", "There is no virtual machine named %s.", r.params["vm"])
+		return reply{}, notFound("ResourceNotFound", "There is no VM named %s.", r.params["vm"])
 	}
 	return ok(v.scheduledEvents())
 }
@@ -232,7 +232,7 @@ func (mt *maintenance) evictNamed(name string, notice time.Duration) error {
 	defer mt.clock.Unlock()
 	v := mt.vms.named(name)
 	if v == nil {
-		return fmt.Errorf("evicting %s: there is no such virtual machine", name)
+		return fmt.Errorf("evicting %s: there is no such VM", name)
 	}
 	if err := evictable(v); err != nil {
 		return fmt.Errorf("evicting %s: %w", name, err)
@@ -246,7 +246,7 @@ func (mt *maintenance) evict(v *vm) {
 	if evictable(v) != nil {
 		return
 	}
-	mt.log.Info("virtual machine evicted", slog.String("vm", v.name), slog.String("size", v.size.Name))
+	mt.log.Info("VM evicted", slog.String("vm", v.name), slog.String("size", v.size.Name))
 	if strings.EqualFold(v.spec.Properties.EvictionPolicy, "Delete") {
 		mt.fabric.beginDelete(v, ErrEvicted)
 		return

@@ -26,8 +26,8 @@ func TestSubnetFillsUp(t *testing.T) {
 	if got := *first.Properties.IPConfigurations[0].Properties.PrivateIPAddress; got != "10.1.2.4" {
 		t.Errorf("first address %s, want 10.1.2.4", got)
 	}
-	a.mustCreate("last", a.machine("Standard_D2s_v5", "1"))
-	_, err = a.create("one-too-many", a.machine("Standard_D2s_v5", "1"))
+	a.mustCreate("last", a.vmBody("Standard_D2s_v5", "1"))
+	_, err = a.create("one-too-many", a.vmBody("Standard_D2s_v5", "1"))
 	refusal := wantCode(t, err, http.StatusBadRequest, "SubnetIsFull")
 	if want := "Subnet aks-subnet with address prefix 10.1.2.0/28 does not have enough capacity for 1 IP addresses."; !strings.Contains(refusal.Error(), want) {
 		t.Errorf("no %q in %v", want, refusal)
@@ -42,7 +42,7 @@ func TestSubnetFillsUp(t *testing.T) {
 	if _, err := poller.PollUntilDone(t.Context(), often()); err != nil {
 		t.Fatal(err)
 	}
-	a.mustCreate("fits-again", a.machine("Standard_D2s_v5", "1"))
+	a.mustCreate("fits-again", a.vmBody("Standard_D2s_v5", "1"))
 }
 
 func TestSeparateInterface(t *testing.T) {
@@ -51,7 +51,7 @@ func TestSeparateInterface(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vm := separate(a.machine("Standard_D2s_v5", "1"), *nic.ID, armcompute.DeleteOptionsDetach)
+	vm := separate(a.vmBody("Standard_D2s_v5", "1"), *nic.ID, armcompute.DeleteOptionsDetach)
 	a.mustCreate("vm-1", vm)
 	_, err = a.create("vm-2", vm)
 	wantCode(t, err, http.StatusBadRequest, "NicInUse")
@@ -79,7 +79,7 @@ func TestInterfaceIsReservedAfterAFailedCreation(t *testing.T) {
 	if err := a.Capacity.AddStockout(azureemulator.Stockout{Mode: azureemulator.SkuNotAvailable}); err != nil {
 		t.Fatal(err)
 	}
-	vm := separate(a.machine("Standard_D2s_v5", "1"), *nic.ID, armcompute.DeleteOptionsDelete)
+	vm := separate(a.vmBody("Standard_D2s_v5", "1"), *nic.ID, armcompute.DeleteOptionsDelete)
 	_, err = a.create("vm-1", vm)
 	wantCode(t, err, http.StatusConflict, "SkuNotAvailable")
 	a.Capacity.ClearStockouts("", "", "")
@@ -135,11 +135,11 @@ func TestOwnSubnet(t *testing.T) {
 	if err != nil || *subnet.ID != id {
 		t.Fatalf("subnet %v, %v", subnet.ID, err)
 	}
-	vm := a.machine("Standard_D2s_v5", "1")
+	vm := a.vmBody("Standard_D2s_v5", "1")
 	vm.Properties.NetworkProfile.NetworkInterfaceConfigurations[0].Properties.IPConfigurations[0].Properties.Subnet.ID = to.Ptr(strings.ToUpper(id))
 	a.mustCreate("vm", vm)
 	if m, power, found := a.VMs.Find("VM"); !found || m.PrivateIP != "192.168.4.4" || power == "" {
-		t.Errorf("machine %+v, %q, %t", m, power, found)
+		t.Errorf("VM %+v, %q, %t", m, power, found)
 	}
 	for _, bad := range []string{"10.0.0.0/30", "fd00::/64", "ten", "192.168.4.128/25"} {
 		if _, err := a.Network.AddSubnet("network-rg", "corp", "more", bad); err == nil {
@@ -154,7 +154,7 @@ func TestOwnSubnet(t *testing.T) {
 func TestListingsHavePages(t *testing.T) {
 	a := start(t, azureemulator.Options{SystemNodes: -1, PageSize: 3})
 	for i := range 7 {
-		a.mustCreate(fmt.Sprintf("vm-%d", i), a.machine("Standard_D2s_v5", "1"))
+		a.mustCreate(fmt.Sprintf("vm-%d", i), a.vmBody("Standard_D2s_v5", "1"))
 	}
 	pages, seen := 0, []string{}
 	for p := a.vms.NewListPager(a.group, nil); p.More(); pages++ {
@@ -176,6 +176,6 @@ func TestListingsHavePages(t *testing.T) {
 	all := collect(t, a.vms.NewListAllPager(nil), func(p armcompute.VirtualMachinesClientListAllResponse) []*armcompute.VirtualMachine { return p.Value })
 	disks := collect(t, a.disks.NewListPager(nil), func(p armcompute.DisksClientListResponse) []*armcompute.Disk { return p.Value })
 	if len(all) != 6 || len(disks) != 6 {
-		t.Errorf("%d machines, %d disks, want 6 of each", len(all), len(disks))
+		t.Errorf("%d VMs, %d disks, want 6 of each", len(all), len(disks))
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A machine that somebody resizes is another size everywhere: in lists, in quota and to its
+// A VM that somebody resizes is another size everywhere: in lists, in quota and to its
 // guest, who begins anew.
-func TestMachineIsResized(t *testing.T) {
+func TestVMIsResized(t *testing.T) {
 	inBubble(t, Options{SystemNodes: -1}, func(b *bubble) {
 		b.running("vm")
 		was := b.named("vm")
@@ -45,12 +45,12 @@ func TestMachineIsResized(t *testing.T) {
 	})
 }
 
-// A machine whose creation was reported as done may turn out to have failed: it has no power,
+// A VM whose creation was reported as done may turn out to have failed: it has no power,
 // and its operation says so from then on.
 func TestCreationThatFailsLate(t *testing.T) {
 	inBubble(t, Options{SystemNodes: -1, TimeScale: 1}, func(b *bubble) {
 		b.inject(NamedFault{Name: lateFailure})
-		w := b.send("PUT", b.path(vmKind, "vm"), b.machine("vm"))
+		w := b.send("PUT", b.path(vmKind, "vm"), b.vmBody("vm"))
 		operation := w.Header().Get("Azure-AsyncOperation")
 		operation = operation[strings.Index(operation, "/subscriptions"):]
 		told := map[string]bool{}
@@ -65,7 +65,7 @@ func TestCreationThatFailsLate(t *testing.T) {
 			time.Sleep(5 * time.Second)
 		}
 		if s := b.named("vm"); !told[inProgress] || !told[succeeded] || !told[failed] || s.Provisioning != failed || s.Power != "" || s.Failure == "" {
-			t.Errorf("the operation said %v, and the machine is %+v", told, s)
+			t.Errorf("the operation said %v, and the VM is %+v", told, s)
 		}
 	})
 }

@@ -20,7 +20,7 @@ type route struct {
 	handle  handler
 	isOpen  bool // needs no bearer token
 	isAdmin bool // not Azure: neither counted, throttled nor faulted
-	// isMetadata is of the metadata service of a machine, which has faults of its own.
+	// isMetadata is of the metadata service of a VM, which has faults of its own.
 	isMetadata bool
 }
 

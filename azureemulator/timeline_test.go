@@ -51,8 +51,8 @@ func (b *bubble) path(kind, name string) string {
 	return "/subscriptions/" + b.options.SubscriptionID + "/resourceGroups/" + b.options.NodeResourceGroup + "/providers/" + kind + "/" + name + "?api-version=1"
 }
 
-// machine is a spot machine in JSON.
-func (b *bubble) machine(name string) string {
+// vmBody is a spot VM in JSON.
+func (b *bubble) vmBody(name string) string {
 	body := systemNode(b.options, b.SubnetID(), name, b.Capacity.sizes.zonesOf(b.options.SystemNodeSize), 0)
 	properties := body["properties"].(map[string]any)
 	properties["priority"], properties["evictionPolicy"] = "Spot", "Delete"
@@ -70,7 +70,7 @@ func (b *bubble) state() VMState {
 	return VMState{}
 }
 
-func TestMachineTakesAzuresTime(t *testing.T) {
+func TestVMTakesAzuresTime(t *testing.T) {
 	constant := func(d time.Duration) Distribution { return Distribution{Median: d} }
 	var booted atomic.Int64 // virtual nanoseconds; a channel would have to be made in the bubble
 	o := Options{
@@ -79,7 +79,7 @@ func TestMachineTakesAzuresTime(t *testing.T) {
 	}
 	inBubble(t, o, func(b *bubble) {
 		begin := time.Now()
-		w := b.send("PUT", b.path(vmKind, "vm"), b.machine("vm"))
+		w := b.send("PUT", b.path(vmKind, "vm"), b.vmBody("vm"))
 		if w.Code != http.StatusCreated || w.Header().Get("Retry-After") != "10" {
 			t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
@@ -132,7 +132,7 @@ func TestReservationLasts180Seconds(t *testing.T) {
 			t.Fatal(err)
 		}
 		var body map[string]any
-		if err := json.Unmarshal([]byte(b.machine("vm")), &body); err != nil {
+		if err := json.Unmarshal([]byte(b.vmBody("vm")), &body); err != nil {
 			t.Fatal(err)
 		}
 		id := b.sub.resourceID(b.options.NodeResourceGroup, "Microsoft.Network", "networkInterfaces", "nic")
@@ -176,7 +176,7 @@ func TestThrottling(t *testing.T) {
 			t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
 		if w := b.send("GET", b.path(vmKind, "other"), ""); w.Code != http.StatusNotFound {
-			t.Errorf("another machine is throttled with the first: %d", w.Code)
+			t.Errorf("another VM is throttled with the first: %d", w.Code)
 		}
 		time.Sleep(5 * time.Second)
 		if w := b.send("GET", path, ""); w.Code != http.StatusNotFound {

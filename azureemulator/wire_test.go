@@ -120,7 +120,7 @@ func TestRevokedTokensAreRenewed(t *testing.T) {
 // a panic, a lost lock or a 500.
 func TestBadContent(t *testing.T) {
 	a := start(t, azureemulator.Options{})
-	a.mustCreate("vm", a.machine("Standard_D2s_v5", "1"))
+	a.mustCreate("vm", a.vmBody("Standard_D2s_v5", "1"))
 	token := a.token()
 	base := "/subscriptions/" + a.SubscriptionID() + "/resourceGroups/" + a.group + "/providers/"
 	paths := []string{
@@ -228,7 +228,7 @@ func TestFaults(t *testing.T) {
 	// The SDK tries again after a 503 and a 429; nobody sees them but the ledger.
 	fault(azureemulator.Fault{Method: "PUT", Path: "/virtualMachines/vm$", Status: 503, RetryAfterSeconds: 0.01})
 	fault(azureemulator.Fault{Method: "GET", Path: "/operations/", Status: 429, Times: 2, RetryAfterSeconds: 0.01, Flat: true, Code: "OperationNotAllowed"})
-	a.mustCreate("vm", a.machine("Standard_D2s_v5", "1"))
+	a.mustCreate("vm", a.vmBody("Standard_D2s_v5", "1"))
 	if l := a.Ledger(); l.Throttled != 2 || l.ByOperation["VirtualMachines.CreateOrUpdate"] != 2 || len(a.Faults()) != 0 {
 		t.Errorf("ledger %+v, faults %v", l, a.Faults())
 	}
@@ -241,10 +241,10 @@ func TestFaults(t *testing.T) {
 
 	// The request is carried out and its answer lost.
 	fault(azureemulator.Fault{Method: "PUT", Path: "/virtualMachines/lost", Status: 400, Lose: true})
-	_, err = a.create("lost", a.machine("Standard_D2s_v5", "1"))
+	_, err = a.create("lost", a.vmBody("Standard_D2s_v5", "1"))
 	wantCode(t, err, http.StatusBadRequest, "BadRequest")
 	if _, err := a.vms.Get(t.Context(), a.group, "lost", nil); err != nil {
-		t.Errorf("the machine should be there: %v", err)
+		t.Errorf("the VM should be there: %v", err)
 	}
 	if a.AddFault(azureemulator.Fault{Path: "("}) == nil || a.AddFault(azureemulator.Fault{Status: 200}) == nil {
 		t.Errorf("a nonsensical fault was accepted")
@@ -262,12 +262,12 @@ func TestAdminEndpoint(t *testing.T) {
 		return decoded
 	}
 	admin("POST", "stockouts", `{"size":"Standard_D2s_v5","zone":"1","mode":"ZonalAllocationFailed"}`)
-	_, err := a.create("vm", a.machine("Standard_D2s_v5", "1"))
+	_, err := a.create("vm", a.vmBody("Standard_D2s_v5", "1"))
 	wantCode(t, err, http.StatusOK, "ZonalAllocationFailed")
 	a.mustRemove("vm")
 	admin("DELETE", "stockouts?size=Standard_D2s_v5", "")
 	admin("PUT", "quota", `{"name":"cores","limit":1}`)
-	_, err = a.create("vm", a.machine("Standard_D2s_v5", "1"))
+	_, err = a.create("vm", a.vmBody("Standard_D2s_v5", "1"))
 	wantCode(t, err, http.StatusConflict, "OperationNotAllowed")
 	admin("PUT", "quota", `{"name":"cores","limit":100}`)
 	admin("POST", "faults", `{"method":"GET","path":"/skus$","status":403,"times":1}`)
@@ -308,10 +308,10 @@ func TestAdminEndpoint(t *testing.T) {
 func TestLedgerCountsWhatANodeCosts(t *testing.T) {
 	a := start(t, azureemulator.Options{SystemNodes: -1})
 	before := a.Ledger()
-	a.mustCreate("vm", a.machine("Standard_D2s_v5", "1"))
+	a.mustCreate("vm", a.vmBody("Standard_D2s_v5", "1"))
 	after := a.Ledger()
 	if writes := after.Writes - before.Writes; writes != 1 {
-		t.Errorf("an inline machine took %d writes, want 1", writes)
+		t.Errorf("an inline VM took %d writes, want 1", writes)
 	}
 	if after.Reads <= before.Reads || after.ByOperation["Operations.Get"] == 0 {
 		t.Errorf("polling was not counted: %+v", after)

@@ -56,7 +56,7 @@ func (e *Environment) startCloudController(ctx context.Context) error {
 	}
 	controller, err := node.NewCloudController(node.CloudOptions{
 		Client:     clients,
-		Machines:   node.MachinesOf(e.azure),
+		VMs:        node.VMsOf(e.azure),
 		CheckEvery: max(e.scaled(realCloudCheck), 200*time.Millisecond),
 		Log:        e.log,
 	})

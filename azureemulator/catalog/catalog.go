@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package catalog is the emulator's list of VM sizes: some 1,500 real ones, with
-// what each machine has, where it is sold, and for how much.
+// what each VM has, where it is sold, and for how much.
 //
 // The list is kept as facts in four text tables that a person can read and edit:
 // sizes.txt says what the sizes of a series have, zones.txt where they are
@@ -11,7 +11,7 @@
 // its file and line, never skipped.
 //
 // The package knows nothing of subscriptions: quota, restrictions and stock-outs
-// are the emulator's. A zero number in a Size means that the machine has none of
+// are the emulator's. A zero number in a Size means that the VM has none of
 // it, an empty string that the API has nothing to say.
 package catalog
 

@@ -166,7 +166,7 @@ func TestZonesAsPublished(t *testing.T) {
 		}
 	})
 	if compared != len(theirs) {
-		t.Errorf("%d offers, %d are published", compared, len(theirs))
+		t.Errorf("%d offerings, %d are published", compared, len(theirs))
 	}
 	t.Logf("compared %d pairs of region and size", compared)
 }

@@ -61,7 +61,7 @@ func (s Size) meters(product string, p Price, lowPriority float64) []Meter {
 		Meter{name + " Low Priority", product, round(lowPriority*p.OnDemand, 6)})
 }
 
-// withWindows adds the licence. A spot machine pays the same share of it as of
+// withWindows adds the licence. A spot VM pays the same share of it as of
 // the hardware.
 func (s Size) withWindows(p Price) Price {
 	licensed := p.OnDemand + windowsPerVCPU*float64(s.VCPUs)

@@ -96,7 +96,7 @@ func (r rule) at(key string, number int) value {
 	return v
 }
 
-// count is the value as a number for a machine of so many vCPUs.
+// count is the value as a number for a VM of so many vCPUs.
 func (v value) count(vcpus int) (float64, error) {
 	if !v.numeric {
 		return 0, fmt.Errorf("%q is not a number", v.word)

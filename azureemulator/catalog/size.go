@@ -32,7 +32,7 @@ type Size struct {
 	CachedDiskBytes int64 // host cache
 	NVMeMiB         int64 // local NVMe, all disks together
 	NVMePerDiskMiB  int64
-	// EphemeralOSDisk says that the OS disk can live on the machine itself, and
+	// EphemeralOSDisk says that the OS disk can live on the VM itself, and
 	// EphemeralOSDiskPlacements on which of its disks, as the API lists them:
 	// "ResourceDisk,CacheDisk". A few old sizes do not say on which.
 	EphemeralOSDisk           bool
@@ -87,7 +87,7 @@ func (s Size) in(region string) offer {
 	return s.local[i]
 }
 
-// check finds what no machine can be: the tables' last line of defence against a
+// check finds what no VM can be: the tables' last line of defence against a
 // forgotten property.
 func (s Size) check() error {
 	switch {

@@ -29,7 +29,7 @@ const aksProfile = `{
 
 func aksMachine(t *testing.T, profile string) azureemulator.VM {
 	t.Helper()
-	m := testMachine(nil)
+	m := testVM(nil)
 	m.Node = &azureemulator.NodeProfile{Pool: "machines", Cluster: "MC_demo"}
 	if err := json.Unmarshal([]byte(profile), m.Node); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestNodeOfAKSMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := guest{os: NewOS(Options{}), machine: m}
+	g := guest{os: NewOS(Options{}), vm: m}
 	n := newNode(m, p, g.diskGiB(), time.Unix(0, 0))
 	const domain = "kubernetes.azure.com/"
 	for key, want := range map[string]string{
@@ -89,7 +89,7 @@ func TestAKSMachinesThatNeverJoin(t *testing.T) {
 		"nowhere to join": {Cluster{}, aksProfile, "was not told of a cluster"},
 		"forbidden label": {c, strings.Replace(aksProfile, `"team": "a"`, `"node-role.kubernetes.io/x": "a"`, 1), "may not give itself"},
 		"broken taint":    {c, strings.Replace(aksProfile, "team=a:NoSchedule", "team=a:Sometimes", 1), "unsupported effect"},
-		"swap refused":    {c, strings.Replace(aksProfile, `"failSwapOn": false`, `"failSwapOn": true`, 1), "the machine has swap"},
+		"swap refused":    {c, strings.Replace(aksProfile, `"failSwapOn": false`, `"failSwapOn": true`, 1), "the VM has swap"},
 		"no version":      {c, strings.Replace(aksProfile, "1.34.2", "", 1), "no kubelet has that version"},
 	} {
 		if _, err := test.cluster.bootstrap(aksMachine(t, test.profile)); err == nil || !strings.Contains(err.Error(), test.want) {

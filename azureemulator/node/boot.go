@@ -48,7 +48,7 @@ var errNeverProvisioned = errors.New("customData never started " + provisionStar
 // provisionEnvironment runs customData as cloud-init would and returns the
 // environment the image's provisioning script was started with. Variables that
 // were assigned but neither exported nor put before the command do not reach it,
-// exactly as on a real machine.
+// exactly as on a real VM.
 func provisionEnvironment(ctx context.Context, customData []byte, version string) (map[string]string, error) {
 	scripts, err := unpack(customData)
 	if err != nil {
@@ -105,7 +105,7 @@ func unpack(customData []byte) ([][]byte, error) {
 	case len(data) > maxScript:
 		return nil, fmt.Errorf("customData is larger than %d bytes", maxScript)
 	case len(bytes.TrimSpace(data)) == 0:
-		return nil, errors.New("the machine has no customData")
+		return nil, errors.New("the VM has no customData")
 	case isMultipart(data):
 		return bootHooks(data)
 	case !bytes.HasPrefix(data, []byte("#!")):
@@ -236,7 +236,7 @@ func (m *bootedVM) count(_ context.Context, args []string) ([]string, error) {
 	return args, nil
 }
 
-// exec is every program of the machine. Those that start other programs do; the
+// exec is every program of the VM. Those that start other programs do; the
 // provisioning script takes its environment; all others succeed in silence, as a
 // well-prepared image would let them.
 func (m *bootedVM) exec(ctx context.Context, args []string) error {

@@ -26,13 +26,13 @@ const (
 	diskVisible = 0.9677
 )
 
-// hardware is what the kubelet finds on the machine.
+// hardware is what the kubelet finds on the VM.
 type hardware struct {
 	cpus, memory, disk, gpus int64
 	arch                     string
 }
 
-// observe is the machine seen from inside: diskGiB is its OS disk.
+// observe is the VM seen from inside: diskGiB is its OS disk.
 func observe(size catalog.Size, diskGiB int64) hardware {
 	h := hardware{
 		cpus:   int64(size.VCPUsAvailable),

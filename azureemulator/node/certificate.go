@@ -57,7 +57,7 @@ func (g *guest) connect(identity *tls.Certificate) (*rest.Config, *http.Client, 
 	return &rest.Config{Host: "https://" + g.payload.Server, QPS: -1}, &http.Client{Transport: transport}, nil
 }
 
-// dial goes where the network around the machine leads.
+// dial goes where the network around the VM leads.
 func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if to, ok := o.Routes[address]; ok {
 		address = to
@@ -82,7 +82,7 @@ func (g *guest) certificate(ctx context.Context, key *ecdsa.PrivateKey) (*tls.Ce
 	// The library would log each step of each node.
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), certificateWait)
 	defer cancel()
-	return requestCertificate(ctx, client, nodeName(g.machine, g.payload.Kubelet), key)
+	return requestCertificate(ctx, client, nodeName(g.vm, g.payload.Kubelet), key)
 }
 
 func requestCertificate(ctx context.Context, client kubernetes.Interface, name string, key *ecdsa.PrivateKey) (*tls.Certificate, error) {

@@ -26,20 +26,20 @@ import (
 	"github.com/karve-dev/karve/azureemulator"
 )
 
-// State is what the cloud says of a machine that exists.
+// State is what the cloud says of a VM that exists.
 type State string
 
 const (
-	// Running covers every machine that holds its cores, booting ones included.
+	// Running covers every VM that holds its cores, booting ones included.
 	Running State = "Running"
-	// Deallocated machines exist but have given their cores back.
+	// Deallocated VMs exist but have given their cores back.
 	Deallocated State = "Deallocated"
 )
 
-// Machines is the cloud as the controller asks it. Find gets a machine by its
+// VMs is the cloud as the controller asks it. Find gets a VM by its
 // computer name, whatever the letter case; false means there is none. It is
 // called from several goroutines.
-type Machines interface {
+type VMs interface {
 	Find(computerName string) (azureemulator.VM, State, bool)
 }
 
@@ -51,8 +51,8 @@ func (f MachinesFunc) Find(computerName string) (azureemulator.VM, State, bool) 
 	return f(computerName)
 }
 
-// MachinesOf is an emulator as a cloud controller sees it.
-func MachinesOf(s *azureemulator.Server) Machines {
+// VMsOf is an emulator as a cloud controller sees it.
+func VMsOf(s *azureemulator.Server) VMs {
 	return MachinesFunc(func(computerName string) (azureemulator.VM, State, bool) {
 		m, power, found := s.VMs.Find(computerName)
 		if power == "deallocated" {
@@ -66,9 +66,9 @@ func MachinesOf(s *azureemulator.Server) Machines {
 type CloudOptions struct {
 	// Client may change and delete nodes. Required.
 	Client kubernetes.Interface
-	// Machines is the cloud. Required.
-	Machines Machines
-	// CheckEvery is how soon after a Node stopped being ready its machine is
+	// VMs is the cloud. Required.
+	VMs VMs
+	// CheckEvery is how soon after a Node stopped being ready its VM is
 	// looked up, and how often again until the Node is ready or gone. Zero means
 	// 5 s, the real controller's period.
 	CheckEvery time.Duration
@@ -79,7 +79,7 @@ type CloudOptions struct {
 }
 
 // CloudController does for Nodes what AKS's cloud-controller-manager does: it
-// completes new ones from what the cloud knows and removes those whose machine
+// completes new ones from what the cloud knows and removes those whose VM
 // is gone. Nodes that neither wait for a cloud controller nor carry an Azure
 // provider id are none of its business.
 type CloudController struct {
@@ -90,8 +90,8 @@ type CloudController struct {
 
 // NewCloudController checks the options; Run does the work.
 func NewCloudController(o CloudOptions) (*CloudController, error) {
-	if o.Client == nil || o.Machines == nil {
-		return nil, errors.New("a cloud controller needs a Client and Machines")
+	if o.Client == nil || o.VMs == nil {
+		return nil, errors.New("a cloud controller needs a Client and VMs")
 	}
 	if o.CheckEvery == 0 {
 		o.CheckEvery = 5 * time.Second
@@ -198,14 +198,14 @@ func (c *CloudController) reconcile(ctx context.Context, name string) (again boo
 	if isReady(n) && !uninitialized {
 		return false, c.started(ctx, n)
 	}
-	machine, state, exists := c.options.Machines.Find(name)
+	vm, state, exists := c.options.VMs.Find(name)
 	switch {
 	case !exists && isLost(n, uninitialized):
 		return false, c.remove(ctx, n)
 	case !exists:
 		return true, nil
 	case uninitialized:
-		return !isReady(n), c.initialize(ctx, n, machine)
+		return !isReady(n), c.initialize(ctx, n, vm)
 	case state == Deallocated:
 		return true, c.stopped(ctx, n)
 	}
@@ -274,20 +274,20 @@ func providerID(m azureemulator.VM) string {
 
 func (c *CloudController) remove(ctx context.Context, n *corev1.Node) error {
 	err := c.options.Client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{
-		// A new Node of the same name belongs to another machine.
+		// A new Node of the same name belongs to another VM.
 		Preconditions: metav1.NewUIDPreconditions(string(n.UID)),
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("removing node %s, whose machine is gone: %w", n.Name, err)
+		return fmt.Errorf("removing node %s, whose VM is gone: %w", n.Name, err)
 	}
-	c.options.Log.Info("node removed, its machine is gone", "node", n.Name)
+	c.options.Log.Info("node removed, its VM is gone", "node", n.Name)
 	return nil
 }
 
-// stopped marks the Node of a deallocated machine, so that volumes may be
+// stopped marks the Node of a deallocated VM, so that volumes may be
 // detached and pods replaced without waiting for it.
 func (c *CloudController) stopped(ctx context.Context, n *corev1.Node) error {
 	if hasTaint(n, taintShutdown) {

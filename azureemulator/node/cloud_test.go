@@ -26,15 +26,15 @@ import (
 
 // memoryCloud is the cloud as a map from computer name to state.
 type memoryCloud struct {
-	mu       sync.Mutex
-	machines map[string]State
+	mu  sync.Mutex
+	vms map[string]State
 }
 
 func (c *memoryCloud) Find(name string) (azureemulator.VM, State, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	state, ok := c.machines[name]
-	m := testMachine(nil)
+	state, ok := c.vms[name]
+	m := testVM(nil)
 	m.Name, m.ComputerName = name, name
 	return m, state, ok
 }
@@ -42,13 +42,13 @@ func (c *memoryCloud) Find(name string) (azureemulator.VM, State, bool) {
 func (c *memoryCloud) set(name string, state State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.machines[name] = state
+	c.vms[name] = state
 }
 
 func (c *memoryCloud) drop(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.machines, name)
+	delete(c.vms, name)
 }
 
 // freshNode is a Node whose kubelet has just registered it.
@@ -75,10 +75,10 @@ func azureNode(name string, ready corev1.ConditionStatus) *corev1.Node {
 }
 
 // runCloud runs a controller in a bubble of virtual time until the test ends.
-func runCloud(t *testing.T, cloud Machines, objects ...runtime.Object) *fake.Clientset {
+func runCloud(t *testing.T, cloud VMs, objects ...runtime.Object) *fake.Clientset {
 	t.Helper()
 	client := fake.NewClientset(objects...)
-	c, err := NewCloudController(CloudOptions{Client: client, Machines: cloud})
+	c, err := NewCloudController(CloudOptions{Client: client, VMs: cloud})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func setReady(t *testing.T, client *fake.Clientset, name string, ready corev1.Co
 
 func TestCloudInitializes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := runCloud(t, &memoryCloud{machines: map[string]State{"vm1": Running}}, freshNode("vm1"))
+		client := runCloud(t, &memoryCloud{vms: map[string]State{"vm1": Running}}, freshNode("vm1"))
 		after(time.Second)
 		n := get(t, client, "vm1")
 		if diff := cmp.Diff(map[string]string{
@@ -145,8 +145,8 @@ func TestCloudInitializes(t *testing.T) {
 	})
 }
 
-func TestCloudZoneOfRegionalMachine(t *testing.T) {
-	m := testMachine(nil)
+func TestCloudZoneOfRegionalVM(t *testing.T) {
+	m := testVM(nil)
 	m.Zone = ""
 	if got := cloudLabels(m)[corev1.LabelTopologyZone]; got != "0" {
 		t.Errorf("zone %q, want 0", got)
@@ -157,7 +157,7 @@ func TestCloudKeepsTheKubeletsProviderID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := freshNode("vm1")
 		n.Spec.ProviderID = "azure:///given"
-		client := runCloud(t, &memoryCloud{machines: map[string]State{"vm1": Running}}, n)
+		client := runCloud(t, &memoryCloud{vms: map[string]State{"vm1": Running}}, n)
 		after(time.Second)
 		if got := get(t, client, "vm1"); got.Spec.ProviderID != "azure:///given" || hasTaint(got, taintUninitialized) {
 			t.Errorf("provider id %q, taints %v", got.Spec.ProviderID, got.Spec.Taints)
@@ -165,10 +165,10 @@ func TestCloudKeepsTheKubeletsProviderID(t *testing.T) {
 	})
 }
 
-// A Node may register before the cloud lists its machine.
-func TestCloudWaitsForTheMachine(t *testing.T) {
+// A Node may register before the cloud lists its VM.
+func TestCloudWaitsForTheVM(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud := &memoryCloud{machines: map[string]State{}}
+		cloud := &memoryCloud{vms: map[string]State{}}
 		client := runCloud(t, cloud, freshNode("vm1"))
 		after(time.Minute)
 		if n := get(t, client, "vm1"); n == nil || !hasTaint(n, taintUninitialized) {
@@ -177,14 +177,14 @@ func TestCloudWaitsForTheMachine(t *testing.T) {
 		cloud.set("vm1", Running)
 		after(6 * time.Second)
 		if n := get(t, client, "vm1"); hasTaint(n, taintUninitialized) {
-			t.Error("not initialized once the machine is known")
+			t.Error("not initialized once the VM is known")
 		}
 	})
 }
 
-func TestCloudRemovesNodesWithoutMachine(t *testing.T) {
+func TestCloudRemovesNodesWithoutVM(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud := &memoryCloud{machines: map[string]State{"lost": Running, "kept": Running, "moody": Running, "early": Running}}
+		cloud := &memoryCloud{vms: map[string]State{"lost": Running, "kept": Running, "moody": Running, "early": Running}}
 		foreign := azureNode("foreign", corev1.ConditionUnknown)
 		foreign.Spec.ProviderID = "kind://x"
 		early := freshNode("early") // dies before anybody initialized it
@@ -213,26 +213,26 @@ func TestCloudRemovesNodesWithoutMachine(t *testing.T) {
 	})
 }
 
-// A machine may go long after its Node stopped being ready.
+// A VM may go long after its Node stopped being ready.
 func TestCloudKeepsLooking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud := &memoryCloud{machines: map[string]State{"vm1": Running}}
+		cloud := &memoryCloud{vms: map[string]State{"vm1": Running}}
 		client := runCloud(t, cloud, azureNode("vm1", corev1.ConditionUnknown))
 		after(10 * time.Minute)
 		if get(t, client, "vm1") == nil {
-			t.Fatal("removed while its machine exists")
+			t.Fatal("removed while its VM exists")
 		}
 		cloud.drop("vm1")
 		after(6 * time.Second)
 		if get(t, client, "vm1") != nil {
-			t.Error("not removed after its machine went")
+			t.Error("not removed after its VM went")
 		}
 	})
 }
 
-func TestCloudMarksDeallocatedMachines(t *testing.T) {
+func TestCloudMarksDeallocatedVMs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud := &memoryCloud{machines: map[string]State{"vm1": Deallocated}}
+		cloud := &memoryCloud{vms: map[string]State{"vm1": Deallocated}}
 		client := runCloud(t, cloud, azureNode("vm1", corev1.ConditionUnknown))
 		after(6 * time.Second)
 		n := get(t, client, "vm1")
@@ -264,7 +264,7 @@ func TestCloudRetriesConflictsAndFailures(t *testing.T) {
 			}
 			return failures >= 0, nil, apierrors.NewInternalError(fmt.Errorf("not now"))
 		})
-		c, err := NewCloudController(CloudOptions{Client: client, Machines: &memoryCloud{machines: map[string]State{"vm1": Running}}})
+		c, err := NewCloudController(CloudOptions{Client: client, VMs: &memoryCloud{vms: map[string]State{"vm1": Running}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +285,7 @@ func TestCloudRetriesConflictsAndFailures(t *testing.T) {
 // Taints are one value to the API: writes must be tied to what was read.
 func TestCloudWritesArePinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := runCloud(t, &memoryCloud{machines: map[string]State{"vm1": Running}}, freshNode("vm1"))
+		client := runCloud(t, &memoryCloud{vms: map[string]State{"vm1": Running}}, freshNode("vm1"))
 		after(time.Second)
 		for _, action := range client.Actions() {
 			if patch, ok := action.(clienttesting.PatchAction); ok && !strings.Contains(string(patch.GetPatch()), `"resourceVersion"`) {
@@ -299,16 +299,16 @@ func TestCloudWritesArePinned(t *testing.T) {
 func TestCloudAtScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const count = 300
-		cloud := &memoryCloud{machines: map[string]State{}}
+		cloud := &memoryCloud{vms: map[string]State{}}
 		var objects []runtime.Object
 		for i := range count {
 			name := fmt.Sprintf("vm%d", i)
-			cloud.machines[name] = Running
+			cloud.vms[name] = Running
 			objects = append(objects, freshNode(name))
 		}
 		client := runCloud(t, cloud, objects...)
 		after(time.Second)
-		for name := range maps.Clone(cloud.machines) {
+		for name := range maps.Clone(cloud.vms) {
 			setReady(t, client, name, corev1.ConditionTrue)
 		}
 		after(10 * time.Second)

@@ -25,8 +25,8 @@ import (
 	"github.com/karve-dev/karve/local/cluster/clustertest"
 )
 
-// machines is a cloud that boots guests at once.
-type machines struct {
+// vms is a cloud that boots guests at once.
+type vms struct {
 	os    *node.OS
 	mu    sync.Mutex
 	end   map[string]context.CancelCauseFunc
@@ -35,14 +35,14 @@ type machines struct {
 	run   sync.WaitGroup
 }
 
-func (c *machines) Find(name string) (azureemulator.VM, node.State, bool) {
+func (c *vms) Find(name string) (azureemulator.VM, node.State, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, ok := c.known[name]
 	return m, c.state[name], ok
 }
 
-func (c *machines) boot(m azureemulator.VM) {
+func (c *vms) boot(m azureemulator.VM) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +50,8 @@ func (c *machines) boot(m azureemulator.VM) {
 	c.run.Go(func() { c.os.Run(ctx, m) })
 }
 
-// stop ends a machine for a reason.
-func (c *machines) stop(name string, cause error) {
+// stop ends a VM for a reason.
+func (c *vms) stop(name string, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end[name](cause)
@@ -62,7 +62,7 @@ func (c *machines) stop(name string, cause error) {
 	delete(c.known, name)
 }
 
-func (c *machines) stopAll() {
+func (c *vms) stopAll() {
 	c.mu.Lock()
 	for _, end := range c.end {
 		end(context.Canceled)
@@ -82,7 +82,7 @@ GPU_NODE=true CONFIG_GPU_DRIVER_IF_NEEDED=true \
 `, strings.TrimSuffix(strings.TrimPrefix(c.PublicEndpoint(), "https://"), ":443"), base64.StdEncoding.EncodeToString(c.CAData()), token, flags)
 }
 
-func machine(name string, customData []byte) azureemulator.VM {
+func newVM(name string, customData []byte) azureemulator.VM {
 	return azureemulator.VM{
 		Name: name, ComputerName: name, SubscriptionID: "s1", ResourceGroup: "MC_demo", Location: "eastus", Zone: "1",
 		PrivateIP: "10.224.0.9", Priority: "Regular", CustomData: customData,
@@ -90,23 +90,23 @@ func machine(name string, customData []byte) azureemulator.VM {
 	}
 }
 
-// world is a control plane, a cloud of machines, and the controller between them.
+// world is a control plane, a cloud of VMs, and the controller between them.
 type world struct {
 	t       *testing.T
 	cluster *cluster.Cluster
 	client  kubernetes.Interface
-	cloud   *machines
+	cloud   *vms
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	c, client := clustertest.Start(t, t.TempDir())
-	cloud := &machines{
+	cloud := &vms{
 		os:  node.NewOS(node.Options{Routes: c.Routes()}),
 		end: map[string]context.CancelCauseFunc{}, known: map[string]azureemulator.VM{}, state: map[string]node.State{},
 	}
 	t.Cleanup(cloud.stopAll)
-	controller, err := node.NewCloudController(node.CloudOptions{Client: client, Machines: cloud, CheckEvery: 200 * time.Millisecond})
+	controller, err := node.NewCloudController(node.CloudOptions{Client: client, VMs: cloud, CheckEvery: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,16 +162,16 @@ func usable(n *corev1.Node) bool {
 	return readiness(n) == corev1.ConditionTrue && len(n.Spec.Taints) == 0 && n.Spec.ProviderID != ""
 }
 
-// From customData to a Node that runs a pod, and from the machine's end to a
+// From customData to a Node that runs a pod, and from the VM's end to a
 // cluster without it: on a real control plane, with its bootstrap, its
 // authorization of nodes, and its scheduler.
-func TestMachineLifeOnARealControlPlane(t *testing.T) {
+func TestLifeOfAVMOnARealControlPlane(t *testing.T) {
 	w := newWorld(t)
 	good := payload(w.cluster, w.cluster.BootstrapToken(), "")
-	w.cloud.boot(machine("good", good))
-	w.cloud.boot(machine("paused", good))
-	w.cloud.boot(machine("wrong-token", payload(w.cluster, "aaaaaa.aaaaaaaaaaaaaaaa", "")))
-	w.cloud.boot(machine("wrong-flag", payload(w.cluster, w.cluster.BootstrapToken(), "--no-such-flag")))
+	w.cloud.boot(newVM("good", good))
+	w.cloud.boot(newVM("paused", good))
+	w.cloud.boot(newVM("wrong-token", payload(w.cluster, "aaaaaa.aaaaaaaaaaaaaaaa", "")))
+	w.cloud.boot(newVM("wrong-flag", payload(w.cluster, w.cluster.BootstrapToken(), "--no-such-flag")))
 
 	n := w.nodeWhere("good", "joining", usable)
 	if got := n.Status.Allocatable["nvidia.com/gpu"]; got.Value() != 1 {
@@ -195,7 +195,7 @@ func TestMachineLifeOnARealControlPlane(t *testing.T) {
 	w.nodeWhere("paused", "deallocating", func(n *corev1.Node) bool {
 		return readiness(n) == corev1.ConditionUnknown && tainted(n, "node.cloudprovider.kubernetes.io/shutdown")
 	})
-	w.cloud.boot(machine("paused", good))
+	w.cloud.boot(newVM("paused", good))
 	w.nodeWhere("paused", "starting again", usable)
 
 	w.cloud.stop("good", azureemulator.ErrEvicted)
@@ -276,15 +276,15 @@ func (w *world) preempt(name string) {
 	})
 }
 
-// Many machines that boot together must all join, soon, and without holding on
+// Many VMs that boot together must all join, soon, and without holding on
 // to connections.
-func TestManyMachinesJoinTogether(t *testing.T) {
+func TestManyVMsJoinTogether(t *testing.T) {
 	const count = 100
 	w := newWorld(t)
 	good := payload(w.cluster, w.cluster.BootstrapToken(), "")
 	start := time.Now()
 	for i := range count {
-		w.cloud.boot(machine(fmt.Sprintf("vm-%03d", i), good))
+		w.cloud.boot(newVM(fmt.Sprintf("vm-%03d", i), good))
 	}
 	clustertest.Eventually(w.t, "joining", func(ctx context.Context) error {
 		list, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -128,7 +128,7 @@ func bootHooks(data []byte) ([][]byte, error) {
 				return nil, err
 			}
 		default:
-			return nil, fmt.Errorf("customData has a part of type %q, which this machine does not handle", kind)
+			return nil, fmt.Errorf("customData has a part of type %q, which this VM does not handle", kind)
 		}
 	}
 }

@@ -20,9 +20,9 @@ import (
 const (
 	// diskDriver is the Azure Disk CSI driver, which AKS runs on every node.
 	diskDriver = "disk.csi.azure.com"
-	// labelDiskZone is where the machine's disks must lie; empty outside zones.
+	// labelDiskZone is where the VM's disks must lie; empty outside zones.
 	labelDiskZone = "topology.disk.csi.azure.com/zone"
-	// annotationCSI tells under which id each driver knows the machine.
+	// annotationCSI tells under which id each driver knows the VM.
 	annotationCSI = "csi.volume.kubernetes.io/nodeid"
 )
 
@@ -33,7 +33,7 @@ func (k *kubelet) startDisks(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	change, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"labels":      map[string]string{labelDiskZone: zoneLabel(k.guest.machine)},
+		"labels":      map[string]string{labelDiskZone: zoneLabel(k.guest.vm)},
 		"annotations": map[string]string{annotationCSI: fmt.Sprintf("{%q:%q}", diskDriver, k.name)},
 	}})
 	if err != nil {
@@ -46,7 +46,7 @@ func (k *kubelet) startDisks(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("labelling the node: %w", err)
 	}
-	return k.writeCSINode(ctx, newCSINode(node, k.guest.machine))
+	return k.writeCSINode(ctx, newCSINode(node, k.guest.vm))
 }
 
 // writeCSINode creates the CSINode. One of a Node before this, of the same name, is
@@ -66,7 +66,7 @@ func (k *kubelet) writeCSINode(ctx context.Context, fresh *storagev1.CSINode) er
 	return fmt.Errorf("CSINode %s belongs to an earlier node", fresh.Name)
 }
 
-// newCSINode describes the driver on a node of a machine. It goes with the Node.
+// newCSINode describes the driver on a node of a VM. It goes with the Node.
 func newCSINode(n *corev1.Node, m azureemulator.VM) *storagev1.CSINode {
 	limit := int32(m.Size.MaxDataDisks)
 	keys := []string{labelDiskZone}
@@ -85,7 +85,7 @@ func newCSINode(n *corev1.Node, m azureemulator.VM) *storagev1.CSINode {
 	}
 }
 
-// zoneLabel is the machine's zone as the disk driver spells it.
+// zoneLabel is the VM's zone as the disk driver spells it.
 func zoneLabel(m azureemulator.VM) string {
 	if m.Zone == "" {
 		return ""

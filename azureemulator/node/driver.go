@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
-// tagNoDriver on a machine has the scripts of its image leave the GPU alone.
+// tagNoDriver on a VM has the scripts of its image leave the GPU alone.
 const tagNoDriver = "SkipGpuDriverInstall"
 
 // installDriver does on m what the scripts of its image do about the GPU driver. The error says

@@ -11,7 +11,7 @@ import (
 )
 
 // The scripts of an image install AKS's driver on what they are told is a GPU node, whatever
-// CONFIG_GPU_DRIVER_IF_NEEDED says, unless the machine's tag forbids it; where they cannot, they
+// CONFIG_GPU_DRIVER_IF_NEEDED says, unless the VM's tag forbids it; where they cannot, they
 // exit.
 //
 // Rule BOOTSTRAP-10.

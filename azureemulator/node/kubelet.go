@@ -24,11 +24,11 @@ type KubeletConfig struct {
 	// External reports that a cloud controller will finish the Node.
 	External   bool
 	ProviderID string
-	// Hostname overrides the machine's own name; usually empty.
+	// Hostname overrides the VM's own name; usually empty.
 	Hostname string
 	// MaxPods and PodsPerCore bound the number of pods; PodsPerCore 0 does not.
 	MaxPods, PodsPerCore int64
-	// FailsOnSwap is the kubelet's default: it does not start on a machine with swap.
+	// FailsOnSwap is the kubelet's default: it does not start on a VM with swap.
 	FailsOnSwap bool
 	// Register is false for a kubelet that was told to stay out of the cluster.
 	Register bool

@@ -23,7 +23,7 @@ const (
 	annotationAttach    = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 	// taintUninitialized keeps pods away until the cloud controller has been
-	// there, and taintShutdown while the machine is deallocated.
+	// there, and taintShutdown while the VM is deallocated.
 	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 	taintShutdown      = "node.cloudprovider.kubernetes.io/shutdown"
 

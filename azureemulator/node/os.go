@@ -31,10 +31,10 @@ type Options struct {
 	// Routes maps an address that VMs connect to, host:port, to the address that is dialled
 	// instead: what DNS and a load balancer do between a node and its API server.
 	Routes map[string]string
-	// Silence is how long after its machine went a Node is declared unknown; a
+	// Silence is how long after its VM went a Node is declared unknown; a
 	// real cluster takes 50 s. Zero means at once.
 	Silence time.Duration
-	// Log receives one line when a machine joins, leaves, or never will join.
+	// Log receives one line when a VM joins, leaves, or never will join.
 	// Nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -46,7 +46,7 @@ type OS struct {
 	console consoleLog
 
 	mu     sync.Mutex
-	guests map[string]*guest // by machine name; those running now
+	guests map[string]*guest // by VM name; those running now
 }
 
 var (
@@ -65,11 +65,11 @@ func NewOS(o Options) *OS {
 	return &OS{options: o, guests: map[string]*guest{}}
 }
 
-// Run is one machine from the end of its boot until ctx ends. It returns early
-// when the payload can never make a node. When the machine is gone (the cause of
+// Run is one VM from the end of its boot until ctx ends. It returns early
+// when the payload can never make a node. When the VM is gone (the cause of
 // ctx says so) the Node is left as a dead kubelet leaves it.
 func (a *OS) Run(ctx context.Context, m azureemulator.VM) {
-	g := &guest{os: a, machine: m, preempt: make(chan azureemulator.Preemption, 1)}
+	g := &guest{os: a, vm: m, preempt: make(chan azureemulator.Preemption, 1)}
 	a.enter(g)
 	defer a.leave(g)
 	g.say("booted %s as %s", m.Size.Name, m.ComputerName)
@@ -89,8 +89,8 @@ func (a *OS) Run(ctx context.Context, m azureemulator.VM) {
 	g.live(ctx)
 }
 
-// bootstrap is what the machine starts as: by its customData, or by what AKS says of a
-// machine of its own.
+// bootstrap is what the VM starts as: by its customData, or by what AKS says of a
+// VM of its own.
 func (a *OS) bootstrap(ctx context.Context, m azureemulator.VM) (Payload, error) {
 	if m.Node != nil {
 		return a.options.Cluster.bootstrap(m)
@@ -98,12 +98,12 @@ func (a *OS) bootstrap(ctx context.Context, m azureemulator.VM) (Payload, error)
 	return readPayload(ctx, m.CustomData, imageVersion(m.ImageID))
 }
 
-// Console is the boot log of a machine: how far it came, and why no further. It
-// remains for a while after the machine has gone, and holds no secret.
+// Console is the boot log of a VM: how far it came, and why no further. It
+// remains for a while after the VM has gone, and holds no secret.
 func (a *OS) Console(vmName string) string { return a.console.read(vmName) }
 
-// Preempt tells a running machine that Azure will take it back, as a Scheduled
-// Event would; its Node says so in a condition. A machine that is still booting
+// Preempt tells a running VM that Azure will take it back, as a Scheduled
+// Event would; its Node says so in a condition. A VM that is still booting
 // hears nothing, as it would not ask yet.
 func (a *OS) Preempt(vmName string, p azureemulator.Preemption) {
 	a.mu.Lock()
@@ -126,29 +126,29 @@ func (a *OS) Preempt(vmName string, p azureemulator.Preemption) {
 func (a *OS) enter(g *guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.guests[g.machine.Name] = g
+	a.guests[g.vm.Name] = g
 }
 
-// leave forgets a guest, unless a new boot of the machine has taken its place.
+// leave forgets a guest, unless a new boot of the VM has taken its place.
 func (a *OS) leave(g *guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.guests[g.machine.Name] == g {
-		delete(a.guests, g.machine.Name)
+	if a.guests[g.vm.Name] == g {
+		delete(a.guests, g.vm.Name)
 	}
 }
 
-// current reports whether no later boot of the machine has begun.
+// current reports whether no later boot of the VM has begun.
 func (g *guest) current() bool {
 	g.os.mu.Lock()
 	defer g.os.mu.Unlock()
-	return g.os.guests[g.machine.Name] == g
+	return g.os.guests[g.vm.Name] == g
 }
 
-// guest is one running machine.
+// guest is one running VM.
 type guest struct {
 	os      *OS
-	machine azureemulator.VM
+	vm      azureemulator.VM
 	payload Payload
 	preempt chan azureemulator.Preemption
 	last    string // the last line said; attempts repeat themselves
@@ -168,7 +168,7 @@ func (g *guest) live(ctx context.Context) {
 	defer k.close()
 	if g.retry(ctx, "registering the node", k.register) {
 		g.say("registered as node %s", k.name)
-		g.os.options.Log.Info("node registered", "vm", g.machine.Name, "node", k.name)
+		g.os.options.Log.Info("node registered", "vm", g.vm.Name, "node", k.name)
 		g.retry(ctx, "starting the disk driver", k.startDisks)
 		g.serve(ctx, k)
 	}
@@ -177,7 +177,7 @@ func (g *guest) live(ctx context.Context) {
 	}
 }
 
-// serve waits for the machine's end and passes on what happens until then.
+// serve waits for the VM's end and passes on what happens until then.
 func (g *guest) serve(ctx context.Context, k *kubelet) {
 	for {
 		select {
@@ -207,16 +207,16 @@ func (g *guest) silence(ctx context.Context, k *kubelet, cause error) {
 		pause(ctx, g.os.options.Silence)
 	}
 	if !g.current() {
-		return // the machine has been started again, and the Node speaks for that boot
+		return // the VM has been started again, and the Node speaks for that boot
 	}
 	if g.retry(ctx, "going silent", k.goSilent) {
-		g.os.options.Log.Info("node went silent", "vm", g.machine.Name, "node", k.name, "cause", cause)
+		g.os.options.Log.Info("node went silent", "vm", g.vm.Name, "node", k.name, "cause", cause)
 		return
 	}
-	g.os.options.Log.Error("node still looks alive", "vm", g.machine.Name, "node", k.name, "last", g.last)
+	g.os.options.Log.Error("node still looks alive", "vm", g.vm.Name, "node", k.name, "last", g.last)
 }
 
-// gone reports whether ctx ended because the machine runs no more, rather
+// gone reports whether ctx ended because the VM runs no more, rather
 // than because the emulator stops.
 func gone(ctx context.Context) bool {
 	cause := context.Cause(ctx)
@@ -254,7 +254,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// say writes a line on the machine's console, once.
+// say writes a line on the VM's console, once.
 func (g *guest) say(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	if g.payload.Token != "" {
@@ -264,5 +264,5 @@ func (g *guest) say(format string, args ...any) {
 		return
 	}
 	g.last = line
-	g.os.console.add(g.machine.Name, line, time.Now())
+	g.os.console.add(g.vm.Name, line, time.Now())
 }

@@ -307,13 +307,13 @@ const (
 	testNodeUID = types.UID("node-1")
 )
 
-// boot runs a machine; the returned function ends it and waits for its guest.
+// boot runs a VM; the returned function ends it and waits for its guest.
 func boot(a *OS, customData []byte) (stop func(cause error)) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.Run(ctx, testMachine(customData))
+		a.Run(ctx, testVM(customData))
 	}()
 	return func(cause error) {
 		cancel(cause)
@@ -384,8 +384,8 @@ func TestDiskDriverReportsZoneAndLimit(t *testing.T) {
 }
 
 // Outside zones the label exists, and is empty.
-func TestDisksOfARegionalMachine(t *testing.T) {
-	m := testMachine(nil)
+func TestDisksOfARegionalVM(t *testing.T) {
+	m := testVM(nil)
 	m.Zone = ""
 	c := newCSINode(&corev1.Node{}, m)
 	if zoneLabel(m) != "" || len(c.Spec.Drivers[0].TopologyKeys) != 1 {
@@ -393,7 +393,7 @@ func TestDisksOfARegionalMachine(t *testing.T) {
 	}
 }
 
-func TestMachineGoneMakesTheNodeUnknown(t *testing.T) {
+func TestVMGoneMakesTheNodeUnknown(t *testing.T) {
 	for _, cause := range []error{azureemulator.ErrDeleted, azureemulator.ErrEvicted, azureemulator.ErrDeallocated} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			s := startAPIServer(t)
@@ -419,7 +419,7 @@ func TestMachineGoneMakesTheNodeUnknown(t *testing.T) {
 	}
 }
 
-// The emulator's own end is not the machines': their Nodes stay.
+// The emulator's own end is not the VMs': their Nodes stay.
 func TestShutdownLeavesTheNode(t *testing.T) {
 	s := startAPIServer(t)
 	stop := boot(s.os, s.payload())
@@ -497,7 +497,7 @@ func TestWrongAuthorityNeverJoins(t *testing.T) {
 func TestNameWithAPortNeverJoins(t *testing.T) {
 	s := startAPIServer(t)
 	payload := strings.ReplaceAll(string(s.payload()), `="`+serverName+`"`, `="`+serverName+`:443"`)
-	s.os.Run(t.Context(), testMachine([]byte(payload)))
+	s.os.Run(t.Context(), testVM([]byte(payload)))
 	if got := s.os.Console(testNode); !strings.Contains(got, `the node will never join: reading API_SERVER_NAME: "example.com:443" has a port`) {
 		t.Errorf("console: %s", got)
 	}
@@ -508,7 +508,7 @@ func TestNameWithAPortNeverJoins(t *testing.T) {
 
 func TestBrokenPayloadSaysWhy(t *testing.T) {
 	a := NewOS(Options{})
-	a.Run(t.Context(), testMachine([]byte("#!/bin/bash\nexit 3")))
+	a.Run(t.Context(), testVM([]byte("#!/bin/bash\nexit 3")))
 	if got := a.Console(testNode); !strings.Contains(got, "the node will never join: customData never started") {
 		t.Errorf("console: %s", got)
 	}

@@ -29,7 +29,7 @@ type Payload struct {
 	// GPUDriver reports that the image installs AKS's NVIDIA driver.
 	GPUDriver bool
 	Kubelet   KubeletConfig
-	// System is what the machine's kernel is told.
+	// System is what the VM's kernel is told.
 	System System
 }
 
@@ -39,7 +39,7 @@ var versionForm = regexp.MustCompile(`^1\.[0-9]{1,3}\.[0-9]{1,4}(-[a-z0-9]+)?$`)
 
 // ReadPayload runs customData and reads what the provisioning script of an AKS
 // image would read, under the names that script uses. The error says why the
-// machine would never join; it holds no secret.
+// VM would never join; it holds no secret.
 //
 // customData may be either contract: a script that exports the variables, or a
 // document for the node controller that makes them.
@@ -83,7 +83,7 @@ func readEnvironment(env map[string]string) (Payload, error) {
 		return Payload{}, fmt.Errorf("KUBERNETES_VERSION is %q, no kubelet has that version", p.KubernetesVersion)
 	}
 	if env["KUBELET_CONFIG_FILE_ENABLED"] == "true" {
-		return Payload{}, errors.New("KUBELET_CONFIG_FILE_ENABLED is true: this machine reads kubelet flags only")
+		return Payload{}, errors.New("KUBELET_CONFIG_FILE_ENABLED is true: this VM reads kubelet flags only")
 	}
 	// The image's service unit passes KUBELET_NODE_LABELS as one word, and
 	// KUBELET_FLAGS split at white space with no regard to quotes.
@@ -95,10 +95,10 @@ func readEnvironment(env map[string]string) (Payload, error) {
 		return Payload{}, fmt.Errorf("setting up the system: %w", err)
 	}
 	if p.System.SwapMiB > 0 && p.Kubelet.FailsOnSwap {
-		return Payload{}, errors.New("starting the kubelet: --fail-swap-on is true, and the machine has swap")
+		return Payload{}, errors.New("starting the kubelet: --fail-swap-on is true, and the VM has swap")
 	}
 	if p.System.DNSCache != "" && !slices.Equal(p.Kubelet.DNS, []string{cacheForPods}) {
-		return Payload{}, fmt.Errorf("--cluster-dns is %v: the machine runs a DNS cache at %s that no pod would ask", p.Kubelet.DNS, cacheForPods)
+		return Payload{}, fmt.Errorf("--cluster-dns is %v: the VM runs a DNS cache at %s that no pod would ask", p.Kubelet.DNS, cacheForPods)
 	}
 	return p, checkCredentialProvider(env, p.KubernetesVersion)
 }

@@ -235,7 +235,7 @@ func TestFlagsDependOnTheVersion(t *testing.T) {
 	}
 }
 
-func testMachine(customData []byte) azureemulator.VM {
+func testVM(customData []byte) azureemulator.VM {
 	return azureemulator.VM{
 		ID:   "/subscriptions/s1/resourceGroups/MC_demo/providers/Microsoft.Compute/virtualMachines/aks-default-x7k2p",
 		Name: "aks-default-x7k2p", ComputerName: "AKS-default-x7k2p", SubscriptionID: "s1", ResourceGroup: "MC_demo",
@@ -251,7 +251,7 @@ func TestNodeFromPayload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(testMachine(nil), p, 128, time.Unix(0, 0))
+	n := newNode(testVM(nil), p, 128, time.Unix(0, 0))
 	if diff := cmp.Diff(map[string]string{
 		"beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux",
 		"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": "aks-default-x7k2p",
@@ -345,6 +345,6 @@ func TestConsoleIsBounded(t *testing.T) {
 		c.add(string(rune('0'+i%10))+time.Duration(i).String(), "x", time.Unix(0, 0))
 	}
 	if c.read("busy") != "" || len(c.lines) != consoles {
-		t.Errorf("%d machines kept", len(c.lines))
+		t.Errorf("%d VMs kept", len(c.lines))
 	}
 }

@@ -66,14 +66,14 @@ func newKubelet(g *guest, identity *tls.Certificate) (*kubelet, error) {
 		return nil, fmt.Errorf("building the node's storage client: %w", err)
 	}
 	return &kubelet{
-		guest: g, name: nodeName(g.machine, g.payload.Kubelet), http: httpClient,
+		guest: g, name: nodeName(g.vm, g.payload.Kubelet), http: httpClient,
 		nodes: client.Nodes(), csiNodes: storage.CSINodes(),
 	}, nil
 }
 
-// diskGiB is the size of the machine's OS disk.
+// diskGiB is the size of the VM's OS disk.
 func (g *guest) diskGiB() int64 {
-	if n := g.machine.Node; n != nil && n.OperatingSystem.OSDiskSizeGB > 0 {
+	if n := g.vm.Node; n != nil && n.OperatingSystem.OSDiskSizeGB > 0 {
 		return n.OperatingSystem.OSDiskSizeGB
 	}
 	return g.os.options.OSDiskGiB
@@ -82,12 +82,12 @@ func (g *guest) diskGiB() int64 {
 func (k *kubelet) close() { k.http.CloseIdleConnections() }
 
 // register creates the Node, or takes over the one of that name. A request under
-// way is finished even if the machine goes meanwhile: whether there is a Node to
+// way is finished even if the VM goes meanwhile: whether there is a Node to
 // silence must be known.
 func (k *kubelet) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
-	node := newNode(k.guest.machine, k.guest.payload, k.guest.diskGiB(), time.Now())
+	node := newNode(k.guest.vm, k.guest.payload, k.guest.diskGiB(), time.Now())
 	_, err := k.nodes.Create(ctx, node, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return k.takeOver(ctx, node)
@@ -121,7 +121,7 @@ func (k *kubelet) takeOver(ctx context.Context, fresh *corev1.Node) error {
 }
 
 // mergeConditions replaces the conditions a kubelet owns and keeps the others,
-// except a preemption: the machine that was to be taken back is not this one.
+// except a preemption: the VM that was to be taken back is not this one.
 func mergeConditions(old, fresh []corev1.NodeCondition) []corev1.NodeCondition {
 	merged := append([]corev1.NodeCondition(nil), fresh...)
 	for _, o := range old {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// System is what the machine's kernel and resolver are told. The zero value leaves
+// System is what the VM's kernel and resolver are told. The zero value leaves
 // everything as the image has it.
 type System struct {
 	// Sysctls are kernel settings by name.

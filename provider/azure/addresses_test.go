@@ -45,7 +45,7 @@ func TestAddressesAreCountedAsQuota(t *testing.T) {
 	want("at first", 3)
 	one := onDemand("Standard_D2s_v5", "eastus-1")
 	ids := r.launchAll(t, p, claim("a", one), claim("b", one), claim("c", spot("Standard_D2s_v5", "eastus-2")))
-	want("three machines run", 0)
+	want("three VMs run", 0)
 
 	_, err := p.Launch(t.Context(), claim("d", one, onDemand("Standard_E2s_v5", "eastus-1")))
 	var capacity *provider.CapacityError

@@ -431,7 +431,7 @@ func TestPoolThatDoesNotExist(t *testing.T) {
 			t.Errorf("%d requests in 150 s, want 3", n)
 		}
 		if n, why := blocked(t, p, "default"); n == before || !strings.Contains(why, "later") {
-			t.Errorf("%d offers are not for sale, %d before: %s", n, before, why)
+			t.Errorf("%d offerings are unavailable, %d before: %s", n, before, why)
 		}
 		if reason, detail := p.ClassPause("default"); reason != azure.ClassWithoutPool || !strings.Contains(detail, "az aks nodepool add") {
 			t.Errorf("the class says %s: %s", reason, detail)
@@ -478,7 +478,7 @@ func TestClusterThatIsBeingChanged(t *testing.T) {
 			time.Sleep(in.RetryAfter)
 		}
 		if n, why := blocked(t, p, "default"); n != before {
-			t.Errorf("%d offers rest, such as %s", n-before, why)
+			t.Errorf("%d offerings are unavailable, such as %s", n-before, why)
 		}
 		if reason, detail := p.ClassPause("default"); reason != "" {
 			t.Errorf("the class says %s: %s", reason, detail)

@@ -106,7 +106,7 @@ func TestTagsOfAKSMachinesAfterFailures(t *testing.T) {
 // A machine that is deleted after it was listed is not recreated by the update of its tags.
 //
 // Rule SETTING-1.
-func TestTagsMakeNoMachineAnew(t *testing.T) {
+func TestTagsRecreateNoMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newAKSFleet(t)
 		p := f.provider(t)
@@ -134,7 +134,7 @@ func TestTagsMakeNoMachineAnew(t *testing.T) {
 // it in AKS before.
 //
 // Rule AKS-3.
-func TestMachineForgottenByAKSIsDeleted(t *testing.T) {
+func TestVMForgottenByAKSIsDeleted(t *testing.T) {
 	for name, another := range map[string]bool{"by the process that launched it": false, "by another process": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

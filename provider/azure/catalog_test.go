@@ -49,7 +49,7 @@ func mustFind(t *testing.T, s *provider.Catalog, name string) *offering.Instance
 	return nil
 }
 
-func TestTypesOfARealSize(t *testing.T) {
+func TestInstanceTypesOfARealSKU(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	s := snapshot(t, r.provider(t))
 	if s.Problem != "" {
@@ -88,7 +88,7 @@ func TestTypesOfARealSize(t *testing.T) {
 		"eastus-1 on-demand 0.2260", "eastus-1 spot 0.0477", "eastus-2 on-demand 0.2260", "eastus-2 spot 0.0477",
 		"eastus-3 on-demand 0.2260", "eastus-3 spot 0.0477", "0 on-demand 0.2260", "0 spot 0.0477",
 	}, ways); diff != "" {
-		t.Errorf("offers (-want +got):\n%s", diff)
+		t.Errorf("offerings (-want +got):\n%s", diff)
 	}
 	address := offering.QuotaUse{Quota: addressesOf(r.SubnetID()), Amount: 1}
 	draws := []offering.QuotaUse{{Quota: "family:standardDDSv5Family", Amount: 4}, {Quota: "regional", Amount: 4}, {Quota: "virtualMachines", Amount: 1}, address}
@@ -157,7 +157,7 @@ func TestClusterLabelsAreInTheCatalog(t *testing.T) {
 }
 
 // Rule CATALOG-1.
-func TestSizesThatCannotBeNodesAreLeftOut(t *testing.T) {
+func TestSKUsThatCannotBeNodesAreLeftOut(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	s := snapshot(t, r.provider(t))
 	for name, why := range map[string]string{
@@ -295,7 +295,7 @@ func TestCatalogWithoutPricesOrQuotaSaysSo(t *testing.T) {
 	}
 }
 
-func TestCatalogWithoutSizesIsAnErrorUntilTheyCome(t *testing.T) {
+func TestCatalogWithoutSKUsIsAnErrorUntilTheyCome(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	r.options.ClientOptions.Retry.MaxRetries = -1
 	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/skus$", Status: 500})
@@ -318,7 +318,7 @@ func TestRegionWithoutZones(t *testing.T) {
 		}
 	}
 	if in, _ := run(t, p, claim("a", onDemand("Standard_D4s_v5", "0"))); in.Zone != "0" || in.Labels["karpenter.azure.com/placement-scope"] != "regional" {
-		t.Errorf("machine in %q with %v", in.Zone, in.Labels)
+		t.Errorf("VM in %q with %v", in.Zone, in.Labels)
 	}
 }
 

@@ -93,13 +93,13 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 					time.Sleep(5 * time.Second)
 				}
 				if n := r.requested(); n == 0 || n > test.most {
-					t.Errorf("%d requests for machines", n)
+					t.Errorf("%d requests for VMs", n)
 				}
 				if now, why := blocked(t, p, "good"); now != before {
-					t.Errorf("the other class lost %d offers: %s", now-before, why)
+					t.Errorf("the other class lost %d offerings: %s", now-before, why)
 				}
 				if now, _ := blocked(t, p, "bad"); now == before {
-					t.Error("the class has all its offers")
+					t.Error("the class has all its offerings")
 				}
 				if reason != test.condition || reason != "" && (!strings.Contains(detail, "encryptionAtHost") || !strings.Contains(detail, "correct what the AKSNodeClass asks for")) {
 					t.Errorf("the class says %s: %s", reason, detail)
@@ -224,7 +224,7 @@ func TestDeniedClassPauses(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if n := r.requested(); n != 1 {
-			t.Errorf("%d requests for machines, want one", n)
+			t.Errorf("%d requests for VMs, want one", n)
 		}
 		if reason, detail := p.ClassPause("bad"); reason != azure.ClassDenied || !strings.Contains(detail, "o-1 on /the/identity") {
 			t.Errorf("the class says %s: %s", reason, detail)
@@ -265,7 +265,7 @@ func TestPropagatingRolePausesNothing(t *testing.T) {
 			time.Sleep(in.RetryAfter)
 		}
 		if n := r.requested(); n != 3 {
-			t.Errorf("%d requests for machines, want three: one was denied", n)
+			t.Errorf("%d requests for VMs, want three: one was denied", n)
 		}
 	})
 }

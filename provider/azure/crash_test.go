@@ -179,7 +179,7 @@ func liveAndDie(t *testing.T, before, byAKS bool, at int) bool {
 	l.begin()
 	l.until("it runs", l.launch)
 	if vms := r.State().VMs; len(vms) != 1 || vms[0].Size != "Standard_E4s_v5" {
-		t.Errorf("killed at write %d: machines %+v", at, vms)
+		t.Errorf("killed at write %d: VMs %+v", at, vms)
 	}
 	if !byAKS {
 		r.leaveNIC(t, r.State().VMs[0].Name+"-left", l.stored)
@@ -190,7 +190,7 @@ func liveAndDie(t *testing.T, before, byAKS bool, at int) bool {
 		t.Errorf("killed at write %d: left behind: %v", at, left)
 	}
 	if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"] + r.Ledger().ByOperation["Machines.CreateOrUpdate"]; n > 3 {
-		t.Errorf("killed at write %d: %d purchases", at, n)
+		t.Errorf("killed at write %d: %d creations", at, n)
 	}
 	return k.writes >= at
 }

@@ -59,7 +59,7 @@ func (l *staleTransport) Do(req *http.Request) (*http.Response, error) {
 // and a failed read counts for nothing.
 //
 // Rule VM-1.
-func TestLateMachinesAreLookedAt(t *testing.T) {
+func TestLateVMsAreRead(t *testing.T) {
 	const first, second = "Standard_D4s_v5", "Standard_E4s_v5"
 	for name, tc := range map[string]struct {
 		lag     staleTransport
@@ -121,7 +121,7 @@ func TestLateMachinesAreLookedAt(t *testing.T) {
 // failed.
 //
 // Rule VM-1.
-func TestReportedFailureIsNotBelievedOfARunningMachine(t *testing.T) {
+func TestReportedFailureIsNotBelievedOfARunningVM(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		options := *r.options.ClientOptions

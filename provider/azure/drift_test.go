@@ -37,7 +37,7 @@ func image(definition, version string) string {
 // neither has one about which something is unknown.
 //
 // Rule DRIFT-5, Rule IMAGE-3.
-func TestDriftOfMachines(t *testing.T) {
+func TestDriftOfVMs(t *testing.T) {
 	gen2 := image("2204gen2containerd", "202512.09.0")
 	hashed := func(hash, version string) map[string]string {
 		return map[string]string{v1beta1.AnnotationHash: hash, v1beta1.AnnotationHashVersion: version}
@@ -138,7 +138,7 @@ func unsettle(c *v1beta1.AKSNodeClass) {
 // Kubernetes version, or when the class changes. The check sends no request.
 //
 // Rule DRIFT-5, Rule DRIFT-8.
-func TestMachinesKnowHowTheyWereMade(t *testing.T) {
+func TestNodesTellHowTheyWereCreated(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	images := func(version string) []string {
@@ -167,7 +167,7 @@ func TestMachinesKnowHowTheyWereMade(t *testing.T) {
 		return got.Reason
 	}
 	if got := drift(first); got != "" {
-		t.Errorf("a new machine has drifted: %s", got)
+		t.Errorf("a new VM has drifted: %s", got)
 	}
 	if err := r.PublishImage("*", "209901.01.0"); err != nil {
 		t.Fatal(err)

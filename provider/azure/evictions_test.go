@@ -22,7 +22,7 @@ func TestReclaimedOfferingsComeLast(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 		p := r.provider(t)
 		cheap, dear := spot("Standard_D4s_v5", "eastus-1"), spot("Standard_D8s_v5", "eastus-1")
-		buys := func(name, when string, want offering.Ref, offerings ...offering.Ref) {
+		launches := func(name, when string, want offering.Ref, offerings ...offering.Ref) {
 			t.Helper()
 			id, err := r.up(t, p, claim(name, offerings...))
 			if err != nil {
@@ -33,18 +33,18 @@ func TestReclaimedOfferingsComeLast(t *testing.T) {
 				t.Errorf("%s: launched %s in %s (%s), %v", when, in.Type, in.Zone, in.CapacityType, err)
 			}
 		}
-		buys("a", "before", cheap, cheap, dear)
+		launches("a", "before", cheap, cheap, dear)
 		p.SpotReclaimed(cheap)
-		buys("b", "after an eviction", dear, cheap, dear)
-		buys("c", "where there is no other", cheap, cheap)
-		buys("d", "elsewhere", spot("Standard_D4s_v5", "eastus-2"), spot("Standard_D4s_v5", "eastus-2"), dear)
-		buys("e", "on demand", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D4s_v5", "eastus-1"), dear)
+		launches("b", "after an eviction", dear, cheap, dear)
+		launches("c", "where there is no other", cheap, cheap)
+		launches("d", "elsewhere", spot("Standard_D4s_v5", "eastus-2"), spot("Standard_D4s_v5", "eastus-2"), dear)
+		launches("e", "on demand", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D4s_v5", "eastus-1"), dear)
 		p.SpotReclaimed(dear)
-		buys("f", "when all lose machines", cheap, cheap, dear)
+		launches("f", "when all lose VMs", cheap, cheap, dear)
 		time.Sleep(10 * time.Minute)
-		buys("g", "ten minutes later", cheap, cheap, dear)
+		launches("g", "ten minutes later", cheap, cheap, dear)
 		p.SpotReclaimed(onDemand("Standard_D4s_v5", "eastus-1"))
-		buys("h", "what is not spot is not evicted", cheap, cheap, dear)
+		launches("h", "what is not spot is not evicted", cheap, cheap, dear)
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 // it is deleted its offering is blocked for a while.
 //
 // Rule VM-5.
-func TestMachineThatFailsAfterSuccess(t *testing.T) {
+func TestVMThatFailsAfterSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
 		if err := r.Inject(azureemulator.NamedFault{Name: "LateFailure"}); err != nil {
@@ -52,7 +52,7 @@ func TestMachineThatFailsAfterSuccess(t *testing.T) {
 // has not, whatever the letter case.
 //
 // Rule DRIFT-9. Rule DRIFT-10.
-func TestResizedMachineHasDrifted(t *testing.T) {
+func TestResizedVMHasDrifted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
 		p := r.provider(t)

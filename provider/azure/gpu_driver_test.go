@@ -21,7 +21,7 @@ import (
 // again for a while.
 //
 // Rule REFUSAL-10.
-func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
+func TestInstanceTypeWithoutADriverIsPassedOver(t *testing.T) {
 	const newer, older = "Standard_NC36ds_xl_RTXPRO6000BSE_v6", "Standard_D2s_v5"
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1, Location: "westus2", Quota: map[string]int{"StandardNCdsRTXPRO6000BSEv6XLFamily": 1000}}) // images of 2025
 	r.options.Location = "westus2"

@@ -153,7 +153,7 @@ func TestImageThatSharedGalleriesTellNoMore(t *testing.T) {
 }
 
 // mayUnlist makes galleries list another version instead of one when it is switched on; AKS
-// still accepts machines with it.
+// still accepts VMs with it.
 func (r *region) mayUnlist(version, instead string) *atomic.Bool {
 	options, u := *r.options.ClientOptions, &unlisted{inner: r.options.ClientOptions.Transport, version: version, instead: instead}
 	options.Transport = u
@@ -185,6 +185,6 @@ func (u *unlisted) Do(req *http.Request) (*http.Response, error) {
 func refused(t *testing.T, p *azure.Provider, c provider.Claim) {
 	t.Helper()
 	if in, err := toTheEnd(t, p, c); err == nil {
-		t.Fatalf("there is a machine of an image that was not found: %+v", in)
+		t.Fatalf("there is a VM of an image that was not found: %+v", in)
 	}
 }

@@ -117,7 +117,7 @@ func TestNamedVersionIsTheOnlyOne(t *testing.T) {
 	p := renew()
 	in, _ := run(t, p, claim("a", onDemand("Standard_D4ds_v5", "eastus-1")))
 	if !strings.HasSuffix(in.ImageID, "/versions/202510.19.0") {
-		t.Fatalf("the machine starts from %s", in.ImageID)
+		t.Fatalf("the VM starts from %s", in.ImageID)
 	}
 	drift := func(p *azure.Provider, image string) string {
 		t.Helper()
@@ -139,12 +139,12 @@ func TestNamedVersionIsTheOnlyOne(t *testing.T) {
 	newer := strings.Replace(in.ImageID, "202510.19.0", "202610.01.0", 1)
 	older := strings.Replace(in.ImageID, "202510.19.0", "202510.05.0", 1)
 	if drift(p, newer) != azure.ImageDrift || drift(p, older) != azure.ImageDrift {
-		t.Errorf("a newer machine: %q, an older one: %q", drift(p, newer), drift(p, older))
+		t.Errorf("a newer VM: %q, an older one: %q", drift(p, newer), drift(p, older))
 	}
 	delete(c.Annotations, azure.AnnotationImageVersion)
 	c.Annotations[azure.AnnotationImageMinAge] = "30d"
 	if got := drift(renew(), newer); got != "" {
-		t.Errorf("a newer machine drifts without a version being named: %s", got)
+		t.Errorf("a newer VM drifts without a version being named: %s", got)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestBodies(t *testing.T) {
 			sent := r.record()
 			in, _ := run(t, r.provider(t), claim)
 			if len(sent.put) != 1 {
-				t.Fatalf("%d machines were asked for", len(sent.put))
+				t.Fatalf("%d VMs were asked for", len(sent.put))
 			}
 			osProfile := sent.put[0]["properties"].(map[string]any)["osProfile"].(map[string]any)
 			osProfile["customData"] = "…"

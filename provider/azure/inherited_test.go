@@ -85,7 +85,7 @@ func inheritedRegion(t *testing.T) *region {
 }
 
 // Rule TAKEOVER-3.
-func TestMachinesOfKarpenterAreThisClusters(t *testing.T) {
+func TestVMsOfKarpenterAreThisClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := inheritedRegion(t)
 		id := r.inherit(t, "web-x7k2p", unchanged)
@@ -118,7 +118,7 @@ func TestMachinesOfKarpenterAreThisClusters(t *testing.T) {
 			t.Errorf("it drifted: %+v, %v", drift, err)
 		}
 		if leftovers, err := p.Leftovers(t.Context()); err != nil || len(leftovers) > 0 {
-			t.Errorf("orphans %+v, %v", leftovers, err)
+			t.Errorf("leftovers %+v, %v", leftovers, err)
 		}
 		neighbour := r.inherit(t, "web-x7k2p-abcde", unchanged)
 		if err := r.down(t, p, id); err != nil {
@@ -126,7 +126,7 @@ func TestMachinesOfKarpenterAreThisClusters(t *testing.T) {
 		}
 		r.wantMachines(t, 1)
 		if _, err := p.Get(t.Context(), neighbour); err != nil {
-			t.Errorf("the machine whose name begins alike: %v", err)
+			t.Errorf("the VM whose name begins alike: %v", err)
 		}
 		if _, err := p.Get(t.Context(), id); !errors.Is(err, provider.ErrNotFound) {
 			t.Errorf("after its end: %v", err)
@@ -137,7 +137,7 @@ func TestMachinesOfKarpenterAreThisClusters(t *testing.T) {
 // A launch that Karpenter began is finished, not repeated.
 //
 // Rule TAKEOVER-3.
-func TestLaunchTakesOverKarpentersMachine(t *testing.T) {
+func TestLaunchTakesOverKarpentersVM(t *testing.T) {
 	r := inheritedRegion(t)
 	id := r.inherit(t, "web-x7k2p", unchanged)
 	p := r.provider(t)
@@ -179,7 +179,7 @@ func TestTerminateByClaimOfKarpenter(t *testing.T) {
 // another owner is not deleted.
 //
 // Rule TAKEOVER-3.
-func TestForeignMachinesAreNeitherGoneNorDeleted(t *testing.T) {
+func TestForeignVMsAreNeitherGoneNorDeleted(t *testing.T) {
 	for name, change := range map[string]*strings.Replacer{
 		"another cluster":   strings.NewReplacer(`"karpenter.azure.com_cluster": "karve"`, `"karpenter.azure.com_cluster": "other"`),
 		"tags were removed": strings.NewReplacer(`"karpenter.azure.com_cluster": "karve", "karpenter.sh_nodepool": "web", `, ""),

@@ -85,7 +85,7 @@ func TestBootstrapContractFollowsTheImage(t *testing.T) {
 		}
 		payload, err := node.ReadPayload(t.Context(), m.CustomData)
 		if err != nil || payload.Server != "karve.example:443" || payload.Kubelet.Labels["karpenter.sh/nodepool"] != "web" {
-			t.Errorf("the machine read %s, %v, %v", payload.Server, payload.Kubelet.Labels, err)
+			t.Errorf("the VM read %s, %v, %v", payload.Server, payload.Kubelet.Labels, err)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestBootstrapContractFollowsTheImage(t *testing.T) {
 // nodes get the host name only, or they would connect to NAME:443:443 and never join.
 //
 // Rule BOOTSTRAP-4.
-func TestMachinesAreToldTheHostOfTheAPIServer(t *testing.T) {
+func TestVMsAreToldTheHostOfTheAPIServer(t *testing.T) {
 	const host = "prod-1b2c3d4e.hcp.eastus.azmk8s.io"
 	for _, contract := range []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured} {
 		for _, endpoint := range []string{"https://" + host + ":443", "https://" + host} {
@@ -138,7 +138,7 @@ func (r *region) wantMachines(t *testing.T, n int) {
 	t.Helper()
 	state := r.State()
 	if len(state.VMs) != n || len(state.NICs) != n {
-		t.Errorf("there are %d machines and %d interfaces, want %d", len(state.VMs), len(state.NICs), n)
+		t.Errorf("there are %d VMs and %d interfaces, want %d", len(state.VMs), len(state.NICs), n)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestLostAnswerLaunchesOnce(t *testing.T) {
 	}
 }
 
-func TestRestartLearnsWhyAMachineFailed(t *testing.T) {
+func TestRestartLearnsWhyAVMFailed(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
 	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
@@ -298,7 +298,7 @@ func TestKnownQuotaIsNotOverrun(t *testing.T) {
 		}
 	}
 	if failed != 3 {
-		t.Errorf("%d of 5 launches were refused; 8 vCPUs hold 2 machines of 4", failed)
+		t.Errorf("%d of 5 launches were refused; 8 vCPUs hold 2 VMs of 4", failed)
 	}
 	if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]; n != 2 {
 		t.Errorf("Azure was asked %d times; the quota was known", n)
@@ -306,7 +306,7 @@ func TestKnownQuotaIsNotOverrun(t *testing.T) {
 }
 
 // Rule LAUNCH-5.
-func TestAForeignMachineIsLeftAlone(t *testing.T) {
+func TestForeignVMIsLeftAlone(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"))
@@ -345,11 +345,11 @@ func TestBrokenListIsNoList(t *testing.T) {
 		run(t, p, claim(fmt.Sprint("claim-", i), onDemand("Standard_D2s_v5", "eastus-1")))
 	}
 	if list, err := p.List(t.Context()); err != nil || len(list) != 3 {
-		t.Fatalf("list: %d machines, %v", len(list), err)
+		t.Fatalf("list: %d VMs, %v", len(list), err)
 	}
 	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/virtualMachines$", Skip: 1, Status: 403, Code: "AuthorizationFailed"})
 	if list, err := p.List(t.Context()); err == nil {
-		t.Errorf("a list whose second page failed has %d machines and no error", len(list))
+		t.Errorf("a list whose second page failed has %d VMs and no error", len(list))
 	}
 }
 
@@ -392,15 +392,15 @@ func TestSpotEvictionIsSeen(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the evicted machine is still there")
+	t.Error("the evicted VM is still there")
 }
 
-func TestDeallocatedMachineIsStopped(t *testing.T) {
+func TestDeallocatedVMIsStopped(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	in, _ := run(t, p, claim("a", onDemand("Standard_D4s_v5", "0")))
 	if in.Zone != "0" {
-		t.Errorf("the machine without a zone is in %q", in.Zone)
+		t.Errorf("the VM without a zone is in %q", in.Zone)
 	}
 	client, err := armcompute.NewVirtualMachinesClient(r.SubscriptionID(), r.options.Credential, r.ClientOptions())
 	if err != nil {
@@ -414,11 +414,11 @@ func TestDeallocatedMachineIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := p.Get(t.Context(), in.ProviderID); err != nil || got.State != provider.Stopped {
-		t.Errorf("a deallocated machine is %s, %v", got.State, err)
+		t.Errorf("a deallocated VM is %s, %v", got.State, err)
 	}
 }
 
-func TestMachineCarriesWhatTheClassSays(t *testing.T) {
+func TestVMCarriesWhatTheClassSays(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	c := class("1.36.3")
 	c.Spec.OSDiskSizeGB, c.Spec.ImageFamily = to.Ptr(int32(60)), to.Ptr(v1beta1.ImageFamilyAzureLinux)
@@ -491,7 +491,7 @@ func TestNotReady(t *testing.T) {
 
 // For a class that stops being ready, even if only because its spec was edited a moment ago, no
 // more nodes are launched; nodes that were launched before come up.
-func TestMachineOutlivesItsClassBeingReady(t *testing.T) {
+func TestVMOutlivesItsClassBeingReady(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
@@ -564,7 +564,7 @@ func TestTerminateTakesLeftoversAlong(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the machine is not gone")
+	t.Error("the VM is not gone")
 }
 
 // deleteVM deletes a virtual machine behind the provider's back.
@@ -594,7 +594,7 @@ func TestSubscriptionInCapitals(t *testing.T) {
 	r.options.Location = "East US"
 	in, _ := run(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
 	if !strings.HasPrefix(in.ProviderID, "azure:///subscriptions/"+r.SubscriptionID()+"/") {
-		t.Errorf("a machine in subscription %s has the provider ID %s", r.SubscriptionID(), in.ProviderID)
+		t.Errorf("a VM in subscription %s has the provider ID %s", r.SubscriptionID(), in.ProviderID)
 	}
 }
 

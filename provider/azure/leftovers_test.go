@@ -16,11 +16,11 @@ import (
 
 func nobody(string, string) bool { return false }
 
-// A leftover of a virtual machine is an orphan once it was one for longer than Azure reserves
-// interfaces, and unless its claim exists. Resources of other owners are left alone.
+// An interface or disk without a virtual machine is deleted once it was a leftover for longer than
+// Azure reserves interfaces, unless its claim exists. Resources of other owners are left alone.
 //
 // Rule COLLECT-8.
-func TestOrphansAreFoundAndReclaimed(t *testing.T) {
+func TestLeftoversAreFoundAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		p := r.provider(t)
@@ -32,25 +32,25 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 		r.leaveNIC(t, name+"-left", c)
 		r.leaveNIC(t, name+"-right", provider.Claim{Name: "b"})
 		if leftovers, err := p.Leftovers(t.Context()); err != nil || len(leftovers) > 0 {
-			t.Fatalf("orphans while the machine lives: %v, %v", leftovers, err)
+			t.Fatalf("leftovers while the VM lives: %v, %v", leftovers, err)
 		}
 		r.deleteVM(t, name)
 		leftovers, err := p.Leftovers(t.Context())
 		if err != nil || len(leftovers) != 1 || leftovers[0].Kind != azure.LeftoverNIC || leftovers[0].Claim != "a" {
-			t.Fatalf("orphans after it went: %+v, %v", leftovers, err)
+			t.Fatalf("leftovers after it went: %+v, %v", leftovers, err)
 		}
-		tidy := func(want int, claimed func(name, uid string) bool, when string) {
+		collect := func(want int, claimed func(name, uid string) bool, when string) {
 			t.Helper()
 			if names, err := p.CollectLeftovers(t.Context(), claimed); err != nil || len(names) != want {
-				t.Fatalf("tidied up %v, %v %s, want %d", names, err, when, want)
+				t.Fatalf("deleted %v, %v %s, want %d", names, err, when, want)
 			}
 		}
-		tidy(0, nobody, "at once")
+		collect(0, nobody, "at once")
 		time.Sleep(5 * time.Minute)
-		tidy(0, func(_, uid string) bool { return uid == c.UID }, "while the claim lives")
-		tidy(0, nobody, "when it is seen first")
+		collect(0, func(_, uid string) bool { return uid == c.UID }, "while the claim lives")
+		collect(0, nobody, "when it is seen first")
 		time.Sleep(5 * time.Minute)
-		tidy(1, nobody, "five minutes later")
+		collect(1, nobody, "five minutes later")
 		time.Sleep(time.Minute)
 		if left := r.residue(t); !slices.Equal(left, []string{"interface " + name + "-right"}) {
 			t.Errorf("left are %v, want what is nobody's to delete", left)
@@ -62,7 +62,7 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 // their claim, because they carry no UID.
 //
 // Rule COLLECT-8.
-func TestOrphansOfKarpenter(t *testing.T) {
+func TestLeftoversOfKarpenter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		r.inherit(t, "web-lives", unchanged)
@@ -84,7 +84,7 @@ func TestOrphansOfKarpenter(t *testing.T) {
 			}
 			time.Sleep(5 * time.Minute)
 		}
-		want := []string{"machine aks-web-lives", "interface aks-web-aks", "interface aks-web-lives", "interface aks-web-none", "interface aks-web-other", "interface aks-web-soon", "disk aks-web-lives"}
+		want := []string{"VM aks-web-lives", "interface aks-web-aks", "interface aks-web-lives", "interface aks-web-none", "interface aks-web-other", "interface aks-web-soon", "disk aks-web-lives"}
 		if left := r.residue(t); !slices.Equal(left, want) {
 			t.Errorf("left are %v, want %v", left, want)
 		}
@@ -131,7 +131,7 @@ func TestNothingIsDeletedByAListAlone(t *testing.T) {
 	options.Transport = &retagger{inner: options.Transport}
 	r.options.ClientOptions = &options
 	if err := r.provider(t).Terminate(t.Context(), in.ProviderID); err == nil || !strings.Contains(err.Error(), "so karve does not delete it") {
-		t.Errorf("a machine that was given to somebody since it was listed: %v", err)
+		t.Errorf("a VM that was given to somebody since it was listed: %v", err)
 	}
 	if got := r.Ledger().ByOperation["VirtualMachines.Get"] - reads; got != 1 {
 		t.Errorf("it was read %d times, want once", got)

@@ -18,7 +18,7 @@ import (
 // some 80 seconds, with one write each, and no request is refused.
 //
 // Rule VM-4: what follows, until they are deleted, costs only a few more requests.
-func TestThousandMachinesAreNotThrottled(t *testing.T) {
+func TestThousandVMsAreNotThrottled(t *testing.T) {
 	const n = 1000
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{
@@ -43,15 +43,15 @@ func TestThousandMachinesAreNotThrottled(t *testing.T) {
 			}
 		})
 		took, ledger := time.Since(start), r.Ledger()
-		t.Logf("%v for %d machines, %d calls, %d reads of the list, %d reads in all", took, n, calls.Load(), ledger.ByOperation["VirtualMachines.List"], ledger.Reads)
+		t.Logf("%v for %d VMs, %d calls, %d reads of the list, %d reads in all", took, n, calls.Load(), ledger.ByOperation["VirtualMachines.List"], ledger.Reads)
 		if took > 82*time.Second {
-			t.Errorf("%d machines were asked for in %v, want 80s", n, took)
+			t.Errorf("%d VMs were asked for in %v, want 80s", n, took)
 		}
 		if writes := ledger.ByOperation["VirtualMachines.CreateOrUpdate"]; writes != n || ledger.Throttled != 0 {
 			t.Errorf("%d writes, %d requests throttled; want %d and none", writes, ledger.Throttled, n)
 		}
 		if m := p.RequestStats(); m.VMsCreated != n {
-			t.Errorf("%d machines are counted, want %d", m.VMsCreated, n)
+			t.Errorf("%d VMs are counted, want %d", m.VMsCreated, n)
 		}
 		_, all := r.eachComesAndGoes(t, p, n)
 		cost(t, all, n)
@@ -87,7 +87,7 @@ func cost(t *testing.T, ledger azureemulator.Ledger, n int) {
 	writes, reads := float64(ledger.Writes-deletes)/float64(n), float64(ledger.Reads)/float64(n)
 	t.Logf("%.2f writes, %.2f deletes and %.2f reads for each: %v", writes, float64(deletes)/float64(n), reads, ledger.ByOperation)
 	if writes > 1.2 || deletes > n || reads > 3 || ledger.Throttled > 0 {
-		t.Errorf("%.2f writes and %.2f reads for each machine, %d requests throttled", writes, reads, ledger.Throttled)
+		t.Errorf("%.2f writes and %.2f reads for each VM, %d requests throttled", writes, reads, ledger.Throttled)
 	}
 }
 

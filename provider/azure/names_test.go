@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestMachineName(t *testing.T) {
+func TestVMName(t *testing.T) {
 	dns := regexp.MustCompile(`^aks-[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 	seen := map[string]bool{}
 	for _, claim := range []string{"web-abcde", "", "---", "Große.Knoten", strings.Repeat("very-long-pool-name-", 10), "a.b_c"} {

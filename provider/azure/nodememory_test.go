@@ -62,7 +62,7 @@ func TestSeenMemoryCounts(t *testing.T) {
 	}
 	in, _ := run(t, p, claim("a", onDemand("Standard_D4ds_v5", "eastus-1")))
 	if in.Capacity["memory"] != 15_800<<20 {
-		t.Errorf("the machine that was launched has %d MiB", in.Capacity["memory"]>>20)
+		t.Errorf("the VM that was launched has %d MiB", in.Capacity["memory"]>>20)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestNoMemoryOverheadIsNone(t *testing.T) {
 		r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		r.options.VMMemoryOverheadPercent = test.share
 		if got := mustFind(t, snapshot(t, r.provider(t)), "Standard_D4ds_v5").Capacity["memory"]; got != test.want {
-			t.Errorf("with a share of %v a machine of 16 GiB has %d bytes, want %d", test.share, got, test.want)
+			t.Errorf("with a share of %v a VM of 16 GiB has %d bytes, want %d", test.share, got, test.want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 		"a user in front":      {strings.NewReplacer("https://", "https://a:b@"), 0},
 		"another subscription": {strings.NewReplacer("/subscriptions/", "/subscriptions/0"), 0},
 		"another provider's":   {strings.NewReplacer("Microsoft.Compute", "Microsoft.Network"), 0},
-		"another machine's":    {strings.NewReplacer("Standard_D4s_v5", "Standard_D8s_v5"), 0},
+		"another VM's":         {strings.NewReplacer("Standard_D4s_v5", "Standard_D8s_v5"), 0},
 		"forgotten by Azure":   {strings.NewReplacer("/operations/", "/operations/0"), 1},
 		"not even JSON":        {strings.NewReplacer("{", ""), 0},
 	} {
@@ -56,7 +56,7 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 					t.Errorf("attempts %+v, %v", in.Refused, err)
 				}
 				if value, reported := in.LaunchState[azure.AnnotationOperation]; !reported || value != "" {
-					t.Errorf("a failed machine's operation is still remembered: %v", in.LaunchState)
+					t.Errorf("a failed VM's operation is still remembered: %v", in.LaunchState)
 				}
 				if got := r.Ledger().ByOperation["Operations.Get"] - before; got != tc.reads {
 					t.Errorf("the operation was read %d times, want %d", got, tc.reads)
@@ -67,7 +67,7 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-				t.Error("the machine does not go")
+				t.Error("the VM does not go")
 			})
 		})
 	}

@@ -62,7 +62,7 @@ func TestJoinThatCannotBeAsked(t *testing.T) {
 				t.Errorf("the subnet: %v", err)
 			}
 			if _, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err == nil {
-				t.Error("a machine was made where none may be")
+				t.Error("a VM was made where none may be")
 			}
 			if err := p.CheckSubnet(t.Context(), "", 0); !errors.As(err, new(*azure.SubnetError)) {
 				t.Errorf("the subnet, after a refusal: %v", err)
@@ -177,14 +177,14 @@ func TestSecurityGroupIsReplaced(t *testing.T) {
 		b := claim("b", onDemand("Standard_D2s_v5", "eastus-1"))
 		in, err := p.Launch(t.Context(), b)
 		if err != nil || in.ProviderID != "" || len(in.Refused) != 1 || in.Refused[0].Code != "InvalidResourceReference" || in.RetryAfter < 10*time.Second {
-			t.Errorf("the first purchase after that: %+v, %v", in, err)
+			t.Errorf("the first creation after that: %+v, %v", in, err)
 		}
 		before := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]
 		if _, err := r.up(t, p, b); err != nil {
 			t.Fatal(err)
 		}
 		if asked := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"] - before; asked != 1 {
-			t.Errorf("it took %d more purchases", asked)
+			t.Errorf("it took %d more creations", asked)
 		}
 		if nics := r.ask(t, http.MethodGet, "/subscriptions/"+r.SubscriptionID()+"/resourceGroups/"+r.NodeResourceGroup()+"/providers/Microsoft.Network/networkInterfaces", ""); !strings.Contains(nics, "aks-agentpool-87654321-nsg") {
 			t.Errorf("the new group is missing in %s", nics)

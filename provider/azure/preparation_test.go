@@ -22,7 +22,7 @@ import (
 // minutes, and the class reports it with the next step; launches continue once it is fixed.
 //
 // Rule REFUSAL-8.
-func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
+func TestClassWhoseVMsCannotBePrepared(t *testing.T) {
 	swap := func(r *region, size string) {
 		c := class("1.36.3")
 		c.Spec.LinuxOSConfig = &v1beta1.LinuxOSConfiguration{SwapFileSize: &size}
@@ -50,7 +50,7 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 			}
 			return r.ClearFaults
 		}, azure.ClassUnprepared, []string{"found 0 network security groups", "--node-security-group-id"}},
-		"what machines cannot boot with": {false, func(t *testing.T, r *region) func() {
+		"what VMs cannot boot with": {false, func(t *testing.T, r *region) func() {
 			swap(r, "many")
 			return func() { swap(r, "1Gi") }
 		}, azure.ClassUnprepared, []string{"swap file size", "many"}},
@@ -93,7 +93,7 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 					}
 				}
 				if now, _ := blocked(t, p, "default"); now == before {
-					t.Error("the class has all its offers")
+					t.Error("the class has all its offerings")
 				}
 				mend()
 				time.Sleep(5 * time.Minute)

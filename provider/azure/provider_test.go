@@ -209,7 +209,7 @@ func (r *region) residue(t *testing.T) []string {
 	state := r.State()
 	var names []string
 	for _, vm := range state.VMs {
-		names = append(names, "machine "+vm.Name)
+		names = append(names, "VM "+vm.Name)
 	}
 	for _, nic := range state.NICs {
 		names = append(names, "interface "+nic.Name)

@@ -16,7 +16,7 @@ import (
 // are not, and neither are other classes.
 //
 // Rule REFUSAL-11.
-func TestSizeWithoutItsGPUIsBlocked(t *testing.T) {
+func TestInstanceTypeWithoutItsGPUIsBlocked(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().twoClasses()
 	p := r.provider(t)
 	snapshot(t, p)
@@ -24,7 +24,7 @@ func TestSizeWithoutItsGPUIsBlocked(t *testing.T) {
 	p.NodeUnusable("default", onDemand("Standard_D4s_v5", "eastus-1"), `Resource "nvidia.com/gpu" was requested but not registered`)
 	p.NodeUnusable("default", onDemand("Standard_Z99", "eastus-1"), "nobody knows this size")
 	if now, why := blocked(t, p, "other"); now != before {
-		t.Errorf("another class lost %d offers: %s", now-before, why)
+		t.Errorf("another class lost %d offerings: %s", now-before, why)
 	}
 	s := snapshot(t, p)
 	for _, o := range mustFind(t, s, "Standard_D4s_v5").Offerings {
@@ -77,10 +77,10 @@ func TestMissingDevicePluginBlocksGPUs(t *testing.T) {
 		}
 		n, plain, why := resting("default")
 		if plain > 0 || counts[0] == 0 || counts[2] > 3*counts[0] || counts[3] <= 5*counts[0] || !strings.Contains(why, "device plugin") {
-			t.Errorf("resting after each of four: %v, and %d offers without GPUs: %s", counts, plain, why)
+			t.Errorf("resting after each of four: %v, and %d offerings without GPUs: %s", counts, plain, why)
 		}
 		if n, _, _ := resting("other"); n > 0 {
-			t.Errorf("%d offers of another class rest", n)
+			t.Errorf("%d offerings of another class are unavailable", n)
 		}
 		time.Sleep(time.Hour + time.Second)
 		if left, _, _ := resting("default"); left > 0 {

@@ -28,7 +28,7 @@ func TestNobodyWaitsForADay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took < 30*time.Minute || took > 35*time.Minute {
-			t.Errorf("it ran after %v, want half an hour and what a machine takes", took)
+			t.Errorf("it ran after %v, want half an hour and what a VM takes", took)
 		}
 	})
 }

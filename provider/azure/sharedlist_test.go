@@ -123,7 +123,7 @@ func TestWhatIsNoListIsAnError(t *testing.T) {
 		r := &region{Server: r.Server, options: r.options}
 		r.edited(edit)
 		if list, err := r.provider(t).List(t.Context()); err == nil {
-			t.Errorf("%s: %d machines and no error", name, len(list))
+			t.Errorf("%s: %d VMs and no error", name, len(list))
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestTagsFollowInPlace(t *testing.T) {
 		f := newFleet(t)
 		p := f.provider(t)
 		if changed, err := f.update(p); err != nil || len(changed) > 0 {
-			t.Fatalf("a machine that was just made: %v, %v", changed, err)
+			t.Fatalf("a VM that was just made: %v, %v", changed, err)
 		}
 		vm, nic := f.resources()
 		for path, tags := range map[string]map[string]string{
@@ -156,14 +156,14 @@ func TestTagsFollowInPlace(t *testing.T) {
 		f.want(map[string]string{"owner": "platform", "Team": "b", "stage": "prod", "Policy": "x"})
 		after := f.Ledger().ByOperation
 		if n, m := after["VirtualMachines.Update"]-before["VirtualMachines.Update"], after["Interfaces.UpdateTags"]-before["Interfaces.UpdateTags"]; n != 1 || m != 1 {
-			t.Errorf("%d writes to the machine and %d to its interface, want one each", n, m)
+			t.Errorf("%d writes to the VM and %d to its interface, want one each", n, m)
 		}
 		if after["VirtualMachines.CreateOrUpdate"] != 1 {
-			t.Error("another machine was launched")
+			t.Error("another VM was launched")
 		}
 		vm, _ = f.resources()
 		if vm.Tags["compute.aks.billing"] != "linux" {
-			t.Error("a class has changed what a machine is billed as")
+			t.Error("a class has changed what a VM is billed as")
 		}
 	})
 }
@@ -193,10 +193,10 @@ func TestIdentitiesAreAddedInPlace(t *testing.T) {
 // Rule SETTING-1.
 func TestUpdateGoesOnAfterFailures(t *testing.T) {
 	for name, fault := range map[string]azureemulator.Fault{
-		"the machine is not changed":  {Method: "PATCH", Path: vmPath, Status: 500, Times: 8},
+		"the VM is not changed":       {Method: "PATCH", Path: vmPath, Status: 500, Times: 8},
 		"the answer is lost":          {Method: "PATCH", Path: vmPath, Lose: true},
 		"somebody else changed it":    {Method: "PATCH", Path: vmPath, Status: 412, Code: "PreconditionFailed", Times: 2},
-		"machines cannot be listed":   {Method: "GET", Path: "/virtualMachines$", Status: 500, Times: 8},
+		"VMs cannot be listed":        {Method: "GET", Path: "/virtualMachines$", Status: 500, Times: 8},
 		"the interface has its locks": {Method: "PATCH", Path: "/networkInterfaces/", Status: 409, Code: "ScopeLocked"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestUpdateGoesOnAfterFailures(t *testing.T) {
 // Virtual machines of other owners are not changed.
 //
 // Rule SETTING-1.
-func TestForeignMachinesAreNotChanged(t *testing.T) {
+func TestForeignVMsAreNotChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := inheritedRegion(t)
 		p := r.provider(t)

@@ -46,16 +46,16 @@ func TestVirtualTime(t *testing.T) {
 			return err
 		})
 		if took := time.Since(start); took < 20*time.Second || took > 2*time.Minute {
-			t.Errorf("%d machines took %s of virtual time to run; Azure creates one in 25 s", n, took)
+			t.Errorf("%d VMs took %s of virtual time to run; Azure creates one in 25 s", n, took)
 		}
 		r.wantMachines(t, n)
 		if got := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]; got != n {
-			t.Errorf("%d writes for %d machines", got, n)
+			t.Errorf("%d writes for %d VMs", got, n)
 		}
 		start = time.Now()
 		r.each(t, n, func(i int) error { return r.down(t, p, ids[i]) })
 		if took := time.Since(start); took < 10*time.Second || took > 3*time.Minute {
-			t.Errorf("%d machines took %s of virtual time to go", n, took)
+			t.Errorf("%d VMs took %s of virtual time to go", n, took)
 		}
 		if left := r.residue(t); len(left) > 0 {
 			t.Errorf("left behind: %v", left)

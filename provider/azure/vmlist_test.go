@@ -124,7 +124,7 @@ func TestSlowListServesAll(t *testing.T) {
 		}
 		all.Wait()
 		if took, n := time.Since(begun), lists.Load(); took > 5*time.Minute || n > 20 || polls.Load() > 100*many {
-			t.Errorf("%d machines run after %v, %d lists and %d launches", many, took, n, polls.Load())
+			t.Errorf("%d VMs run after %v, %d lists and %d launches", many, took, n, polls.Load())
 		}
 	})
 }

@@ -432,7 +432,7 @@ func TestDriverIsTheImages(t *testing.T) {
 	n := testNode()
 	n.ImageVersion, n.GPU.Kind = "202509.21.0", bootstrap.GridV20
 	if _, err := bootstrap.Encode(n, bootstrap.Environment); err == nil {
-		t.Error("an image without the driver was given a machine that needs it")
+		t.Error("an image without the driver was given a VM that needs it")
 	}
 }
 
@@ -580,7 +580,7 @@ func FuzzValuesCannotBreakOut(f *testing.F) {
 			}
 			p, err := node.ReadPayload(t.Context(), data)
 			if err != nil {
-				t.Fatalf("%s, field %d: %q was encoded, and the machine would never join: %v", c, which%8, value, err)
+				t.Fatalf("%s, field %d: %q was encoded, and the VM would never join: %v", c, which%8, value, err)
 			}
 			if got := read(p); got != value || p.Kubelet.MaxPods != n.MaxPods {
 				t.Fatalf("%s, field %d: %q was read as %q", c, which%8, value, got)

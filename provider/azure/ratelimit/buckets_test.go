@@ -29,13 +29,13 @@ func TestThousandTickets(t *testing.T) {
 		for i := range 1000 {
 			wg.Go(func() {
 				if status := c.launch(t, fmt.Sprint("vm", i), ratelimit.Create); status != http.StatusOK {
-					t.Errorf("seed %d: machine %d got status %d", seed, i, status)
+					t.Errorf("seed %d: VM %d got status %d", seed, i, status)
 				}
 			})
 		}
 		wg.Wait()
 		if took := time.Since(start); took > 80*time.Second+500*time.Millisecond {
-			t.Errorf("seed %d: 1000 machines took %v, want 80s", seed, took)
+			t.Errorf("seed %d: 1000 VMs took %v, want 80s", seed, took)
 		}
 		if azure.requests != 1000 || len(azure.refused) != 0 {
 			t.Errorf("seed %d: %d requests, %d refused; want 1000 and none", seed, azure.requests, len(azure.refused))
@@ -71,7 +71,7 @@ func TestUrgentBorrows(t *testing.T) {
 		azure := newAzureLimits(9)
 		c := newClient(azure, 0)
 		start := time.Now()
-		buy := func(n int, p ratelimit.Priority) time.Duration {
+		launch := func(n int, p ratelimit.Priority) time.Duration {
 			var wg sync.WaitGroup
 			for i := range n {
 				wg.Go(func() { c.launch(t, fmt.Sprint(p, "vm", i), p) })
@@ -79,11 +79,11 @@ func TestUrgentBorrows(t *testing.T) {
 			wg.Wait()
 			return time.Since(start)
 		}
-		if took := buy(140, ratelimit.Replace); took > time.Second {
+		if took := launch(140, ratelimit.Replace); took > time.Second {
 			t.Errorf("140 replacements took %v: 100 tokens are ours, and 50 may be borrowed", took)
 		}
-		if took := buy(1, ratelimit.Create); took < 4*time.Second || took > 6*time.Second {
-			t.Errorf("a new machine waited until %v, want the 4 seconds in which some 40 tokens are gained back", took)
+		if took := launch(1, ratelimit.Create); took < 4*time.Second || took > 6*time.Second {
+			t.Errorf("a new VM waited until %v, want the 4 seconds in which some 40 tokens are gained back", took)
 		}
 		if azure.lowest["writes"] < 50 || len(azure.refused) > 0 {
 			t.Errorf("%v writes were left for others, %d refused; want 50 and none", azure.lowest["writes"], len(azure.refused))
@@ -298,7 +298,7 @@ func TestPlaceLapses(t *testing.T) {
 }
 
 // A virtual machine with too many requests delays only its own.
-func TestOneMachinesLimitHoldsUpNobodyElse(t *testing.T) {
+func TestLimitOfOneVMDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(newAzureLimits(12), 1)
 		for i := range 10 {
@@ -311,11 +311,11 @@ func TestOneMachinesLimitHoldsUpNobodyElse(t *testing.T) {
 		drain(c.Buckets, ratelimit.ARMWrites)
 		for i := range 10 {
 			if w := c.Ticket(fmt.Sprint("worn", i), ratelimit.Delete, ratelimit.ARMWrites, ratelimit.PutVM); w < 2*time.Second || w > 15*time.Second {
-				t.Errorf("a machine asked for twelve times waits %v, want what is left of 15s", w)
+				t.Errorf("a VM asked for twelve times waits %v, want what is left of 15s", w)
 			}
 		}
 		if w := c.Ticket("fresh", ratelimit.Create, ratelimit.ARMWrites, ratelimit.PutVM); w > 200*time.Millisecond {
-			t.Errorf("another machine waits %v behind them, want the next token", w)
+			t.Errorf("another VM waits %v behind them, want the next token", w)
 		}
 	})
 }

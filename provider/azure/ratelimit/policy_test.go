@@ -41,7 +41,7 @@ func TestRefusalCloses(t *testing.T) {
 		writes, put, same time.Duration // waits of another write, another virtual machine, and the same one again
 	}{
 		{"Compute, for 17s", "PUT", vmURL("m"), http.Header{compute: {"Microsoft.Compute/PutVMSubscriptionMaximum;0", "Microsoft.Compute/PutVMResource;11"}, arm: {"150"}, "Retry-After": {"17"}}, 0, 17 * time.Second, 17 * time.Second},
-		{"one machine", "PUT", vmURL("m"), http.Header{compute: {"Microsoft.Compute/PutVMSubscriptionMaximum;900,Microsoft.Compute/PutVMResource;0"}, "Retry-After": {"15"}}, 0, 0, 15 * time.Second},
+		{"one VM", "PUT", vmURL("m"), http.Header{compute: {"Microsoft.Compute/PutVMSubscriptionMaximum;900,Microsoft.Compute/PutVMResource;0"}, "Retry-After": {"15"}}, 0, 0, 15 * time.Second},
 		{"Resource Manager", "PUT", vmURL("m"), http.Header{arm: {"0"}, "Retry-After": {"3"}}, 3 * time.Second, 3 * time.Second, 3 * time.Second},
 		{"by an older name, for as long as it likes", "PUT", vmURL("m"), http.Header{compute: {"Microsoft.Compute/PutVM30Min;0"}, "Retry-After": {"1200"}}, 0, 20 * time.Minute, 20 * time.Minute},
 		{"saying nothing", "PUT", vmURL("m"), http.Header{}, 0, 10 * time.Second, 10 * time.Second},
@@ -52,7 +52,7 @@ func TestRefusalCloses(t *testing.T) {
 				c := newClient(&refusing{status: 429, header: test.header}, 1)
 				c.send(t, test.method, test.url)
 				// The first token comes a moment after the limit opens again; that of a virtual
-				// machine's own limit, four a minute, later.
+				// VM's own limit, four a minute, later.
 				near := func(what string, got, want, moment time.Duration) {
 					if want == 0 {
 						moment = 0
@@ -62,8 +62,8 @@ func TestRefusalCloses(t *testing.T) {
 					}
 				}
 				near("another write", c.Ticket("w", ratelimit.Create, ratelimit.ARMWrites), test.writes, time.Second)
-				near("another machine", c.Ticket("x", ratelimit.Create, ratelimit.ARMWrites, ratelimit.PutVM), test.put, time.Second)
-				near("the same machine", c.Ticket("m", ratelimit.Create, ratelimit.ARMWrites, ratelimit.PutVM), test.same, time.Minute)
+				near("another VM", c.Ticket("x", ratelimit.Create, ratelimit.ARMWrites, ratelimit.PutVM), test.put, time.Second)
+				near("the same VM", c.Ticket("m", ratelimit.Create, ratelimit.ARMWrites, ratelimit.PutVM), test.same, time.Minute)
 				if w := c.Ticket("r", ratelimit.Read, ratelimit.ARMReads); w != 0 {
 					t.Errorf("a read waits %v for a refused write", w)
 				}

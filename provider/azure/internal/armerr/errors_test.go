@@ -81,7 +81,7 @@ func TestClassify(t *testing.T) {
 		{name: "policy", status: 403, body: wrapped("RequestDisallowedByPolicy", "Resource 'x' was disallowed by policy."), want: Disallowed, reason: "Restricted", avoid: ThisSize, rest: 10 * time.Minute},
 		{name: "subnet full", status: 400, body: wrapped("SubnetIsFull", "Subnet aks-subnet with address prefix 10.0.0.0/28 does not have enough capacity for 1 IP addresses."), want: SubnetFull, reason: "Network", avoid: ThisSubnet, rest: time.Minute},
 		{name: "load balancer pool gone", status: 400, body: wrapped("InvalidResourceReference", "Resource p referenced by resource n was not found."), want: StaleReference, reason: "Network", after: 10 * time.Second},
-		{name: "NIC kept for another machine", status: 400, body: wrapped("NicReservedForAnotherVm", "Nic(s) in request is reserved for another Virtual Machine for 180 seconds."), want: InUse, reason: "Other", after: 30 * time.Second},
+		{name: "NIC kept for another VM", status: 400, body: wrapped("NicReservedForAnotherVm", "Nic(s) in request is reserved for another Virtual Machine for 180 seconds."), want: InUse, reason: "Other", after: 30 * time.Second},
 		{name: "image gone", status: 404, body: wrapped("GalleryImageNotFound", "The gallery image is not available in eastus region."), want: ImageMissing, reason: "Other"},
 		{name: "not found", status: 404, body: wrapped("ResourceNotFound", "The Resource was not found."), want: NotFound, reason: "Other"},
 		{name: "not found without a code", status: 404, body: ``, want: NotFound, reason: "Other"},
@@ -192,8 +192,8 @@ func TestNoWayToAzureSaysWhatToCheck(t *testing.T) {
 		if r := Classify(err); r.Kind != Transient || r.AboutOffering() || !strings.Contains(r.Describe(), says) {
 			t.Errorf("%v is %s: %s", err, r.Kind, r.Describe())
 		}
-		if detail := Wrap(err, "listing machines").Error(); !strings.Contains(detail, says) || !strings.Contains(detail, err.Error()) {
-			t.Errorf("listing machines says %q", detail)
+		if detail := Wrap(err, "listing VMs").Error(); !strings.Contains(detail, says) || !strings.Contains(detail, err.Error()) {
+			t.Errorf("listing VMs says %q", detail)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestLedger(t *testing.T) {
 
 	later := read.Add(2 * time.Second)
 	l.credit("a", uses, later.Add(time.Second))
-	want("the machine is gone and the reading still holds it", 14, 54, later)
+	want("the VM is gone and the reading still holds it", 14, 54, later)
 	want("a reading after that", 10, 50, later.Add(2*time.Second))
 }
 

@@ -21,7 +21,7 @@ func rawSKU(name, family string, capabilities map[string]string) *armcompute.Res
 }
 
 // One malformed size must not hide the others.
-func TestMalformedSizesAreSkippedAndNoted(t *testing.T) {
+func TestMalformedSKUsAreSkippedAndNoted(t *testing.T) {
 	good := map[string]string{"vCPUs": "4", "MemoryGB": "16", "HyperVGenerations": "V1,V2"}
 	raw := []*armcompute.ResourceSKU{
 		nil,

@@ -30,7 +30,7 @@ func TestWindowsOpenWithProof(t *testing.T) {
 	want := func(what string, got, want int) {
 		t.Helper()
 		if got != want {
-			t.Errorf("%s: %d machines are ventured, want %d", what, got, want)
+			t.Errorf("%s: %d VMs are requested, want %d", what, got, want)
 		}
 	}
 	want("an unknown offer", fill(d4), 8)
@@ -43,7 +43,7 @@ func TestWindowsOpenWithProof(t *testing.T) {
 	p.Withdraw(mine[4])
 	want("one was not asked for", fill(d4), 1)
 	p.Proven("stranger")
-	want("who ventured nothing proves nothing", fill(d4), 0)
+	want("a VM that was not requested proves nothing", fill(d4), 0)
 
 	now = now.Add(provenAfter)
 	want("all others are long on their way", fill(d4), 24)
@@ -56,12 +56,12 @@ func TestWindowsOpenWithProof(t *testing.T) {
 	p.Reserve(mine[0], e4)
 	p.Reserve(mine[0], e4)
 	if n := len(p.windows[e4].unproven) + len(p.windows[d4].unproven); n != len(p.unproven) {
-		t.Errorf("a machine runs several risks: %d in windows, %d in all", n, len(p.unproven))
+		t.Errorf("a VM has several places: %d in windows, %d in all", n, len(p.unproven))
 	}
 	now = now.Add(windowTTL)
 	want("after an hour", fill(Key{"f4", "1", "spot"}), 8)
 	if len(p.windows) != 1 || len(p.unproven) != 8 {
-		t.Errorf("%d offers and %d machines are remembered", len(p.windows), len(p.unproven))
+		t.Errorf("%d offerings and %d VMs are remembered", len(p.windows), len(p.unproven))
 	}
 }
 
@@ -73,11 +73,11 @@ func TestWindowGrowsWithDemand(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := NewProbes(func() time.Time { return now })
 	key := Key{"d4", "1", "spot"}
-	var ventured []string
+	var requested []string
 	all := func() (n int) {
 		for i := range 500 {
-			if name := fmt.Sprint("m", i); !slices.Contains(ventured, name) && p.Reserve(name, key) {
-				ventured = append(ventured, name)
+			if name := fmt.Sprint("m", i); !slices.Contains(requested, name) && p.Reserve(name, key) {
+				requested = append(requested, name)
 				n++
 			}
 		}
@@ -88,15 +88,15 @@ func TestWindowGrowsWithDemand(t *testing.T) {
 		want int
 	}{{"one after the other", 23}, {"once more", 0}} { // 23 is one in twenty of the 477 that are turned away
 		if n := all(); n != round.want {
-			t.Errorf("%s: %d are ventured, want %d", round.what, n, round.want)
+			t.Errorf("%s: %d are requested, want %d", round.what, n, round.want)
 		}
 	}
-	p.Refused(ventured[0])
+	p.Refused(requested[0])
 	if n := all(); n != 0 {
-		t.Errorf("%d more are ventured after a refusal", n)
+		t.Errorf("%d more are requested after a refusal", n)
 	}
 	now = now.Add(provenAfter)
-	if n := all(); n < firstWindow || n > 2*len(ventured) {
-		t.Errorf("%d are ventured once the others are long on their way", n)
+	if n := all(); n < firstWindow || n > 2*len(requested) {
+		t.Errorf("%d are requested once the others are long on their way", n)
 	}
 }
