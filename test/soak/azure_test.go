@@ -178,7 +178,7 @@ func (a *region) launch(name, class string, of offering.InstanceType) (provider.
 			return in, true
 		case errors.As(err, new(*provider.CapacityError)) || errors.As(err, new(*provider.NotReadyError)):
 			if err := a.cloud.TerminateByClaim(a.t.Context(), claim); err != nil && !errors.Is(err, provider.ErrNotFound) {
-				a.t.Logf("abandoning %s: %v", name, err)
+				a.t.Logf("giving up %s: %v", name, err)
 			}
 			return in, false
 		}
