@@ -212,10 +212,10 @@ func (cs *podClasses) compileConstraints(c *PodClass, p *Pod) error {
 		return err
 	}
 	var err error
-	if c.Affinity, err = cs.affinityTerms(c, p.Affinity); err != nil {
+	if c.Affinity, err = cs.affinityTerms(c, p.Affinity, requiredSelectors(p.Affinity)); err != nil {
 		return fmt.Errorf("pod affinity: %w", err)
 	}
-	if c.AntiAffinity, err = cs.affinityTerms(c, p.AntiAffinity); err != nil {
+	if c.AntiAffinity, err = cs.affinityTerms(c, p.AntiAffinity, nil); err != nil {
 		return fmt.Errorf("pod anti-affinity: %w", err)
 	}
 	for _, t := range c.AntiAffinity {
@@ -238,15 +238,33 @@ func checkPorts(ports []Port) error {
 	return nil
 }
 
-// affinityTerms compiles terms of pod affinity or anti-affinity of the class.
-func (cs *podClasses) affinityTerms(c *PodClass, terms []PodAffinityTerm) ([]AffinityTerm, error) {
+// requiredSelectors returns the selectors of the required terms.
+func requiredSelectors(terms []PodAffinityTerm) []Selector {
+	var out []Selector
+	for i := range terms {
+		if terms[i].Weight == 0 {
+			out = append(out, terms[i].Selector)
+		}
+	}
+	return out
+}
+
+// affinityTerms compiles terms of pod affinity or anti-affinity of the class. Required terms have
+// the selectors in together, if there are any, in place of their own: kube-scheduler counts for
+// each required term of pod affinity only the pods that match all of them
+// (podMatchesAllAffinityTerms in its plugin interpodaffinity).
+func (cs *podClasses) affinityTerms(c *PodClass, terms []PodAffinityTerm, together []Selector) ([]AffinityTerm, error) {
 	var out []AffinityTerm
 	for i := range terms {
 		t := &terms[i]
 		if t.Key == "" {
 			return nil, manifestErrorf(map[string]any{"field": "topologyKey"}, "a term has no topologyKey")
 		}
-		selector, err := cs.selectors.acquire(t.Selector)
+		selectors := together
+		if t.Weight != 0 || len(together) == 0 {
+			selectors = []Selector{t.Selector}
+		}
+		selector, err := cs.selectors.acquire(selectors...)
 		if err != nil {
 			return nil, err
 		}

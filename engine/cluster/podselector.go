@@ -9,22 +9,27 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// PodSelector is a Selector, compiled, with the pod classes that it selects, on whatever node
-// their pods run. Equal selectors share one PodSelector.
+// PodSelector is a Selector, or several that must all match, with the pod classes that it
+// selects, on whatever node their pods run. Equal selectors share one PodSelector.
 type PodSelector struct {
 	id      int
 	key     string
 	users   int // classes whose constraints use it
 	classes []*PodClass
 
+	all []compiledSelector // a selected pod matches all of them
+	// requiredLabel is a label with its value that every selected pod has; empty when there is
+	// no such label.
+	requiredLabel string
+}
+
+// compiledSelector is a Selector, compiled.
+type compiledSelector struct {
 	namespaces        []string
 	byNamespaceLabels bool // namespaces are also selected by label
 	namespaceLabels   constraint.Set
 	labels            constraint.Set
 	nothing           bool
-	// requiredLabel is a label with its value that every selected pod has; empty when there is
-	// no such label.
-	requiredLabel string
 }
 
 // ID is a small number, different for every PodSelector of a Snapshot.
@@ -66,6 +71,20 @@ func (s *PodSelector) addIfSelected(c *PodClass, namespaceLabels map[string]stri
 }
 
 func (s *PodSelector) matches(c *PodClass, namespaceLabels map[string]string) bool {
+	for i := range s.all {
+		if !s.all[i].matches(c, namespaceLabels) {
+			return false
+		}
+	}
+	return true
+}
+
+// byNamespaceLabels reports whether the labels of namespaces decide what is selected.
+func (s *PodSelector) byNamespaceLabels() bool {
+	return slices.ContainsFunc(s.all, func(one compiledSelector) bool { return one.byNamespaceLabels })
+}
+
+func (s *compiledSelector) matches(c *PodClass, namespaceLabels map[string]string) bool {
 	if s.nothing {
 		return false
 	}

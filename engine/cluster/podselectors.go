@@ -3,9 +3,11 @@
 package cluster
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/karve-dev/karve/engine/constraint"
 )
@@ -33,30 +35,50 @@ func newPodSelectors(classes map[string]*PodClass) podSelectors {
 	}
 }
 
-// acquire returns the PodSelector of a selector for one class more, which hands it back with
-// release.
-func (ss *podSelectors) acquire(sel Selector) (*PodSelector, error) {
-	ss.scratch.reset()
-	ss.scratch.selector(sel)
-	if s := ss.byKey[string(ss.scratch.bytes)]; s != nil {
+// acquire returns the PodSelector of the pods that all the selectors match for one class more,
+// which hands it back with release.
+func (ss *podSelectors) acquire(all ...Selector) (*PodSelector, error) {
+	key := ss.key(all)
+	if s := ss.byKey[key]; s != nil {
 		s.users++
 		return s, nil
 	}
-	s := &PodSelector{
-		key: string(ss.scratch.bytes), users: 1, namespaces: sel.Namespaces,
-		byNamespaceLabels: sel.NamespaceLabels != nil, nothing: sel.Nothing,
+	s := &PodSelector{key: key, users: 1}
+	for _, sel := range all {
+		one, err := ss.compile(sel)
+		if err != nil {
+			return nil, err
+		}
+		s.all = append(s.all, one)
+		s.requiredLabel = cmp.Or(s.requiredLabel, requiredLabel(one.labels))
 	}
-	var err error
-	if s.labels, err = ss.labels.Set(sel.Labels); err != nil {
-		return nil, err
-	}
-	if s.namespaceLabels, err = ss.labels.Set(sel.NamespaceLabels); err != nil {
-		return nil, err
-	}
-	s.requiredLabel = requiredLabel(s.labels)
 	ss.add(s)
 	ss.match(s)
 	return s, nil
+}
+
+// key identifies the selectors, in any order and however often each is named.
+func (ss *podSelectors) key(all []Selector) string {
+	keys := make([]string, 0, len(all))
+	for _, sel := range all {
+		ss.scratch.reset()
+		ss.scratch.selector(sel)
+		keys = append(keys, string(ss.scratch.bytes))
+	}
+	slices.Sort(keys)
+	return strings.Join(slices.Compact(keys), "") // the key of a selector is no prefix of another's
+}
+
+func (ss *podSelectors) compile(sel Selector) (compiledSelector, error) {
+	labels, err := ss.labels.Set(sel.Labels)
+	if err != nil {
+		return compiledSelector{}, err
+	}
+	namespaceLabels, err := ss.labels.Set(sel.NamespaceLabels)
+	return compiledSelector{
+		namespaces: sel.Namespaces, byNamespaceLabels: sel.NamespaceLabels != nil, namespaceLabels: namespaceLabels,
+		labels: labels, nothing: sel.Nothing,
+	}, err
 }
 
 // requiredLabel is the first label and value that the requirements admit alone; empty when
@@ -156,7 +178,7 @@ func (ss *podSelectors) removeNamespace(name string) {
 // matchNamespaces matches the selectors that select namespaces by label again.
 func (ss *podSelectors) matchNamespaces() {
 	for _, s := range ss.byKey {
-		if s.byNamespaceLabels {
+		if s.byNamespaceLabels() {
 			s.removeAll()
 			ss.match(s)
 		}

@@ -32,6 +32,7 @@ func RandomFull(seed uint64, pods int) *Script {
 	r.fullNodes()
 	r.fullPods()
 	r.fullReplicas(seed)
+	r.fullTerms(seed)
 	r.fullDaemons()
 	r.fullResources(seed)
 	return s
@@ -161,6 +162,35 @@ func (r *random) replica(p cluster.Pod, volume string) func(*cluster.Pod) {
 		default:
 			p.Ports = append(slices.Clip(p.Ports), cluster.Port{Protocol: "TCP", Port: 9000})
 		}
+	}
+}
+
+// fullTerms gives some pending workloads a second required term of pod affinity, or a host port
+// that overlaps with another of their own. It has its own random source; see fullReplicas.
+func (r *random) fullTerms(seed uint64) {
+	own := &random{Rand: rand.New(rand.NewPCG(seed, 0x7e45)), s: r.s}
+	workload := ""
+	var terms []cluster.PodAffinityTerm
+	var ports []cluster.Port
+	for i := range r.s.Pods {
+		p := &r.s.Pods[i]
+		if p.Node != "" {
+			continue
+		}
+		if name := p.Name[:max(0, strings.LastIndexByte(p.Name, '-'))]; name != workload {
+			workload, terms, ports = name, nil, nil
+			if own.chance(8) {
+				term := own.podTerm(*p, 70)
+				term.Weight = 0
+				terms = append(terms, term)
+			}
+			if len(p.Ports) > 0 && own.chance(30) {
+				port := p.Ports[0]
+				port.IP = own.oneOf("", "0.0.0.0", "127.0.0.1", "10.0.0.1")
+				ports = append(ports, port)
+			}
+		}
+		p.Affinity, p.Ports = slices.Concat(p.Affinity, terms), slices.Concat(p.Ports, ports)
 	}
 }
 

@@ -38,6 +38,7 @@ func RandomSmall(seed uint64, full bool) *Script {
 		r.fullNodes()
 		r.fullPods()
 		r.fullReplicas(seed)
+		r.fullTerms(seed)
 		r.fullDaemons()
 		r.s.Namespaces = map[string]map[string]string{"default": {}, "team-a": {"env": "prod"}, "team-b": {"env": "test"}}
 		r.plainPools()

@@ -144,7 +144,7 @@ func (cs *counters) compile(g *podGroup) {
 		key := countKey{protocol: p.Protocol, port: p.Port, skipVirtual: skipVirtual}
 		if p.Address() != "*" {
 			key.ip = "*"
-			atMost(key, 0)
+			atMost(key, ownCount(takesEveryAddress(g.shape.Ports, p)))
 			key.ip = p.IP
 		}
 		atMost(key, 1)
@@ -187,6 +187,14 @@ func (cs *counters) markFirstInDomain(g *podGroup) {
 			cs.all[id].firstInDomain = append(cs.all[id].firstInDomain, g)
 		}
 	}
+}
+
+// takesEveryAddress reports whether one of the ports is p on every address. Ports of one pod never
+// clash with each other: kube-scheduler compares them with those of other pods only.
+func takesEveryAddress(ports []cluster.Port, p cluster.Port) bool {
+	return slices.ContainsFunc(ports, func(o cluster.Port) bool {
+		return o.Protocol == p.Protocol && o.Port == p.Port && o.Address() == "*"
+	})
 }
 
 // ownCount is what the pod itself adds to the count: 1 when its own term selects it.
