@@ -4,8 +4,10 @@ package enginetest
 
 import (
 	"math/rand/v2"
+	"strings"
 
 	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
 )
 
 // RandomSmall is a script small enough for BestScore: at most eight pods, few offerings and nodes.
@@ -63,4 +65,32 @@ func (r *random) plainPools() {
 			r.s.Pools[i].Requirements[j].MinValues = 0
 		}
 	}
+}
+
+// RandomColocated is a script small enough for BestScore in which most pods must share a node with
+// pods of their own workload or of another one.
+func RandomColocated(seed uint64) *Script {
+	s := RandomSmall(seed, false)
+	r := &random{Rand: rand.New(rand.NewPCG(seed, 0xc010)), s: s}
+	apps := []string{"a", "b", "c"}
+	var labels map[string]string
+	var terms []cluster.PodAffinityTerm
+	workload := ""
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if name := p.Name[:max(0, strings.LastIndexByte(p.Name, '-'))]; name != workload || p.Node != "" {
+			workload, labels, terms = name, map[string]string{"app": r.oneOf(apps...)}, nil
+			if p.Node == "" && r.chance(70) {
+				wanted := labels["app"]
+				if r.chance(50) {
+					wanted = r.oneOf(apps...)
+				}
+				terms = []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Selector: cluster.Selector{
+					Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{wanted}}},
+				}}}
+			}
+		}
+		p.Labels, p.Affinity = labels, terms
+	}
+	return s
 }

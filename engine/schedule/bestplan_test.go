@@ -15,21 +15,26 @@ import (
 // pods, or uses a lighter pool more, is a miss whatever it costs. The gap is by how much a plan
 // that places the same pods costs more.
 func TestAgainstBestPlan(t *testing.T) {
-	compareWithBest(t, 2000, false, 0.90)
+	compareWithBest(t, 2000, 0.90, false, func(seed uint64) *enginetest.Script { return enginetest.RandomSmall(seed, false) })
 }
 
 // TestAgainstBestPlanFull is TestAgainstBestPlan with every semantic mixed in. There a plan may
 // beat the best score: that counts a zone as open to a spread pod even when quota or limits do not
 // let the plan launch a node there.
 func TestAgainstBestPlanFull(t *testing.T) {
-	compareWithBest(t, 1000, true, 0.90)
+	compareWithBest(t, 1000, 0.90, true, func(seed uint64) *enginetest.Script { return enginetest.RandomSmall(seed, true) })
 }
 
-func compareWithBest(t *testing.T, snapshots int, full bool, least float64) {
+// TestAgainstBestPlanColocated (Rule SPREAD-8) does so where most pods must share a node.
+func TestAgainstBestPlanColocated(t *testing.T) {
+	compareWithBest(t, 1000, 0.90, false, enginetest.RandomColocated)
+}
+
+func compareWithBest(t *testing.T, snapshots int, least float64, full bool, random func(seed uint64) *enginetest.Script) {
 	var compared, optimal, better, fewer, lighter, needless, over, invalid int
 	worst, worstSeed := 0.0, uint64(0)
 	for seed := uint64(0); compared < snapshots && over < snapshots; seed++ {
-		script := enginetest.RandomSmall(seed, full)
+		script := random(seed)
 		plan := schedule.Solve(script.Snapshot())
 		if err := enginetest.Check(script, plan); err != nil {
 			t.Errorf("seed %d: %v\n%s----\n%s", seed, err, enginetest.Format(script), enginetest.Print(plan))

@@ -53,7 +53,6 @@ func (cf *cellFinder) find(g *podGroup) []*cell {
 // addNodes adds to each cell the nodes with capacity for the group, and makes cells for nodes
 // that are in none.
 func (cf *cellFinder) addNodes(g *podGroup, cells []*cell) []*cell {
-	values := make([]int, len(g.domainKeys))
 	keys, named := g.distinguishingKeys()
 	x := cf.nodes.snapshot.NodeIndex(cf.nodes.preferred.keys(keys, g.class))
 	for _, nodeGroup := range cf.nodes.preferred.accepting(g, x) {
@@ -63,12 +62,7 @@ func (cf *cellFinder) addNodes(g *podGroup, cells []*cell) []*cell {
 				continue
 			}
 			node := cf.nodes.snapshot.Nodes[i]
-			for a, key := range g.domainKeys {
-				values[a] = -1
-				if v, ok := node.Value(key); ok {
-					values[a] = v
-				}
-			}
+			values := g.domainValues(node)
 			at := g.partitionOf(node)
 			n := slices.IndexFunc(cells, func(c *cell) bool { return c.is(values, at) })
 			if n < 0 {

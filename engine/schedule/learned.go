@@ -19,6 +19,8 @@ type learned struct {
 	openedDomains map[domainCountKey][]int
 	// minValuesLost are the pools whose launches have lost values; see learnMinValuesLost.
 	minValuesLost map[*cluster.PoolCatalog]*minValuesLoss
+	// colocated are classes whose pods share nodes; see colocation.
+	colocated [][]*cluster.PodClass
 }
 
 func newLearned() *learned {
@@ -53,6 +55,9 @@ func (l *learned) learn(s *solver, round int) bool {
 		if had, ok := l.podsPerCell[key]; !ok || a.placed < had {
 			l.podsPerCell[key], again = a.placed, true
 		}
+	}
+	if round < maxLearningRounds {
+		again = l.recordColocations(s) || again
 	}
 	return s.recordOpenedDomains(l, round) || again
 }

@@ -143,6 +143,7 @@ func (s *solver) placeGroups(groups [][]*podGroup) {
 // together with those that this made.
 func (s *solver) place(groups []*podGroup) []*podGroup {
 	var all []*podGroup
+	s.placeColocated(groups)
 	for len(groups) > 0 {
 		allotments, assigned := s.assign(groups)
 		all = append(all, assigned...)

@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// colocation places pods that must share a node: those that a required term of pod affinity over
+// the hostname selects, which lead, and those that have the term, which follow. Placed one group
+// after another, the leading pods may get a node on which the others have no room, and the others
+// can go nowhere else. So the groups are placed as one: on an existing node that holds all their
+// pods, or on the cheapest new one. Where no node holds them all, the leading pods are divided over
+// as few nodes as possible; a single leading pod gets the node that holds most of the others.
+type colocation struct {
+	solver *solver
+	groups []*podGroup // leading pods before those that follow them
+	cells  [][]*cell   // by group; none for groups without rules over domains
+}
+
+// maxNodesTried is how many existing nodes with enough free capacity a colocation looks at.
+const maxNodesTried = 256
+
+// placeColocated places the pods of the groups that earlier rounds found to share nodes.
+func (s *solver) placeColocated(groups []*podGroup) {
+	for _, classes := range s.learned.colocated {
+		c := colocation{solver: s}
+		for _, class := range classes {
+			for _, g := range groups {
+				if g.class == class && g.unassigned() > 0 {
+					c.groups = append(c.groups, g)
+				}
+			}
+		}
+		for c.placeSome() {
+			c.groups = slices.DeleteFunc(c.groups, func(g *podGroup) bool { return g.unassigned() == 0 })
+		}
+	}
+}
+
+// placeSome places pods on one node. It reports false when it found none that helps.
+func (c *colocation) placeSome() bool {
+	if len(c.groups) == 0 || !c.leads(c.groups[0]) {
+		return false
+	}
+	c.cells = c.cells[:0]
+	for _, g := range c.groups {
+		var cells []*cell
+		if len(g.domainKeys) > 0 {
+			cells = c.solver.cells.find(g)
+		}
+		c.cells = append(c.cells, cells)
+	}
+	most := c.leadingPods()
+	if n := sort.Search(most, func(i int) bool { return c.nodeFor(c.shares(i+1)) != nil }); n < most {
+		return c.place(c.nodeFor(c.shares(n + 1)))
+	}
+	return c.placeMost(c.shares(most))
+}
+
+// placeMost places as many pods of the shares as one node holds, leading pods first.
+func (c *colocation) placeMost(shares []int) bool {
+	sum := 0
+	for _, n := range shares {
+		sum += n
+	}
+	first := func(n int) []int {
+		out := slices.Clone(shares)
+		for i := range out {
+			out[i] = min(out[i], n)
+			n -= out[i]
+		}
+		return out
+	}
+	n := sort.Search(sum, func(i int) bool { return c.nodeFor(first(i+1)) == nil })
+	if n <= shares[0] && len(c.groups[0].nodeRules.needs) == 0 || n == 0 {
+		return false // no pod follows: leading pods alone are placed like all others
+	}
+	return c.place(c.nodeFor(first(n)))
+}
+
+// leads reports whether pods of the group may be on a node before those of all other groups.
+func (c *colocation) leads(g *podGroup) bool {
+	return !slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return !d.selfSelecting || c.solver.counters.total(d.counter) > 0 })
+}
+
+// leadingPods is over how many nodes the pods can be divided: each needs a leading pod, and of pods
+// with affinity to each other only one can be the first.
+func (c *colocation) leadingPods() int {
+	most := 1
+	for _, g := range c.groups {
+		if len(g.nodeRules.needs) == 0 {
+			most = max(most, g.unassigned())
+		}
+	}
+	return most
+}
+
+// shares is how many pods of each group go to one of n nodes.
+func (c *colocation) shares(n int) []int {
+	out := make([]int, len(c.groups))
+	for i, g := range c.groups {
+		out[i] = (g.unassigned() + n - 1) / n
+	}
+	return out
+}
+
+// sharedNode is a node for pods of several groups: an existing one, or one to be launched.
+type sharedNode struct {
+	allotments   []*allotment
+	node         int        // index of the existing node; -1 for a launch
+	pool         *poolState // nil for an existing node
+	row          int
+	requirements *nodeRequirements
+	used         quantity.Vector
+}
+
+// nodeFor finds a node for that many pods of each group; nil when there is none.
+func (c *colocation) nodeFor(shares []int) *sharedNode {
+	if found := c.existingFor(shares); found != nil {
+		return found
+	}
+	var best *sharedNode
+	for _, cells := range c.cellChoices() {
+		if found := c.launchFor(c.allotments(shares, cells)); found != nil && (best == nil || found.cheaperThan(best)) {
+			best = found
+		}
+	}
+	return best
+}
+
+// cheaperThan reports whether a launch comes before another one: a heavier pool, then a lower
+// price.
+func (n *sharedNode) cheaperThan(o *sharedNode) bool {
+	if n.pool.Pool.Weight != o.pool.Pool.Weight {
+		return n.pool.Pool.Weight > o.pool.Pool.Weight
+	}
+	return n.pool.Catalog.Offerings[n.row].Price < o.pool.Catalog.Offerings[o.row].Price
+}
+
+// allotments makes an allotment of each share that is not zero.
+func (c *colocation) allotments(shares []int, cells []*cell) []*allotment {
+	var out []*allotment
+	for i, n := range shares {
+		if n > 0 {
+			out = append(out, &allotment{group: c.groups[i], cell: cells[i], wanted: n})
+		}
+	}
+	return out
+}
+
+// cellChoices lists cells for the groups, one each, in which one node can be launched for all.
+func (c *colocation) cellChoices() [][]*cell {
+	first := 0
+	for i, g := range c.groups {
+		if len(g.domainKeys) > len(c.groups[first].domainKeys) {
+			first = i
+		}
+	}
+	if len(c.groups[first].domainKeys) == 0 {
+		return [][]*cell{make([]*cell, len(c.groups))}
+	}
+	var out [][]*cell
+	for _, at := range c.cells[first] {
+		if choice := c.cellsWith(at); at.price >= 0 && choice != nil {
+			out = append(out, choice)
+		}
+	}
+	return out
+}
+
+// cellsWith returns for each group a cell that agrees with the given one; nil when some group has
+// none.
+func (c *colocation) cellsWith(at *cell) []*cell {
+	out := make([]*cell, len(c.groups))
+	for i, g := range c.groups {
+		if len(g.domainKeys) == 0 {
+			continue
+		}
+		n := slices.IndexFunc(c.cells[i], func(o *cell) bool { return o.price >= 0 && o.agreesWith(at) })
+		if n < 0 {
+			return nil
+		}
+		out[i] = c.cells[i][n]
+	}
+	return out
+}
+
+// agreesWith reports whether a node can be in both cells, as far as their labels tell.
+func (c *cell) agreesWith(o *cell) bool {
+	for i, key := range c.Keys {
+		if n := slices.Index(o.Keys, key); n >= 0 && c.Values[i] != o.Values[n] {
+			return false
+		}
+	}
+	return true
+}
+
+// existingFor finds an existing node for the shares; nil when there is none.
+func (c *colocation) existingFor(shares []int) *sharedNode {
+	ns, lead := &c.solver.nodes, c.groups[0]
+	sum, dims := c.requests(shares)
+	x := ns.snapshot.NodeIndex(ns.preferred.keys(lead.shape.Keys, lead.class))
+	tried := 0
+	for _, nodeGroup := range ns.preferred.accepting(lead, x) {
+		free := ns.freeSpaces(x)
+		for slot := x.Groups[nodeGroup].From; tried < maxNodesTried; slot++ {
+			if slot = free.NextFitting(slot, x.Groups[nodeGroup].To, &sum, dims); slot < 0 {
+				break
+			}
+			tried++
+			if found := c.onNode(x.PositionOf(slot), shares); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// requests is what the shares request together.
+func (c *colocation) requests(shares []int) (sum quantity.Vector, dims []quantity.Dim) {
+	for i, n := range shares {
+		sum = sum.Add(c.groups[i].shape.Requests.Times(n))
+	}
+	for d, n := range sum {
+		if n > 0 {
+			dims = append(dims, quantity.Dim(d))
+		}
+	}
+	return sum, dims
+}
+
+// onNode tries the shares on an existing node; nil when it does not take them.
+func (c *colocation) onNode(i int, shares []int) *sharedNode {
+	ns := &c.solver.nodes
+	node := ns.snapshot.Nodes[i]
+	if !takesPods(node) {
+		return nil
+	}
+	cells := make([]*cell, len(c.groups))
+	for n, g := range c.groups {
+		if shares[n] > 0 && !node.Accepts(g.shape) {
+			return nil
+		}
+		if len(g.domainKeys) > 0 {
+			cells[n] = g.cellOf(node, c.cells[n])
+		}
+	}
+	found := &sharedNode{allotments: c.allotments(shares, cells), node: i}
+	ok := false
+	found.used, ok = c.fit(found.allotments, podsOnNode{
+		count:    func(counter int) int { return ns.counters.countOn(counter, i) },
+		keptOff:  func(g *podGroup) bool { return ns.keptOff(g, i) },
+		attached: func(m cluster.Mount) bool { return node.Mounted[m] || ns.mounts[i][m] },
+	})
+	if !ok || !ns.free(i).Holds(&found.used) || !c.allowed(found.allotments) {
+		return nil
+	}
+	return found
+}
+
+// cellOf is the group's cell that the node is in.
+func (g *podGroup) cellOf(node *cluster.NodeInfo, cells []*cell) *cell {
+	values := g.domainValues(node)
+	at := g.partitionOf(node)
+	if n := slices.IndexFunc(cells, func(c *cell) bool { return c.is(values, at) }); n >= 0 {
+		return cells[n]
+	}
+	c := g.newCell(values, at)
+	return &c
+}
+
+// launchFor finds the first launch for the allotments, by weight of the pools and price; nil when
+// there is none. Pools with minValues launch no nodes for colocations.
+func (c *colocation) launchFor(allotments []*allotment) *sharedNode {
+	used, ok := c.fit(allotments, podsOnNode{
+		count: func(int) int { return 0 }, keptOff: func(*podGroup) bool { return false }, attached: func(cluster.Mount) bool { return false },
+	})
+	if !ok || !c.allowed(allotments) {
+		return nil
+	}
+	for _, pools := range c.solver.pools.byWeight() {
+		var best *sharedNode
+		for _, pool := range pools {
+			if found := c.launchFrom(pool, allotments, &used); found != nil && (best == nil || found.cheaperThan(best)) {
+				best = found
+			}
+		}
+		if best != nil {
+			return best
+		}
+	}
+	return nil
+}
+
+// launchFrom finds the cheapest launch from the pool for the allotments, which use that much.
+func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *quantity.Vector) *sharedNode {
+	s := c.solver
+	if pool.hasMinValues() {
+		return nil
+	}
+	rows := pool.available().Clone()
+	for _, a := range allotments {
+		rows.Keep(s.compatibility.compatible(pool, a).All)
+	}
+	pool.DropNotFitting(rows, used)
+	for row := range rows.All() {
+		if s.limits.nodesAllowed(pool, row) == 0 {
+			continue
+		}
+		if reqs := c.join(pool, row, allotments); reqs != nil {
+			return &sharedNode{allotments: allotments, node: -1, pool: pool, row: row, requirements: reqs, used: *used}
+		}
+	}
+	return nil
+}
+
+// join is what the allotments require together on the offering; nil when they cannot hold together.
+func (c *colocation) join(pool *poolState, row int, allotments []*allotment) *nodeRequirements {
+	s, reqs := c.solver, pool.base
+	for _, a := range allotments {
+		next, ok := s.requirements.join(reqs, pool, row, s.compatibility.compatible(pool, a), a)
+		if !ok {
+			return nil
+		}
+		reqs = next
+	}
+	return reqs
+}
+
+// podsOnNode reads what is on a node already.
+type podsOnNode struct {
+	count    func(counter int) int
+	keptOff  func(*podGroup) bool
+	attached func(cluster.Mount) bool
+}
+
+// fit returns what the allotments use on a node; false when their rules about other pods on the node
+// do not let all of them go there.
+func (c *colocation) fit(allotments []*allotment, on podsOnNode) (used quantity.Vector, ok bool) {
+	var planned residents
+	added, mounts := map[int]int{}, map[cluster.Mount]bool{}
+	count := func(counter int) int { return on.count(counter) + added[counter] }
+	for i, a := range allotments {
+		g := a.group
+		if planned.keepOff(&g.nodeRules) || on.keptOff(g) || g.nodeRules.restricted() && g.nodeRules.roomFor(&c.solver.counters, count) < a.wanted {
+			return used, false
+		}
+		for _, o := range allotments[:i] {
+			if g.maxPodsBesideEarlier(o.group, count) < a.wanted {
+				return used, false
+			}
+		}
+		used = used.Add(g.shape.Requests.Times(a.wanted))
+		for _, m := range g.nodeRules.mounts {
+			if !on.attached(m) && !mounts[m] {
+				mounts[m] = true
+				used[m.Dim]++
+			}
+		}
+		planned.add(&g.nodeRules)
+		for _, counter := range g.nodeRules.increments {
+			added[counter] += a.wanted
+		}
+	}
+	return used, true
+}
+
+// allowed reports whether the groups' rules over domains allow the allotments in their cells.
+func (c *colocation) allowed(allotments []*allotment) bool {
+	counted := 0
+	ok := c.eachPod(allotments, func(a *allotment) bool {
+		if !a.group.allowed(a.cell, c.cells[slices.Index(c.groups, a.group)]) {
+			return false
+		}
+		a.group.addToDomainCounts(a.cell, 1)
+		counted++
+		return true
+	})
+	c.eachPod(allotments, func(a *allotment) bool {
+		if counted == 0 {
+			return false
+		}
+		a.group.addToDomainCounts(a.cell, -1)
+		counted--
+		return true
+	})
+	return ok
+}
+
+// eachPod visits the allotment of each pod that is in a cell, until visit reports false.
+func (c *colocation) eachPod(allotments []*allotment, visit func(*allotment) bool) bool {
+	for _, a := range allotments {
+		for n := 0; a.cell != nil && n < a.wanted; n++ {
+			if !visit(a) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// place puts the pods on the node. It reports false when there is no node, or no limits or quota for
+// it.
+func (c *colocation) place(n *sharedNode) bool {
+	if n == nil {
+		return false
+	}
+	s := c.solver
+	if n.node >= 0 {
+		for _, a := range n.allotments {
+			a.addToDomainCounts()
+			s.nodes.nominate(a.group, n.node, a.wanted)
+		}
+		return true
+	}
+	l := &launch{pool: n.pool, row: n.row, free: n.pool.Allocatable[n.row], requirements: n.requirements}
+	if !s.minValues.reserveLaunch(l, &n.used) {
+		return false
+	}
+	s.launches.all = append(s.launches.all, l)
+	for _, a := range n.allotments {
+		a.addToDomainCounts()
+		a.group.allotted += a.wanted
+		s.allotments = append(s.allotments, a)
+		s.launches.addPods(l, a, a.wanted)
+	}
+	return true
+}
+
+// addToDomainCounts counts the allotment's pods in the domains of its cell.
+func (a *allotment) addToDomainCounts() {
+	if a.cell != nil {
+		a.group.addToDomainCounts(a.cell, a.wanted)
+	}
+}
+
+// domainValues are the node's values of the group's domain keys; negative where it has none.
+func (g *podGroup) domainValues(node *cluster.NodeInfo) []int {
+	values := make([]int, len(g.domainKeys))
+	for i, key := range g.domainKeys {
+		values[i] = -1
+		if v, ok := node.Value(key); ok {
+			values[i] = v
+		}
+	}
+	return values
+}
+
+// recordColocations records the classes of pods that were left out although the plan places pods
+// that they must join on a node, together with the classes of those; false when that is known.
+func (l *learned) recordColocations(s *solver) bool {
+	found := false
+	for _, g := range s.podGroups {
+		if g.placed < len(g.pods) && !l.unplaceable[g.class] {
+			if leading := s.leadingGroups(g, nil); len(leading) > 0 {
+				found = l.addColocation(leading) || found
+			}
+		}
+	}
+	return found
+}
+
+// leadingGroups lists the groups with placed pods that pods of g must join on a node, those first
+// that they must join themselves, and then g; nil when there are none. path are the groups that lead
+// here.
+func (s *solver) leadingGroups(g *podGroup, path []*podGroup) []*podGroup {
+	var out []*podGroup
+	leads := false
+	for _, d := range g.nodeRules.needs {
+		running := s.counters.total(d.counter) - s.counters.all[d.counter].sum
+		for _, h := range s.podGroups {
+			if h.placed == 0 || h.class.Priority != g.class.Priority || h.class.Virtual != g.class.Virtual || !slices.Contains(h.nodeRules.increments, d.counter) {
+				continue
+			}
+			if h == g {
+				leads = leads || running == 0
+				continue
+			}
+			if slices.Contains(path, h) {
+				continue
+			}
+			before := s.leadingGroups(h, append(slices.Clip(path), g))
+			if before == nil {
+				before = []*podGroup{h}
+			}
+			for _, b := range before {
+				if !slices.Contains(out, b) {
+					out = append(out, b)
+				}
+			}
+		}
+	}
+	if len(out) == 0 && !leads {
+		return nil
+	}
+	return append(out, g)
+}
+
+// addColocation records that pods of the groups share nodes, and joins it with the colocations of
+// the same classes; false when it is known.
+func (l *learned) addColocation(groups []*podGroup) bool {
+	var classes []*cluster.PodClass
+	for _, g := range groups {
+		if !slices.Contains(classes, g.class) {
+			classes = append(classes, g.class)
+		}
+	}
+	missing := func(had []*cluster.PodClass) bool {
+		return slices.ContainsFunc(classes, func(c *cluster.PodClass) bool { return !slices.Contains(had, c) })
+	}
+	if slices.ContainsFunc(l.colocated, func(had []*cluster.PodClass) bool { return !missing(had) }) {
+		return false
+	}
+	var others [][]*cluster.PodClass
+	for _, had := range l.colocated {
+		if !slices.ContainsFunc(had, func(c *cluster.PodClass) bool { return slices.Contains(classes, c) }) {
+			others = append(others, had)
+			continue
+		}
+		for _, c := range had {
+			if !slices.Contains(classes, c) {
+				classes = append(classes, c)
+			}
+		}
+	}
+	l.colocated = append(others, classes)
+	return true
+}
