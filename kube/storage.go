@@ -143,6 +143,26 @@ func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
 	return !(ownedBy(p, "apps/v1", "StatefulSet") && strings.HasSuffix(c.Name, "-"+p.Name))
 }
 
+// ExclusivePVCs lists the claims behind the pod's volumes that one pod at a time may use: those with
+// the access mode ReadWriteOncePod.
+func (s *Storage) ExclusivePVCs(p *corev1.Pod) []types.NamespacedName {
+	return slices.DeleteFunc(PVCsOf(p), func(key types.NamespacedName) bool {
+		c := s.PVCs[key]
+		return c == nil || !slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod)
+	})
+}
+
+// RefuseInUse refuses the pod because another pod uses its PersistentVolumeClaim, which one pod at a
+// time may use. kube-scheduler binds the pod nowhere until the other is gone (its plugin
+// VolumeRestrictions).
+func RefuseInUse(w *cluster.Pod, pvc types.NamespacedName, by *corev1.Pod) {
+	user := client.ObjectKeyFromObject(by).String()
+	podRefusal{
+		reason.Volumes, fmt.Sprintf("PersistentVolumeClaim %s (ReadWriteOncePod) is used by pod %s: one pod at a time may use it", pvc, user),
+		map[string]any{"field": "volumes", "claim": pvc.String(), "pod": user},
+	}.applyTo(w)
+}
+
 // inline is a disk that the pod names itself by an in-tree volume type. Other volumes without a
 // PersistentVolumeClaim attach nothing.
 func (s *Storage) inline(p *corev1.Pod, v *corev1.Volume) cluster.Volume {
@@ -215,9 +235,35 @@ func attached(source *corev1.CSIPersistentVolumeSource) string {
 	return source.Driver + "/" + source.VolumeHandle
 }
 
-// places are the alternatives of the volume's node affinity. A volume on a node's own disk is
-// tied to that node by name; Karpenter lets the pod move, and so does karve.
+// zoneLabels tie a PersistentVolume with them to nodes with one of their values. Values are separated
+// by "__".
+var zoneLabels = []string{corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
+
+// places are the alternatives where the volume can be mounted: those of its node affinity, each
+// together with its zone labels (kube-scheduler's plugin VolumeZone).
 func places(pv *corev1.PersistentVolume) []cluster.Term {
+	var zoned cluster.Term
+	for _, label := range zoneLabels {
+		if value, ok := pv.Labels[label]; ok {
+			zoned = append(zoned, constraint.Rule{Key: normal(label), Operator: constraint.In, Values: strings.Split(value, "__")})
+		}
+	}
+	out := nodeAffinity(pv)
+	if len(zoned) == 0 {
+		return out
+	}
+	if len(out) == 0 {
+		return []cluster.Term{zoned}
+	}
+	for i := range out {
+		out[i] = slices.Concat(out[i], zoned)
+	}
+	return out
+}
+
+// nodeAffinity are the alternatives of the volume's node affinity. A volume on a node's own disk is
+// tied to that node by name; Karpenter lets the pod move, and so does karve.
+func nodeAffinity(pv *corev1.PersistentVolume) []cluster.Term {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
 	}

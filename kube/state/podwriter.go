@@ -3,6 +3,7 @@
 package state
 
 import (
+	"cmp"
 	"reflect"
 	"time"
 
@@ -75,6 +76,9 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	now := time.Now()
 	out := w.convert.Pod(p.Pod, now)
 	w.volumes.mount(&out, p.Pod)
+	if p.Spec.NodeName == "" {
+		w.refuseInUse(&out, p)
+	}
 	blocked := w.protections.record(uid, p, now)
 	out.ReschedulableNow = role != superseded && (out.ReschedulableNow && !blocked || w.losesNode(p))
 	if role == evicting && p.facts.Terminating {
@@ -85,6 +89,35 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 		out.Node, out.ReschedulableNow = node.Name, true
 	}
 	return out, true
+}
+
+// refuseInUse refuses a pending pod when another pod uses a PersistentVolumeClaim of it that one pod
+// at a time may use. Of several pending pods, the oldest may use it.
+func (w *podWriter) refuseInUse(out *cluster.Pod, p *knownPod) {
+	for _, claim := range w.volumes.storage.ExclusivePVCs(p.Pod) {
+		var user *knownPod
+		for _, uid := range w.volumes.mounting(claim) {
+			q := w.pods.get(uid)
+			if q == nil || q.facts.Terminal || w.podReplacements.roleOf(uid) == superseded {
+				continue
+			}
+			if (q.Spec.NodeName != "" || q.facts.Provisionable) && (user == nil || q.uses(user)) {
+				user = q
+			}
+		}
+		if user != nil && user.UID != p.UID {
+			kube.RefuseInUse(out, claim, user.Pod)
+		}
+	}
+}
+
+// uses reports whether p uses what one pod at a time may use, rather than o: bound pods do, then the
+// oldest.
+func (p *knownPod) uses(o *knownPod) bool {
+	if bound := p.Spec.NodeName != ""; bound != (o.Spec.NodeName != "") {
+		return bound
+	}
+	return cmp.Or(p.CreationTimestamp.Compare(o.CreationTimestamp.Time), cmp.Compare(p.UID, o.UID)) < 0
 }
 
 // losesNode reports whether a bound pod needs a new node because the cloud interrupts its node:

@@ -3,6 +3,7 @@
 package state
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func mount(s *kube.Storage, p *corev1.Pod) cluster.Pod {
 	return w
 }
 
-// Rule VOLUME-2.
+// Rule VOLUME-2 and Rule VOLUME-6.
 func TestVolumes(t *testing.T) {
 	inTree := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "old"}}
 	inTree.Spec.AzureDisk = &corev1.AzureDiskVolumeSource{DiskName: "d", DataDiskURI: "/subscriptions/s/d"}
@@ -111,6 +112,10 @@ func TestVolumes(t *testing.T) {
 	onDiskInZone := onDisk.DeepCopy()
 	onDiskInZone.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions = append(
 		onDiskInZone.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions, zoned(corev1.LabelTopologyZone, "z1").MatchExpressions...)
+	labelled := csiVolume("pv")
+	labelled.Labels = map[string]string{corev1.LabelTopologyZone: "z1__z2"}
+	tiedAndLabelled := csiVolume("pv", zoned(corev1.LabelTopologyZone, "z1", "z3"))
+	tiedAndLabelled.Labels = map[string]string{corev1.LabelFailureDomainBetaZone: "z1"}
 	nfs := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "nfs"}}
 	nfs.Spec.NFS = &corev1.NFSVolumeSource{Server: "s"}
 	restricted := late("late")
@@ -138,6 +143,10 @@ func TestVolumes(t *testing.T) {
 	}{
 		{"bound, either of two zones", data, stored(boundClaim("data", "pv"), csiVolume("pv", zoned(corev1.LabelTopologyZone, "z1"), zoned(corev1.LabelFailureDomainBetaZone, "z2"))),
 			[]cluster.Volume{{ID: "disk.csi.azure.com/handle-pv", Driver: azureDisk, Shared: true, AnyOf: append(inZ("z1"), inZ("z2")...)}}},
+		{"bound, in the zones of its label", data, stored(boundClaim("data", "pv"), labelled),
+			[]cluster.Volume{{ID: "disk.csi.azure.com/handle-pv", Driver: azureDisk, Shared: true, AnyOf: inZ("z1", "z2")}}},
+		{"bound, in zones that label and node affinity name", data, stored(boundClaim("data", "pv"), tiedAndLabelled),
+			[]cluster.Volume{{ID: "disk.csi.azure.com/handle-pv", Driver: azureDisk, Shared: true, AnyOf: []cluster.Term{slices.Concat(inZ("z1", "z3")[0], inZ("z1")[0])}}}},
 		{"a disk in the form of old", data, stored(boundClaim("data", "old"), inTree),
 			[]cluster.Volume{{ID: "disk.csi.azure.com//subscriptions/s/d", Driver: azureDisk, Shared: true}}},
 		{"the same named by the pod itself", inline, stored(), []cluster.Volume{{ID: "disk.csi.azure.com//subscriptions/s/d", Driver: azureDisk, Shared: true}}},
@@ -246,5 +255,49 @@ func TestPodIsWokenWhenItsVolumeCanBeMounted(t *testing.T) {
 	m.RemovePod(mounting("a", "data"))
 	if len(m.parts.volumes.mounts) != 0 || len(m.parts.volumes.pvcsOn) != 0 {
 		t.Errorf("something is remembered: %v, %v", m.parts.volumes.mounts, m.parts.volumes.pvcsOn)
+	}
+}
+
+// Rule VOLUME-5: of the pods with a claim that one pod at a time may use, capacity is launched for
+// one only, and for the next when that one is gone.
+func TestOnePodAtATimeUsesAnExclusiveClaim(t *testing.T) {
+	var woken []string
+	m := NewMirror(func(pod string) { woken = append(woken, pod) })
+	alone := unboundClaim("data", "late")
+	alone.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	m.SetStorageClass(late("late"))
+	m.SetPVC(alone)
+	pod := func(name string, created int64) *corev1.Pod {
+		p := mounting(name, "data")
+		p.CreationTimestamp = metav1.Unix(created, 0)
+		return p
+	}
+	bound := pod("b", 2)
+	bound.Spec.NodeName = "n"
+	for _, step := range []struct {
+		change func()
+		user   string // the pod that is not refused, and pending
+		wakes  string
+	}{
+		{func() { m.SetPod(pod("b", 2), false) }, "b", "uid-b"},
+		{func() { m.SetPod(pod("c", 3), false) }, "b", "uid-c"}, // for the message that says why
+		{func() { m.SetPod(pod("a", 1), false) }, "a", "uid-a"},
+		{func() { m.SetPod(bound, false) }, "", ""},
+		{func() { m.RemovePod(bound) }, "a", "uid-a"},
+		{func() { m.RemovePod(pod("a", 1)) }, "c", "uid-c"},
+	} {
+		woken = nil
+		step.change()
+		user := ""
+		for _, p := range m.parts.builder.pods {
+			if p.Node == "" && p.Refused == "" {
+				user += p.Name
+			} else if p.Node == "" && !strings.Contains(p.RefusedDetail, "is used by pod default/") {
+				t.Errorf("pod %s is refused because %q", p.Name, p.RefusedDetail)
+			}
+		}
+		if user != step.user || strings.Join(woken, "") != step.wakes {
+			t.Errorf("pod %q may use the claim and %v are woken, want %q and %q", user, woken, step.user, step.wakes)
+		}
 	}
 }

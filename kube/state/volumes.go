@@ -91,6 +91,15 @@ func (s *volumes) removeClass(c *storagev1.StorageClass) []string {
 	return s.mountingUnbound()
 }
 
+// exclusiveUsers lists the pods that use a PersistentVolumeClaim of p which one pod at a time may
+// use, p included.
+func (s *volumes) exclusiveUsers(p *corev1.Pod) (pods []string) {
+	for _, claim := range s.storage.ExclusivePVCs(p) {
+		pods = append(pods, s.mounting(claim)...)
+	}
+	return pods
+}
+
 func (s *volumes) mountingVolume(name string) (pods []string) {
 	for pvc := range s.pvcsOn[name] {
 		pods = append(pods, s.mounting(pvc)...)
