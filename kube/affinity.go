@@ -22,7 +22,7 @@ func affinity(spec *corev1.PodSpec) (required cluster.Term, anyOf []cluster.Term
 		return required, nil
 	}
 	for i := range terms.NodeSelectorTerms {
-		// An empty term matches no node; refusal denies matchFields.
+		// An empty term matches no node; refusalOf refuses pods with matchFields.
 		if t := &terms.NodeSelectorTerms[i]; len(t.MatchExpressions) > 0 {
 			anyOf = append(anyOf, expressions(t.MatchExpressions))
 		}

@@ -220,8 +220,8 @@ func withCordon(n *corev1.Node) []corev1.Taint {
 	return taints
 }
 
-// Ephemeral reports whether a taint is one that starting nodes have and that is removed without
-// karve.
+// Ephemeral reports whether a taint is one that a node has only while it starts, whichever program
+// removes it.
 func Ephemeral(t corev1.Taint) bool {
 	switch t.Key {
 	case corev1.TaintNodeNotReady:

@@ -45,7 +45,7 @@ func schedulerRequests(p *corev1.Pod) quantity.Amounts {
 // pod is not ordinary.
 func plainSum(p *corev1.Pod) (requestSum, bool) {
 	var sum requestSum
-	if len(p.Spec.InitContainers) > 0 || p.Spec.Resources != nil || resized(p) {
+	if len(p.Spec.InitContainers) > 0 || p.Spec.Resources != nil || hasStatusResources(p) {
 		return sum, false
 	}
 	for i := range p.Spec.Containers {
@@ -57,7 +57,7 @@ func plainSum(p *corev1.Pod) (requestSum, bool) {
 	return sum, sum.add(p.Spec.Overhead, nil)
 }
 
-func resized(p *corev1.Pod) bool {
+func hasStatusResources(p *corev1.Pod) bool {
 	for i := range p.Status.ContainerStatuses {
 		if p.Status.ContainerStatuses[i].Resources != nil {
 			return true

@@ -40,7 +40,7 @@ func TestLaunchStateIsKept(t *testing.T) {
 		e.Lifecycle.Provider = p
 		e.Create(controllertest.Pool("web", "Never"))
 		e.Create(controllertest.Pod("web", "1", "1Gi"))
-		e.Until(8, "a purchase", func() bool { return len(p.given) > 0 })
+		e.Until(8, "a launch", func() bool { return len(p.given) > 0 })
 		if got := e.Claims()[0].Annotations[remembered]; got != "one" {
 			t.Fatalf("remembered %q", got)
 		}

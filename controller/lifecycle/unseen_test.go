@@ -64,6 +64,6 @@ func launched(t *testing.T, o memory.Options) (*controllertest.Env, *blind) {
 	e.Lifecycle.Provider = p
 	e.Create(controllertest.Pool("web", "Never"))
 	e.Create(controllertest.Pod("web", "1", "1Gi"))
-	e.Until(8, "a purchase", func() bool { return len(e.Claims()) == 1 && e.Claims()[0].Status.ProviderID != "" })
+	e.Until(8, "a launch", func() bool { return len(e.Claims()) == 1 && e.Claims()[0].Status.ProviderID != "" })
 	return e, p
 }

@@ -49,7 +49,7 @@ func (x *capacityIndex) atLeast(n int64) bitset.Set {
 	return x.offerings[i]
 }
 
-// Fitting returns the pool's offerings whose allocatable capacity holds v.
+// WithCapacity returns the pool's offerings whose allocatable capacity holds v.
 func (c *PoolCatalog) WithCapacity(v *quantity.Vector) bitset.Set {
 	out := c.Offerings.Clone()
 	c.DropNotFitting(out, v)

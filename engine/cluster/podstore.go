@@ -16,7 +16,7 @@ type pod struct {
 	daemonSet     string // UID
 	reschedulable bool
 	terminating   bool
-	placed        bool // a WhatIf placed it on a node that is kept
+	placed        bool // WhatIf.Place put it on a node
 }
 
 // podStore keeps the pods. Each pod is linked with its class, and with its node when it is

@@ -18,7 +18,7 @@ type MinSavings struct {
 	// removed without a replacement must save it, too.
 	PerEviction offering.Price
 	// MaxShareOfPodCost lowers PerEviction to this share of the average cost of a pod that may
-	// move: see setPerEviction. Zero leaves PerEviction as it is.
+	// move: see setPerEviction. Zero leaves PerEviction as it is. Only Settings.MinSavings has one.
 	MaxShareOfPodCost float64
 }
 

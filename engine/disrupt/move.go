@@ -20,7 +20,7 @@ type Move struct {
 	Cause Cause
 	// Nodes are the keys of the nodes to be removed, sorted.
 	Nodes []string
-	// Receivers are existing nodes that take pods of the move; Launches are new nodes for the
+	// Nominations say which existing nodes take pods of the move; Launches are new nodes for the
 	// other pods. Whichever offerings are launched, the move saves what its pools ask for, except
 	// for causes that replace a node whatever it costs.
 	Nominations []schedule.Nomination

@@ -203,7 +203,7 @@ func (s *nodes) kept() []Kept {
 	return out
 }
 
-// budgets counts how many nodes of each pool are down. Nodes of moves in this plan are.
+// budgets counts how many nodes of each pool are down. Nodes of moves in this plan count as down.
 type budgets map[string]NodeCount
 
 // allowed is how many more nodes of the pool may be disrupted for that cause.

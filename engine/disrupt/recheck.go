@@ -17,14 +17,13 @@ import (
 //
 // The move is not rehearsed again: it was decided together with others, and would be rehearsed
 // alone. Nor does Recheck compare the move with other moves: the search compared more of them, and
-// the two would disagree again and again. The move itself may
-// be among Input.Underway.
+// the two would disagree again and again. The move itself may be among Input.Underway.
 func Recheck(snapshot *cluster.Snapshot, in Input, m Move) (Move, Kept) {
 	in.Underway = slices.DeleteFunc(slices.Clone(in.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
 	s := newSearch(snapshot, &in, false)
 	defer s.drafts.whatIf.End()
 	for _, n := range s.nodes.all {
-		if n.forecast == wrongType { // the search made the forecast; Recheck does not repeat it
+		if n.forecast == wrongType { // they may take pods of the move: only Search acts on the forecast
 			n.forecast = removeExpected
 		}
 	}

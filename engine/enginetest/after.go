@@ -37,7 +37,7 @@ func AfterPlan(s *Script, p schedule.Plan) *Script {
 		}
 	}
 	for i, l := range p.Launches {
-		name := fmt.Sprintf("bought-%03d", i)
+		name := fmt.Sprintf("launched-%03d", i)
 		out.Nodes = append(out.Nodes, s.launchedNode(name, l))
 		for _, ref := range l.Pods {
 			home[ref.UID] = name

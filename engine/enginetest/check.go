@@ -507,12 +507,12 @@ func (c *checker) limits() {
 			}
 		}
 		before := held
-		bought := 0
+		launched := 0
 		for _, l := range c.plan.Launches {
 			if l.Pool != pool.Name {
 				continue
 			}
-			bought++
+			launched++
 			largest := quantity.Amounts{}
 			for _, choice := range l.Offerings {
 				t := c.Types[slices.IndexFunc(c.Types, func(t offering.InstanceType) bool { return t.Name == choice.Type })]
@@ -524,8 +524,8 @@ func (c *checker) limits() {
 		}
 		for name, limit := range pool.Limits {
 			if name == quantity.NameNodes {
-				if bought > 0 && int64(nodes+bought) > limit {
-					c.fail("pool %s: %d nodes, limit %d", pool.Name, nodes+bought, limit)
+				if launched > 0 && int64(nodes+launched) > limit {
+					c.fail("pool %s: %d nodes, limit %d", pool.Name, nodes+launched, limit)
 				}
 				continue
 			}

@@ -101,8 +101,8 @@ func TestCheckPools(t *testing.T) {
 	for _, tc := range []struct{ name, script, plan, want string }{
 		{"static", "type D4 cpu=4 price=1\npool all static\npods w x1 cpu=1", "launch D4 1: w-1", "static"},
 		{"limits", "type D4 cpu=4 price=1\npool all limit:cpu=7\npods w x2 cpu=4", "launch D4 1: w-1; launch D4 1: w-2", "8000 of cpu, limit 7000"},
-		{"variety", "type D4 cpu=4 price=1 zones=1,2\npool all min-values:zone=2\npods w x1 cpu=4", "launch D4 1: w-1", "too little variety of [topology.kubernetes.io/zone] for its pool"},
-		{"enough variety", "type D4 cpu=4 price=1 zones=1,2\npool all min-values:zone=2\npods w x1 cpu=4", "launch D4 1|2: w-1", ""},
+		{"too few values", "type D4 cpu=4 price=1 zones=1,2\npool all min-values:zone=2\npods w x1 cpu=4", "launch D4 1: w-1", "too few values of [topology.kubernetes.io/zone] for its pool"},
+		{"enough values", "type D4 cpu=4 price=1 zones=1,2\npool all min-values:zone=2\npods w x1 cpu=4", "launch D4 1|2: w-1", ""},
 		{"reserved", "type D4 cpu=4 reserved=0.01/r/1\npool all\npods w x2 cpu=4", "launch D4 1 reserved: w-1; launch D4 1 reserved: w-2", "quota reservation/r"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -46,10 +46,10 @@ func (v labelValues) tooFew(pool cluster.NodePool) []string {
 func (c *checker) minValues(i int, l schedule.Launch, pool cluster.NodePool, had labelValues) {
 	short := had.tooFew(pool)
 	if len(short) > 0 && !c.Settings.RelaxMinValues {
-		c.fail("launch %d has too little variety of %v for its pool", i, short)
+		c.fail("launch %d has too few values of %v for its pool", i, short)
 	}
 	if !slices.Equal(short, l.Relaxed) {
-		c.fail("launch %d has too little variety of %v and says %v", i, short, l.Relaxed)
+		c.fail("launch %d has too few values of %v and says %v", i, short, l.Relaxed)
 	}
 }
 
@@ -86,7 +86,7 @@ func (c *checker) simple(i int) bool {
 	return len(p.Spreads)+len(p.Affinity)+len(p.AntiAffinity)+len(p.Volumes)+len(p.AnyOf) == 0
 }
 
-// valuesFor is the variety of the offerings that fit the pod alone.
+// valuesFor is the values of the offerings that fit the pod alone.
 func (c *checker) valuesFor(i int, pool cluster.NodePool) labelValues {
 	out := labelValues{}
 	c.eachNewNode(i, pool, func(at int) { out.add(c.cluster.nodes[at].labels) })

@@ -31,7 +31,7 @@ func Print(p schedule.Plan) string {
 			fmt.Fprintf(&w, " (%d choices; next %s at %s)", len(l.Offerings), next.Type, next.Price)
 		}
 		if len(l.Relaxed) > 0 {
-			fmt.Fprintf(&w, " (with less variety of %s)", strings.Join(l.Relaxed, ", "))
+			fmt.Fprintf(&w, " (with fewer values of %s)", strings.Join(l.Relaxed, ", "))
 		}
 		fmt.Fprintln(&w)
 	}
@@ -58,7 +58,7 @@ func funnel(f reason.Funnel) string {
 	if f.Blocked != "" {
 		return fmt.Sprintf("%s: %s: %s", f.Pool, f.Blocked, f.Detail)
 	}
-	out := fmt.Sprintf("%s: %d offers", f.Pool, f.Offerings)
+	out := fmt.Sprintf("%s: %d offerings", f.Pool, f.Offerings)
 	left := f.Offerings
 	for _, c := range f.Cuts {
 		left -= c.Removed
@@ -128,7 +128,7 @@ func printFunnel(w *strings.Builder, f reason.Funnel) {
 		printFacts(w, "    ", f.Facts)
 		return
 	}
-	fmt.Fprintf(w, "  %s: %d offers\n", f.Pool, f.Offerings)
+	fmt.Fprintf(w, "  %s: %d offerings\n", f.Pool, f.Offerings)
 	for _, c := range f.Cuts {
 		fmt.Fprintf(w, "    −%d %s: %s\n", c.Removed, c.By, c.Detail)
 		printFacts(w, "      ", c.Facts)

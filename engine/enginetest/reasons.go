@@ -53,7 +53,7 @@ func (c *checker) funnel(f reason.Funnel) error {
 		return wellFormed(f.Facts)
 	}
 	if want := len(distinctOffers(c.Script)); f.Offerings != want {
-		return fmt.Errorf("starts with %d offers of %d", f.Offerings, want)
+		return fmt.Errorf("starts with %d offerings of %d", f.Offerings, want)
 	}
 	last := 0
 	for _, cut := range f.Cuts {
@@ -67,7 +67,7 @@ func (c *checker) funnel(f reason.Funnel) error {
 		}
 	}
 	if f.Left() != 0 {
-		return fmt.Errorf("%d offers came through every filter", f.Left())
+		return fmt.Errorf("%d offerings came through every filter", f.Left())
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // podClass is a pod class with what it demands of other pods, as far as the simulation follows
-// it. Rules within a node, and spreads over zones or the like, are followed exactly. For other
-// rules the pods are kept in the zone that the plan chose; where that is not enough they are
-// kept on the planned node.
+// it. Anti-affinity on one node, and spreads over zones or the like, are followed exactly. Pods with
+// affinity or anti-affinity over zones are kept in the zone that the plan chose. Pods with host
+// ports, shared volumes, or spread or affinity on one node are kept on the planned node.
 type podClass struct {
 	*cluster.PodClass
 	admission           *admission

@@ -120,8 +120,8 @@ func (ds *descriptions) describeNew(l *launch, rows bitset.Set) *launchDescripti
 	return &launchDescription{launch: out, moreExpensive: next}
 }
 
-// addSingleValued adds the labels to which the rules leave one value. Only the pool sets such
-// a label: without it here the node would not have it, and kube-scheduler would never bind the
+// addSingleValued adds the labels to which the rules leave one value. Some of them only the pool
+// sets: without them here the node would not have them, and kube-scheduler would never bind the
 // pods there that it was launched for.
 func addSingleValued(labels map[string]string, rules []constraint.Rule) map[string]string {
 	if labels == nil {

@@ -19,7 +19,8 @@ type domainCount struct {
 	counts       map[int]int
 	total        int
 	requiredKeys []*constraint.Key // a node must have all of them to count
-	// domains are the values that existing nodes have, as far as filter lets them count.
+	// domains are the values that existing nodes have, as far as filter lets them count, and those
+	// that earlier rounds opened (see learned.openedDomains).
 	domains map[int]bool
 	// launched are the values of nodes that are certain to be launched.
 	launched []int

@@ -33,8 +33,9 @@ const (
 // and taints): that of the heaviest term there can be.
 const defaultWeight = 100
 
-// preferencesOf lists the class's preferences in the order in which they are dropped: by
-// kind, and the heavier term of a kind first. Taints are included when tainted is set.
+// preferencesOf lists the class's preferences in Karpenter's order of relaxation: by kind, and the
+// heavier term of a kind first. dropOnePreference says where karve departs from it. Taints are
+// included when tainted is set.
 func preferencesOf(c *cluster.PodClass, tainted bool) []preference {
 	var out []preference
 	for i, n := range c.Affinity {

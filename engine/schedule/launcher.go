@@ -186,7 +186,7 @@ func (lr *launcher) fillingIsCurrent(cand *candidate) bool {
 }
 
 // launchCopies launches the candidate as often as its filling repeats. It reports false when
-// limits or quota stopped it before that.
+// limits or quota stopped it, or allow no node after these.
 func (lr *launcher) launchCopies(cand *candidate) bool {
 	copies, pods := math.MaxInt32, 0
 	for _, p := range cand.content {

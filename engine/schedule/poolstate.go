@@ -17,7 +17,7 @@ type poolState struct {
 	*cluster.PoolCatalog
 	left      quantity.Vector // of the pool's limits
 	nodesLeft int             // negative means no limit
-	launched  bitset.Set      // offerings of which a node is being launched
+	launched  bitset.Set      // offerings of which a launch was reserved, even if it was dropped since
 	// pods counts the pods that nodes are launched for, by shape. limitedPods counts those of
 	// them limited per node, by counter: see lowerBound.
 	pods             map[*cluster.PodShape]int
@@ -78,7 +78,7 @@ func (pool *poolState) reserve(l *launch) {
 	}
 }
 
-// release undoes reserve.
+// release undoes reserve, but launched keeps the offering.
 func (pool *poolState) release(l *launch) {
 	if pool.nodesLeft >= 0 {
 		pool.nodesLeft++

@@ -249,7 +249,7 @@ func (ps *preferenceSearch) tryHonouring(items []classPreference) bool {
 	return true
 }
 
-// chosenOf groups the items by class, in the order in which they are dropped.
+// chosenOf groups the items by class, in the order of preferencesOf.
 func (ps *preferenceSearch) chosenOf(items []classPreference) chosenPreferences {
 	in := make(map[classPreference]bool, len(items))
 	for _, it := range items {

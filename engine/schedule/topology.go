@@ -25,7 +25,7 @@ type topology struct {
 	filters            map[nodeFilter]*spreadFilter
 	inFilter           map[filterKey][]bitset.Set // see offeringsInFilter
 	launchedByCount    map[*domainCount][]int     // see launchedDomains
-	summary            *launchSummary             // cached until the launches change
+	summary            *launchSummary             // set while recordOpenedDomains runs, which makes it once; else nil
 	mustNotOpenDomains bool                       // set while no launch may open a domain; see inCountedDomains
 	scratch            bitset.Set                 // scratch: see inCountedDomains
 }

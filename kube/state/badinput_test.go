@@ -262,10 +262,10 @@ func TestBadObjects(t *testing.T) {
 		{"a pool of 10,000 values", func(n *nasty) {
 			n.pools[0].Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: zone, Operator: corev1.NodeSelectorOpIn, Values: append(many(10_000), "2")}}
 		}, 1},
-		{"more variety than there is", func(n *nasty) {
+		{"more values than there are", func(n *nasty) {
 			n.pools[0].Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: zone, Operator: corev1.NodeSelectorOpExists, MinValues: new(math.MaxInt32)}}
 		}, 0},
-		{"less variety than none", func(n *nasty) {
+		{"fewer values than none", func(n *nasty) {
 			n.pools[0].Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: zone, Operator: corev1.NodeSelectorOpExists, MinValues: new(-5)}}
 		}, 1},
 		{"1,000 pools", func(n *nasty) {

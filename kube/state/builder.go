@@ -12,7 +12,8 @@ import (
 )
 
 // builder is a cluster.Builder that remembers the values last written to it: an event that changes
-// none of them is skipped, and renew writes them again. Every write increments the revision.
+// none of them is skipped, and renew writes them again. Every write but
+// setCatalog increments the revision.
 type builder struct {
 	revision *revision
 	inner    *cluster.Builder

@@ -101,7 +101,7 @@ func (w *podWriter) refuseInUse(out *cluster.Pod, p *knownPod) {
 			if q == nil || q.facts.Terminal || w.podReplacements.roleOf(uid) == superseded {
 				continue
 			}
-			if (q.Spec.NodeName != "" || q.facts.Provisionable) && (user == nil || q.uses(user)) {
+			if (q.Spec.NodeName != "" || q.facts.Provisionable) && (user == nil || q.goesBefore(user)) {
 				user = q
 			}
 		}
@@ -111,9 +111,9 @@ func (w *podWriter) refuseInUse(out *cluster.Pod, p *knownPod) {
 	}
 }
 
-// uses reports whether p uses what one pod at a time may use, rather than o: bound pods do, then the
-// oldest.
-func (p *knownPod) uses(o *knownPod) bool {
+// goesBefore reports whether p, and not o, may use a PersistentVolumeClaim that one pod at a time may
+// use: bound pods go first, then the oldest.
+func (p *knownPod) goesBefore(o *knownPod) bool {
 	if bound := p.Spec.NodeName != ""; bound != (o.Spec.NodeName != "") {
 		return bound
 	}

@@ -22,13 +22,13 @@ import (
 	"github.com/karve-dev/karve/local/storage"
 )
 
-// world is a control plane with the driver.
-type world struct {
+// testCluster is a control plane with the driver.
+type testCluster struct {
 	t      *testing.T
 	client kubernetes.Interface
 }
 
-func newWorld(t *testing.T) *world {
+func newTestCluster(t *testing.T) *testCluster {
 	t.Helper()
 	_, client := clustertest.Start(t, t.TempDir())
 	if err := storage.Install(t.Context(), client); err != nil {
@@ -47,11 +47,11 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	return &world{t, client}
+	return &testCluster{t, client}
 }
 
 // node registers a node of a zone with the driver on it, as a node agent would.
-func (w *world) node(name, zone string) {
+func (w *testCluster) node(name, zone string) {
 	w.t.Helper()
 	size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("30")}
 	node, err := w.client.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{
@@ -103,7 +103,7 @@ spec:
 // From claims to volumes in the zones of their pods, attached; a pod is bound again in
 // its volume's zone; and nothing is left when the workload is deleted.
 func TestLifeOfVolumesOnARealControlPlane(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	for i := 1; i <= 3; i++ {
 		w.node(fmt.Sprintf("node-%d", i), fmt.Sprintf("eastus-%d", i))
 	}
@@ -138,7 +138,7 @@ func TestLifeOfVolumesOnARealControlPlane(t *testing.T) {
 }
 
 // atHome is nil when a pod of the database runs, with its volume, in that volume's zone.
-func (w *world) atHome(ctx context.Context, i int) error {
+func (w *testCluster) atHome(ctx context.Context, i int) error {
 	pod, err := w.client.CoreV1().Pods("default").Get(ctx, fmt.Sprintf("db-%d", i), metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (w *world) atHome(ctx context.Context, i int) error {
 	return nil
 }
 
-func (w *world) zoneOf(node string) string {
+func (w *testCluster) zoneOf(node string) string {
 	w.t.Helper()
 	n, err := w.client.CoreV1().Nodes().Get(w.t.Context(), node, metav1.GetOptions{})
 	if err != nil {
@@ -174,7 +174,7 @@ func (w *world) zoneOf(node string) string {
 }
 
 // lose cordons a pod's node and takes the pod off it.
-func (w *world) lose(p *corev1.Pod) {
+func (w *testCluster) lose(p *corev1.Pod) {
 	w.t.Helper()
 	cordon := []byte(`{"spec":{"unschedulable":true}}`)
 	if _, err := w.client.CoreV1().Nodes().Patch(w.t.Context(), p.Spec.NodeName, types.MergePatchType, cordon, metav1.PatchOptions{}); err != nil {
@@ -186,7 +186,7 @@ func (w *world) lose(p *corev1.Pod) {
 }
 
 // attached is nil when exactly n volumes are attached and none is on its way.
-func (w *world) attached(ctx context.Context, n int) error {
+func (w *testCluster) attached(ctx context.Context, n int) error {
 	list, err := w.client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (w *world) attached(ctx context.Context, n int) error {
 	return nil
 }
 
-func (w *world) empty(ctx context.Context) error {
+func (w *testCluster) empty(ctx context.Context) error {
 	volumes, err := w.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ func (x *failures) nodeUnusable(class string, c offering.Ref, lacks string) {
 		return
 	}
 	by := stock.Requester{Class: class}
-	r := armerr.Failure{Kind: armerr.MissingResource, Code: stock.NotRegistered, Detail: armerr.Shorten(lacks)}
+	r := armerr.Failure{Kind: armerr.MissingResource, Code: stock.ResourceNotRegistered, Detail: armerr.Shorten(lacks)}
 	x.blockOffering(by, r, s, c)
 	x.log.Warn("VM joined without a resource that it was launched for", slog.String("instanceType", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
 	if s.GPUs == 0 || !x.unavailable.GPUsMissing(class, skus) {

@@ -75,10 +75,10 @@ func (c *vmCreator) create(ctx context.Context, l *launch) (provider.Instance, e
 }
 
 // tryOfferings tries the offerings in order. It reports whether an offering was skipped because
-// the ledger has too little quota. While the stock probe of an offering has no room for another
+// the ledger has too little quota. While the window of an offering (see stock.Probes) has no room for another
 // launch, the next offering may be tried if it costs hardly more; see costsMuchMore.
 func (c *vmCreator) tryOfferings(ctx context.Context, l *launch) (in provider.Instance, lacksQuota bool, err error) {
-	var waiting *classOffering // the first whose stock probe is full
+	var waiting *classOffering // the first whose window is full
 	for _, ref := range c.reclaims.PutReclaimedLast(l.claim.Offerings) {
 		if waiting != nil && costsMuchMore(ref, waiting.ref) {
 			break
@@ -103,7 +103,7 @@ func (c *vmCreator) tryOfferings(ctx context.Context, l *launch) (in provider.In
 	return provider.Instance{}, lacksQuota, &provider.CapacityError{Claim: l.claim.Name, Refused: l.refused}
 }
 
-// pendingUnlessUrgent reports a claim as pending while the stock probe of its next offering is
+// pendingUnlessUrgent reports a claim as pending while the window of its next offering is
 // full. An urgent claim, whose pods are about to lose their node, is launched without a place.
 func (c *vmCreator) pendingUnlessUrgent(ctx context.Context, l *launch, wanted classOffering) (in provider.Instance, lacksQuota bool, err error) {
 	if !l.claim.Urgent {
@@ -266,8 +266,9 @@ func (c *vmCreator) handleRefusal(l *launch, wanted classOffering, r armerr.Fail
 	return outcome{}, c.recordUnclassified(l, r)
 }
 
-// recordUnclassified counts refusals of unknown kind, and returns an error when three consecutive
-// offerings got one: the offering is not the cause then.
+// recordUnclassified counts refusals of unknown kind, and pauses the node class when several of its
+// sizes got the same one. It returns an error when the class pauses or three consecutive offerings
+// were refused so: the offering is not the cause then.
 func (c *vmCreator) recordUnclassified(l *launch, r armerr.Failure) error {
 	if r.Kind != armerr.OtherFailure {
 		l.unclassified = 0

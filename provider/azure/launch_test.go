@@ -240,16 +240,16 @@ func TestUrgentLaunchAcceptsAnOldList(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		urgent, twin := claim("b", onDemand("Standard_D4s_v5", "eastus-1")), claim("c", onDemand("Standard_D4s_v5", "eastus-1"))
-		urgent.Urgent, twin.Urgent = true, true
-		if _, err := other.Launch(t.Context(), twin); err != nil {
+		urgent, second := claim("b", onDemand("Standard_D4s_v5", "eastus-1")), claim("c", onDemand("Standard_D4s_v5", "eastus-1"))
+		urgent.Urgent, second.Urgent = true, true
+		if _, err := other.Launch(t.Context(), second); err != nil {
 			t.Fatal(err)
 		}
 		before := lists
 		if in, err := p.Launch(t.Context(), urgent); err != nil || in.ProviderID == "" || lists != before {
 			t.Errorf("launched %q after %d lists, want one at once: %v", in.ProviderID, lists-before, err)
 		}
-		for _, c := range []provider.Claim{urgent, twin} {
+		for _, c := range []provider.Claim{urgent, second} {
 			if _, err := r.up(t, p, c); err != nil {
 				t.Error(err)
 			}

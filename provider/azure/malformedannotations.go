@@ -7,7 +7,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 )
 
-// MalformedAnnotations describes the annotations of a node class that cannot be parsed.
+// MalformedAnnotations describes AnnotationSpotMaxPrice of a node class when it cannot be parsed;
+// ImageSelectionOf reports those of images.
 func MalformedAnnotations(class *v1beta1.AKSNodeClass) []string {
 	var fields []string
 	if _, err := pricing.SpotLimitOf(class); err != nil {

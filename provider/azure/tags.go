@@ -27,7 +27,8 @@ const (
 	tagKubernetes       = "karve.dev_kubernetes-version"
 	tagKarpenterCluster = "karpenter.azure.com_cluster"
 	tagNodePool         = "karpenter.sh_nodepool"
-	// tagAKSMachine is on machines that Karpenter's provider creates through AKS's machine API.
+	// tagAKSMachine is on machines that are created through AKS's machine API, by karve or by
+	// Karpenter's provider.
 	tagAKSMachine = "karpenter.azure.com_aksmachine_nodeclaim"
 	tagBilling    = "compute.aks.billing"
 	billingLinux  = "linux"

@@ -15,7 +15,7 @@ type branchLimit struct {
 	atMost bool
 }
 
-// nodeSubset is a subset of the nodes; the zero variety is all.
+// nodeSubset is a subset of the nodes; the zero nodeSubset is all of them.
 type nodeSubset struct {
 	class, nodeType int // one more than the index; 0 for any
 	zone            string

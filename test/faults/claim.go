@@ -141,9 +141,9 @@ func (c *claim) launchTimeout() time.Duration {
 // counts.
 func (k *controllers) instance(ctx context.Context, c *claim) (provider.Instance, error) {
 	if choices := k.catalog.choices(c.order); len(choices) > 0 {
-		bought := c.Claim
-		bought.Offerings, bought.LaunchState = choices, maps.Clone(c.LaunchState)
-		return k.catalog.provider.Launch(ctx, bought)
+		chosen := c.Claim
+		chosen.Offerings, chosen.LaunchState = choices, maps.Clone(c.LaunchState)
+		return k.catalog.provider.Launch(ctx, chosen)
 	}
 	nothing := &provider.CapacityError{Claim: c.Name}
 	if c.id == "" {

@@ -45,11 +45,11 @@ func (m mistaken) Do(req *http.Request) (*http.Response, error) {
 // launchTwice creates a second VM with the same tags under another name.
 func launchTwice(t *run, req *http.Request, body []byte) error {
 	name := path.Base(req.URL.Path)
-	twin := req.Clone(req.Context())
-	twin.URL.Path = strings.Replace(req.URL.Path, name, name+"0", 1)
+	second := req.Clone(req.Context())
+	second.URL.Path = strings.Replace(req.URL.Path, name, name+"0", 1)
 	body = bytes.ReplaceAll(body, []byte(name), []byte(name+"0"))
-	twin.Body, twin.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	return answered(t.region.InProcess().Do(twin))
+	second.Body, second.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return answered(t.region.InProcess().Do(second))
 }
 
 func answered(resp *http.Response, err error) error {

@@ -12,7 +12,7 @@ import (
 
 // Where a third of the families have quota for a few VMs only and one in twenty
 // pairs of size and zone is sold out, at least 95 % of the VMs come by the first
-// purchase, and all come in the end; more than when each attempt knows one offer.
+// launch, and all come in the end; more than when each attempt knows one offering.
 //
 // Rule REFUSAL-4.
 func TestFirstLaunches(t *testing.T) {

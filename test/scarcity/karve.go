@@ -61,7 +61,7 @@ func (s Scenario) serve(ctx context.Context, strategy func(*run) launcher) (Resu
 	return s.work(ctx, d, strategy(d))
 }
 
-func (s Scenario) work(ctx context.Context, d *run, buy launcher) (Result, error) {
+func (s Scenario) work(ctx context.Context, d *run, launch launcher) (Result, error) {
 	orders := s.orders(d.region.Location())
 	outcomes := make([]Result, len(orders))
 	errs := make([]error, len(orders))
@@ -72,7 +72,7 @@ func (s Scenario) work(ctx context.Context, d *run, buy launcher) (Result, error
 			if errs[i] = Sleep(ctx, o.at); errs[i] != nil {
 				return
 			}
-			outcomes[i], errs[i] = d.serveOrder(ctx, o, buy)
+			outcomes[i], errs[i] = d.serveOrder(ctx, o, launch)
 		})
 	}
 	wg.Wait()
@@ -87,8 +87,8 @@ func (s Scenario) work(ctx context.Context, d *run, buy launcher) (Result, error
 }
 
 // serveOrder serves one order and reads off the wire what that took.
-func (d *run) serveOrder(ctx context.Context, o order, buy launcher) (Result, error) {
-	price, err := buy(ctx, o)
+func (d *run) serveOrder(ctx context.Context, o order, launch launcher) (Result, error) {
+	price, err := launch(ctx, o)
 	r := Result{Price: price, Launches: d.wire.launchesOf("aks-" + o.name + "-")}
 	if price > 0 {
 		r.Served = 1

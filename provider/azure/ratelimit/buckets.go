@@ -18,7 +18,7 @@ type Priority int
 // comes before all requests that would cost more.
 const (
 	Upkeep  Priority = iota // changes to running nodes: tags, identities
-	Read                    // reads: drift, prices, sizes
+	Read                    // reads without a ticket: sizes, quota, images, networks; and late virtual machines
 	Create                  // a node for pending pods
 	Replace                 // a node that replaces one about to be interrupted
 	Delete                  // deleting a virtual machine, or what is left of it

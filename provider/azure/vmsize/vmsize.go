@@ -50,9 +50,9 @@ type Size struct {
 	// Version has no "v" and is "1" when the name has none. It is the value of the sku-version
 	// label, and may have two digits.
 	Version string
-	// Series is family, features and version in the spelling of the sku-series label: Ds_v5,
-	// NCads_v4, and B for a name without features or version. A version that the name leaves out
-	// is left out here too.
+	// Series is family, features and version as in the name: Ds_v5, NCads_v4, and B for a name
+	// without features or version. The sku-series label has it without the underscore. A version
+	// that the name leaves out is left out here too.
 	Series string
 	// Promo marks the promotional variants of old sizes.
 	Promo bool

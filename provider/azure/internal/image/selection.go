@@ -55,7 +55,7 @@ func SelectionOf(class *v1beta1.AKSNodeClass) (Selection, error) {
 	}
 	age, err := parseAge(text)
 	if err != nil {
-		return w, fmt.Errorf("annotation %s is %q: it must be a number of days such as 7d, or a duration such as 36h, up to %s", AnnotationMinAge, text, days(oldestMinAge))
+		return w, fmt.Errorf("annotation %s is %q: it must be a number of days such as 7d, or a duration such as 36h, up to %s", AnnotationMinAge, text, days(imageLifetime))
 	}
 	w.MinAge = age
 	return w, nil
@@ -63,8 +63,8 @@ func SelectionOf(class *v1beta1.AKSNodeClass) (Selection, error) {
 
 var versionForm = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 
-// oldestMinAge: AKS removes images a year after it published them.
-const oldestMinAge = 365 * 24 * time.Hour
+// imageLifetime is how long AKS keeps an image after it published it, and so the longest MinAge.
+const imageLifetime = 365 * 24 * time.Hour
 
 func parseAge(text string) (time.Duration, error) {
 	age, err := time.ParseDuration(text)
@@ -73,7 +73,7 @@ func parseAge(text string) (time.Duration, error) {
 		n, err = strconv.Atoi(number)
 		age = time.Duration(min(n, 1000)) * 24 * time.Hour // more would overflow, and is an error below
 	}
-	if err == nil && (age < 0 || age > oldestMinAge) {
+	if err == nil && (age < 0 || age > imageLifetime) {
 		err = strconv.ErrRange
 	}
 	return age, err
@@ -149,7 +149,7 @@ func builtOn(version string) time.Time {
 // tooOld reports whether AKS has removed the version by now.
 func tooOld(b imageVersion, now time.Time) bool {
 	built := builtOn(b.version)
-	return !built.IsZero() && now.Sub(built) > oldestMinAge
+	return !built.IsZero() && now.Sub(built) > imageLifetime
 }
 
 // later orders versions by date of publication, then by version, so that the result is stable for

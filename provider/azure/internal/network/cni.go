@@ -5,7 +5,7 @@ package network
 // A CNI is the cluster's network plugin, in AKS's spelling.
 type CNI struct {
 	Plugin    string // azure or none
-	Mode      string // Overlay, or empty for node subnet
+	Mode      string // overlay, or empty for node subnet
 	Dataplane string // azure, cilium or empty
 	Policy    string // network policy engine
 }

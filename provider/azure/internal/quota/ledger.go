@@ -14,7 +14,7 @@ import (
 // concurrent launches do not exceed it.
 type usageLedger struct {
 	mu      sync.Mutex
-	entries map[string]entry // by virtual machine name
+	entries map[string]entry // by handle of the virtual machine
 	changed bool             // something changed since the last call of changedSinceLastCall
 
 	// sums adds up the entries that a reading of the quota at sumsReadAt does not include; nil when

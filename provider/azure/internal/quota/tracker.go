@@ -68,7 +68,7 @@ func (t *Tracker) Left(quotas []string, in Reading, subnet string) (map[string]i
 // SubnetProblem describes why the addresses of a subnet are not known; empty when they are.
 func (t *Tracker) SubnetProblem(subnet string) string { return t.subnets.of(subnet).problem() }
 
-// A Holder is a virtual machine that takes quota, and the ID of its subnet.
+// A Holder is a virtual machine that takes quota, by its handle, and the ID of its subnet.
 type Holder struct{ VM, Subnet string }
 
 // Reserve takes quota out of the region's and the subnet's, or returns the name of the quota that

@@ -156,8 +156,8 @@ func (m *UnavailableOfferings) RecordPreparationError(class, description string)
 	return h.launches >= minPreparationErrors && now.Sub(h.first) >= minPreparationErrorTime
 }
 
-// NotRegistered is the code for nodes that lack the resource they were launched for.
-const NotRegistered = "ResourceNotRegistered"
+// ResourceNotRegistered is the code for nodes that lack the resource they were launched for.
+const ResourceNotRegistered = "ResourceNotRegistered"
 
 // GPUsMissing reports whether nodes of three sizes of a node class, with GPUs of at least two
 // models, lacked them within the last hour.
@@ -166,7 +166,7 @@ func (m *UnavailableOfferings) GPUsMissing(class string, known map[string]*sku.S
 	defer m.mu.Unlock()
 	sizes, models := map[string]bool{}, map[string]bool{}
 	for key, b := range m.activeBlocks() {
-		if s := known[key.size]; key.class == class && b.Code == NotRegistered && s != nil && s.GPUs > 0 {
+		if s := known[key.size]; key.class == class && b.Code == ResourceNotRegistered && s != nil && s.GPUs > 0 {
 			sizes[key.size], models[fmt.Sprint(s.GPU)] = true, true
 		}
 	}

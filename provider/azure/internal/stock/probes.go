@@ -20,7 +20,7 @@ type Probes struct {
 
 	mu       sync.Mutex
 	windows  map[Key]*window
-	unproven map[string]unprovenVM // by virtual machine name
+	unproven map[string]unprovenVM // by handle of the virtual machine
 }
 
 // A Key is an offering that may or may not be in stock.
@@ -32,7 +32,7 @@ func KeyOf(c offering.Ref) Key { return Key{c.Type, c.Zone, c.CapacityType} }
 type window struct {
 	size     int             // how many may be unproven; grows by one with each that is proven
 	refused  bool            // it was refused, and none was proven since
-	unproven map[string]bool // by virtual machine name
+	unproven map[string]bool // by handle of the virtual machine
 	usedAt   time.Time
 	// turnedAway are the virtual machines that found no place in the window since that time;
 	// turnedAwayBefore is how many did in the period before.
