@@ -27,14 +27,19 @@ const maxNodesTried = 256
 
 // placeColocated places the pods of the groups that earlier rounds found to share nodes.
 func (s *solver) placeColocated(groups []*podGroup) {
+	if len(s.learned.colocated) == 0 {
+		return
+	}
+	byClass := map[*cluster.PodClass][]*podGroup{}
+	for _, g := range groups {
+		if s.learned.isColocated(g.class) && g.unassigned() > 0 {
+			byClass[g.class] = append(byClass[g.class], g)
+		}
+	}
 	for _, classes := range s.learned.colocated {
 		c := colocation{solver: s}
 		for _, class := range classes {
-			for _, g := range groups {
-				if g.class == class && g.unassigned() > 0 {
-					c.groups = append(c.groups, g)
-				}
-			}
+			c.groups = append(c.groups, byClass[class]...)
 		}
 		for c.placeSome() {
 			c.groups = slices.DeleteFunc(c.groups, func(g *podGroup) bool { return g.unassigned() == 0 })
@@ -455,79 +460,98 @@ func (g *podGroup) domainValues(node *cluster.NodeInfo) []int {
 // that they must join on a node, together with the classes of those; false when that is known.
 func (l *learned) recordColocations(s *solver) bool {
 	found := false
+	var leading leadingGroups
 	for _, g := range s.podGroups {
-		if g.placed < len(g.pods) && !l.unplaceable[g.class] {
-			if leading := s.leadingGroups(g, nil); len(leading) > 0 {
-				found = l.addColocation(leading) || found
-			}
+		if g.placed == len(g.pods) || len(g.nodeRules.needs) == 0 || l.unplaceable[g.class] || l.isColocated(g.class) {
+			continue
+		}
+		if leading.byCounter == nil {
+			leading = newLeadingGroups(s)
+		}
+		if groups := leading.of(g); len(groups) > 0 {
+			l.addColocation(groups)
+			found = true
 		}
 	}
 	return found
 }
 
-// leadingGroups lists the groups with placed pods that pods of g must join on a node, those first
-// that they must join themselves, and then g; nil when there are none. path are the groups that lead
-// here.
-func (s *solver) leadingGroups(g *podGroup, path []*podGroup) []*podGroup {
+// leadingGroups finds the groups with placed pods that pods of other groups must join on a node.
+type leadingGroups struct {
+	counters  *counters
+	byCounter map[int][]*podGroup // the groups with placed pods that the counter counts
+}
+
+func newLeadingGroups(s *solver) leadingGroups {
+	needed := map[int]bool{}
+	for _, g := range s.podGroups {
+		for _, d := range g.nodeRules.needs {
+			needed[d.counter] = true
+		}
+	}
+	out := leadingGroups{counters: &s.counters, byCounter: map[int][]*podGroup{}}
+	for _, g := range s.podGroups {
+		for _, c := range g.nodeRules.increments {
+			if needed[c] && g.placed > 0 {
+				out.byCounter[c] = append(out.byCounter[c], g)
+			}
+		}
+	}
+	return out
+}
+
+// of lists the groups of g's priority that pods of g must join, those first that they must join
+// themselves, and then g; nil when there are none.
+func (lg *leadingGroups) of(g *podGroup) []*podGroup {
 	var out []*podGroup
-	leads := false
-	for _, d := range g.nodeRules.needs {
-		running := s.counters.total(d.counter) - s.counters.all[d.counter].sum
-		for _, h := range s.podGroups {
-			if h.placed == 0 || h.class.Priority != g.class.Priority || h.class.Virtual != g.class.Virtual || !slices.Contains(h.nodeRules.increments, d.counter) {
+	leadsItself := false
+	visited, expanded := map[*podGroup]bool{}, map[int]bool{}
+	var visit func(*podGroup)
+	visit = func(h *podGroup) {
+		visited[h] = true
+		for _, d := range h.nodeRules.needs {
+			if expanded[d.counter] {
 				continue
 			}
-			if h == g {
-				leads = leads || running == 0
-				continue
-			}
-			if slices.Contains(path, h) {
-				continue
-			}
-			before := s.leadingGroups(h, append(slices.Clip(path), g))
-			if before == nil {
-				before = []*podGroup{h}
-			}
-			for _, b := range before {
-				if !slices.Contains(out, b) {
-					out = append(out, b)
+			expanded[d.counter] = true
+			for _, o := range lg.byCounter[d.counter] {
+				leadsItself = leadsItself || o == g && h == g && lg.counters.runs(d.counter) == 0
+				if !visited[o] && o.class.Priority == g.class.Priority && o.class.Virtual == g.class.Virtual {
+					visit(o)
 				}
 			}
 		}
+		out = append(out, h)
 	}
-	if len(out) == 0 && !leads {
+	visit(g)
+	if len(out) == 1 && !leadsItself {
 		return nil
 	}
-	return append(out, g)
+	return out
+}
+
+// isColocated reports whether the class is in a colocation.
+func (l *learned) isColocated(c *cluster.PodClass) bool {
+	_, ok := l.colocationOf[c]
+	return ok
 }
 
 // addColocation records that pods of the groups share nodes, and joins it with the colocations of
-// the same classes; false when it is known.
-func (l *learned) addColocation(groups []*podGroup) bool {
-	var classes []*cluster.PodClass
+// the same classes.
+func (l *learned) addColocation(groups []*podGroup) {
+	n := len(l.colocated)
+	l.colocated = append(l.colocated, nil)
 	for _, g := range groups {
-		if !slices.Contains(classes, g.class) {
-			classes = append(classes, g.class)
-		}
-	}
-	missing := func(had []*cluster.PodClass) bool {
-		return slices.ContainsFunc(classes, func(c *cluster.PodClass) bool { return !slices.Contains(had, c) })
-	}
-	if slices.ContainsFunc(l.colocated, func(had []*cluster.PodClass) bool { return !missing(had) }) {
-		return false
-	}
-	var others [][]*cluster.PodClass
-	for _, had := range l.colocated {
-		if !slices.ContainsFunc(had, func(c *cluster.PodClass) bool { return slices.Contains(classes, c) }) {
-			others = append(others, had)
+		had, known := l.colocationOf[g.class]
+		classes := []*cluster.PodClass{g.class}
+		if known && had != n {
+			classes, l.colocated[had] = l.colocated[had], nil
+		} else if known {
 			continue
 		}
-		for _, c := range had {
-			if !slices.Contains(classes, c) {
-				classes = append(classes, c)
-			}
+		for _, c := range classes {
+			l.colocationOf[c] = n
 		}
+		l.colocated[n] = append(l.colocated[n], classes...)
 	}
-	l.colocated = append(others, classes)
-	return true
 }

@@ -94,6 +94,19 @@ func (cs *counters) total(c int) int {
 	return k.running + k.sum
 }
 
+// runs is the value of a counter over all nodes without planned pods; not for ports.
+func (cs *counters) runs(c int) int { return cs.total(c) - cs.all[c].sum }
+
+// isPlanned reports whether pods that the counter counts are planned for existing nodes.
+func (cs *counters) isPlanned(c int) bool {
+	for _, n := range cs.all[c].planned {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // countOn counts what runs on the node, or will run there without this plan.
 func (k *countKey) countOn(node *cluster.NodeInfo) int {
 	n := 0

@@ -107,6 +107,11 @@ type launchList struct {
 	someDropped bool
 }
 
+// hold reports whether pods of the group are on some launch.
+func (ll *launchList) hold(g *podGroup) bool {
+	return slices.ContainsFunc(ll.all, func(l *launch) bool { return slices.Contains(l.groups, g) })
+}
+
 // addPods puts n pods of the allotment on the launch.
 func (ll *launchList) addPods(l *launch, a *allotment, n int) {
 	for _, c := range a.group.nodeRules.increments {

@@ -19,14 +19,18 @@ type learned struct {
 	openedDomains map[domainCountKey][]int
 	// minValuesLost are the pools whose launches have lost values; see learnMinValuesLost.
 	minValuesLost map[*cluster.PoolCatalog]*minValuesLoss
+	// joinLast are classes whose pods are placed after all others; see recordJoinLast.
+	joinLast map[*cluster.PodClass]bool
 	// colocated are classes whose pods share nodes; see colocation.
-	colocated [][]*cluster.PodClass
+	colocated    [][]*cluster.PodClass
+	colocationOf map[*cluster.PodClass]int // index in colocated
 }
 
 func newLearned() *learned {
 	return &learned{
 		podsPerCell: map[learnedKey]int{}, unplaceable: map[*cluster.PodClass]bool{}, withoutPreferences: map[*cluster.PodClass]bool{},
 		openedDomains: map[domainCountKey][]int{}, minValuesLost: map[*cluster.PoolCatalog]*minValuesLoss{},
+		joinLast: map[*cluster.PodClass]bool{}, colocationOf: map[*cluster.PodClass]int{},
 	}
 }
 
@@ -56,10 +60,28 @@ func (l *learned) learn(s *solver, round int) bool {
 			l.podsPerCell[key], again = a.placed, true
 		}
 	}
+	again = l.recordJoinLast(s) || again
 	if round < maxLearningRounds {
 		again = l.recordColocations(s) || again
 	}
 	return s.recordOpenedDomains(l, round) || again
+}
+
+// recordJoinLast records the classes of which a pod, as the first anywhere that its own affinity over
+// the hostname selects, gets a new node, while others that it selects go to existing nodes. Those are
+// bound before the new node is there, and the pod must join them then. It reports false when that is
+// known.
+func (l *learned) recordJoinLast(s *solver) bool {
+	found := false
+	for _, g := range s.podGroups {
+		if len(g.nodeRules.needs) == 0 || g.placed == 0 || l.joinLast[g.class] || !s.launches.hold(g) {
+			continue
+		}
+		if slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return s.counters.runs(d.counter) == 0 && s.counters.isPlanned(d.counter) }) {
+			l.joinLast[g.class], found = true, true
+		}
+	}
+	return found
 }
 
 // giveUp leaves out the allotment's class, or first its preferences as they may be the cause.

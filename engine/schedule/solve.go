@@ -181,20 +181,25 @@ func (s *solver) retryNodes(allotments []*allotment) {
 }
 
 // byPriority groups the pod groups by priority, the highest first: when limits or quota do
-// not suffice for all pods, those of the highest priority get nodes.
+// not suffice for all pods, those of the highest priority get nodes. Classes that join other pods last
+// (see recordJoinLast) come after all others.
 func (s *solver) byPriority() [][]*podGroup {
-	var out [][]*podGroup
+	var out, last [][]*podGroup
 	for _, g := range s.podGroups {
 		if g.class.Refused != "" || s.learned.unplaceable[g.class] {
 			continue
 		}
-		if n := len(out); n > 0 && out[n-1][0].class.Priority == g.class.Priority && out[n-1][0].class.Virtual == g.class.Virtual {
-			out[n-1] = append(out[n-1], g)
+		list := &out
+		if s.learned.joinLast[g.class] {
+			list = &last
+		}
+		if n := len(*list); n > 0 && (*list)[n-1][0].class.Priority == g.class.Priority && (*list)[n-1][0].class.Virtual == g.class.Virtual {
+			(*list)[n-1] = append((*list)[n-1], g)
 			continue
 		}
-		out = append(out, []*podGroup{g})
+		*list = append(*list, []*podGroup{g})
 	}
-	return out
+	return append(out, last...)
 }
 
 // placeAndImprove places all virtual pods, or all others. It reports false when it learned
