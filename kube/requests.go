@@ -40,9 +40,9 @@ func schedulerRequests(p *corev1.Pod) quantity.Amounts {
 	return Amounts(list)
 }
 
-// plainSum is schedulerRequests for ordinary pods, and much faster: no init containers, pod-level
-// resources or resize, and whole amounts, which add up as integers do. It reports false when the
-// pod is not ordinary.
+// plainSum is schedulerRequests for ordinary pods, and much faster: no init containers, no pod-level
+// resources, none in the status, and whole amounts, which add up as integers do. It reports false
+// when the pod is not ordinary.
 func plainSum(p *corev1.Pod) (requestSum, bool) {
 	var sum requestSum
 	if len(p.Spec.InitContainers) > 0 || p.Spec.Resources != nil || hasStatusResources(p) {
