@@ -244,8 +244,9 @@ var zoneLabels = []string{corev1.LabelFailureDomainBetaZone, corev1.LabelFailure
 func places(pv *corev1.PersistentVolume) []cluster.Term {
 	var zoned cluster.Term
 	for _, label := range zoneLabels {
-		if value, ok := pv.Labels[label]; ok {
-			zoned = append(zoned, constraint.Rule{Key: normal(label), Operator: constraint.In, Values: strings.Split(value, "__")})
+		values := strings.Split(pv.Labels[label], "__")
+		if !slices.Contains(values, "") { // kube-scheduler ignores such labels
+			zoned = append(zoned, constraint.Rule{Key: normal(label), Operator: constraint.In, Values: values})
 		}
 	}
 	out := nodeAffinity(pv)

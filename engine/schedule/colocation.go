@@ -3,22 +3,27 @@
 package schedule
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 
 	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // colocation places pods that must share a node: those that a required term of pod affinity over
 // the hostname selects, which lead, and those that have the term, which follow. Placed one group
 // after another, the leading pods may get a node on which the others have no room, and the others
-// can go nowhere else. So the groups are placed as one: on an existing node that holds all their
-// pods, or on the cheapest new one. Where no node holds them all, the leading pods are divided over
-// as few nodes as possible; a single leading pod gets the node that holds most of the others.
+// can go nowhere else. So one leading pod of each group is placed together with all that follow: on
+// an existing node that holds them, on a planned one, or on a new one. Where no node holds them all,
+// the pods that follow are divided over several nodes with a leading pod each; if there is no other
+// leading pod, they get the node that holds most of them.
+//
+// The leading pods that this leaves are placed like all other pods.
 type colocation struct {
 	solver *solver
-	groups []*podGroup // leading pods before those that follow them
+	groups []*podGroup // leading groups before those that follow them
 	cells  [][]*cell   // by group; none for groups without rules over domains
 }
 
@@ -47,9 +52,9 @@ func (s *solver) placeColocated(groups []*podGroup) {
 	}
 }
 
-// placeSome places pods on one node. It reports false when it found none that helps.
+// placeSome places pods on one node. It reports false when it found none on which pods follow.
 func (c *colocation) placeSome() bool {
-	if len(c.groups) == 0 || !c.leads(c.groups[0]) {
+	if c.following() == 0 || !c.leads(c.groups[0]) || c.spreads() {
 		return false
 	}
 	c.cells = c.cells[:0]
@@ -61,31 +66,71 @@ func (c *colocation) placeSome() bool {
 		c.cells = append(c.cells, cells)
 	}
 	most := c.leadingPods()
-	if n := sort.Search(most, func(i int) bool { return c.nodeFor(c.shares(i+1)) != nil }); n < most {
-		return c.place(c.nodeFor(c.shares(n + 1)))
+	n := sort.Search(most, func(i int) bool { return c.nodeFor(c.shares(i+1)) != nil }) + 1
+	if n > most {
+		return c.placeMost(c.shares(most))
 	}
-	return c.placeMost(c.shares(most))
+	return c.place(c.cheapestDivision(n, most))
 }
 
-// placeMost places as many pods of the shares as one node holds, leading pods first.
+// cheapestDivision is the node for an equal share of the pods, of n nodes or of more: those may cost
+// less together.
+func (c *colocation) cheapestDivision(n, most int) *sharedNode {
+	var best *sharedNode
+	var least offering.Price
+	for ; n <= most; n *= 2 {
+		found := c.nodeFor(c.shares(n))
+		if found == nil || found.pool == nil {
+			return cmp.Or(best, found)
+		}
+		price := found.pool.Catalog.Offerings[found.row].Price
+		if total := price * offering.Price(n); best == nil || total < least {
+			best, least = found, total
+		}
+	}
+	return best
+}
+
+// placeMost places as many of the pods that follow as one node holds of the shares.
 func (c *colocation) placeMost(shares []int) bool {
 	sum := 0
-	for _, n := range shares {
-		sum += n
+	for i, n := range shares {
+		if c.groups[i].follows() {
+			sum += n
+		}
 	}
 	first := func(n int) []int {
 		out := slices.Clone(shares)
 		for i := range out {
-			out[i] = min(out[i], n)
-			n -= out[i]
+			if c.groups[i].follows() {
+				out[i] = min(out[i], n)
+				n -= out[i]
+			}
 		}
 		return out
 	}
 	n := sort.Search(sum, func(i int) bool { return c.nodeFor(first(i+1)) == nil })
-	if n <= shares[0] && len(c.groups[0].nodeRules.needs) == 0 || n == 0 {
-		return false // no pod follows: leading pods alone are placed like all others
+	return n > 0 && c.place(c.nodeFor(first(n)))
+}
+
+// follows reports whether pods of the group must join other pods on their node.
+func (g *podGroup) follows() bool { return len(g.nodeRules.needs) > 0 }
+
+// following is how many pods that follow have no place yet.
+func (c *colocation) following() int {
+	n := 0
+	for _, g := range c.groups {
+		if g.follows() {
+			n += g.unassigned()
+		}
 	}
-	return c.place(c.nodeFor(first(n)))
+	return n
+}
+
+// spreads reports whether pods spread over zones or other domains must follow pods that need not join
+// any: a share of them is not one domain's, so they are placed like all other pods.
+func (c *colocation) spreads() bool {
+	return !c.groups[0].follows() && slices.ContainsFunc(c.groups, func(g *podGroup) bool { return g.follows() && g.hasSpread() })
 }
 
 // leads reports whether pods of the group may be on a node before those of all other groups.
@@ -93,34 +138,39 @@ func (c *colocation) leads(g *podGroup) bool {
 	return !slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return !d.selfSelecting || c.solver.counters.total(d.counter) > 0 })
 }
 
-// leadingPods is over how many nodes the pods can be divided: each needs a leading pod, and of pods
-// with affinity to each other only one can be the first.
+// leadingPods is over how many nodes the pods can be divided: each needs a leading pod of each group,
+// and of pods with affinity to each other only one can be the first.
 func (c *colocation) leadingPods() int {
-	most := 1
+	most := 0
 	for _, g := range c.groups {
-		if len(g.nodeRules.needs) == 0 {
-			most = max(most, g.unassigned())
+		if !g.follows() && (most == 0 || g.unassigned() < most) {
+			most = g.unassigned()
 		}
 	}
-	return most
+	return max(1, most)
 }
 
 // shares is how many pods of each group go to one of n nodes.
 func (c *colocation) shares(n int) []int {
 	out := make([]int, len(c.groups))
 	for i, g := range c.groups {
-		out[i] = (g.unassigned() + n - 1) / n
+		out[i] = 1
+		if g.follows() {
+			out[i] = (g.unassigned() + n - 1) / n
+		}
 	}
 	return out
 }
 
-// sharedNode is a node for pods of several groups: an existing one, or one to be launched.
+// sharedNode is a node for pods of several groups: an existing one, one that is planned already, or
+// one to be launched.
 type sharedNode struct {
 	allotments   []*allotment
-	node         int        // index of the existing node; -1 for a launch
-	pool         *poolState // nil for an existing node
+	node         int        // index of the existing node
+	planned      *launch    // nil for other nodes
+	pool         *poolState // nil unless it is to be launched
 	row          int
-	requirements *nodeRequirements
+	requirements *nodeRequirements // of launches
 	used         quantity.Vector
 }
 
@@ -130,7 +180,13 @@ func (c *colocation) nodeFor(shares []int) *sharedNode {
 		return found
 	}
 	var best *sharedNode
-	for _, cells := range c.cellChoices() {
+	choices := c.cellChoices()
+	for _, cells := range choices {
+		if found := c.plannedFor(c.allotments(shares, cells)); found != nil {
+			return found
+		}
+	}
+	for _, cells := range choices {
 		if found := c.launchFor(c.allotments(shares, cells)); found != nil && (best == nil || found.cheaperThan(best)) {
 			best = found
 		}
@@ -279,6 +335,31 @@ func (g *podGroup) cellOf(node *cluster.NodeInfo, cells []*cell) *cell {
 	return &c
 }
 
+// plannedFor finds a launch of the plan that has room for the allotments; nil when there is none.
+func (c *colocation) plannedFor(allotments []*allotment) *sharedNode {
+	var sum quantity.Vector
+	for _, a := range allotments {
+		sum = sum.Add(a.group.shape.Requests.Times(a.wanted))
+	}
+	for _, l := range c.solver.launches.all {
+		if !l.free.Holds(&sum) || l.pool.hasMinValues() {
+			continue
+		}
+		used, ok := c.fit(allotments, podsOnNode{
+			count:    func(counter int) int { return l.counts[counter] },
+			keptOff:  func(g *podGroup) bool { return l.residents.keepOff(&g.nodeRules) },
+			attached: func(m cluster.Mount) bool { return l.mounts[m] },
+		})
+		if !ok || !l.free.Holds(&used) || slices.ContainsFunc(allotments, func(a *allotment) bool { return a.group.hasSpread() }) {
+			continue
+		}
+		if reqs := c.join(l.requirements, l.pool, l.row, allotments); reqs != nil && c.allowed(allotments) {
+			return &sharedNode{allotments: allotments, planned: l, requirements: reqs}
+		}
+	}
+	return nil
+}
+
 // launchFor finds the first launch for the allotments, by weight of the pools and price; nil when
 // there is none. Pools with minValues launch no nodes for colocations.
 func (c *colocation) launchFor(allotments []*allotment) *sharedNode {
@@ -317,16 +398,16 @@ func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *
 		if s.limits.nodesAllowed(pool, row) == 0 {
 			continue
 		}
-		if reqs := c.join(pool, row, allotments); reqs != nil {
-			return &sharedNode{allotments: allotments, node: -1, pool: pool, row: row, requirements: reqs, used: *used}
+		if reqs := c.join(pool.base, pool, row, allotments); reqs != nil {
+			return &sharedNode{allotments: allotments, pool: pool, row: row, requirements: reqs, used: *used}
 		}
 	}
 	return nil
 }
 
-// join is what the allotments require together on the offering; nil when they cannot hold together.
-func (c *colocation) join(pool *poolState, row int, allotments []*allotment) *nodeRequirements {
-	s, reqs := c.solver, pool.base
+// join adds what the allotments require on the offering; nil when it cannot hold together.
+func (c *colocation) join(reqs *nodeRequirements, pool *poolState, row int, allotments []*allotment) *nodeRequirements {
+	s := c.solver
 	for _, a := range allotments {
 		next, ok := s.requirements.join(reqs, pool, row, s.compatibility.compatible(pool, a), a)
 		if !ok {
@@ -415,33 +496,28 @@ func (c *colocation) place(n *sharedNode) bool {
 	if n == nil {
 		return false
 	}
-	s := c.solver
-	if n.node >= 0 {
-		for _, a := range n.allotments {
-			a.addToDomainCounts()
-			s.nodes.nominate(a.group, n.node, a.wanted)
+	s, l := c.solver, n.planned
+	if n.pool != nil {
+		l = &launch{pool: n.pool, row: n.row, free: n.pool.Allocatable[n.row]}
+		if l.requirements = n.requirements; !s.minValues.reserveLaunch(l, &n.used) {
+			return false
 		}
-		return true
+		s.launches.all = append(s.launches.all, l)
 	}
-	l := &launch{pool: n.pool, row: n.row, free: n.pool.Allocatable[n.row], requirements: n.requirements}
-	if !s.minValues.reserveLaunch(l, &n.used) {
-		return false
-	}
-	s.launches.all = append(s.launches.all, l)
 	for _, a := range n.allotments {
-		a.addToDomainCounts()
+		if a.cell != nil {
+			a.group.addToDomainCounts(a.cell, a.wanted)
+		}
+		if l == nil {
+			s.nodes.nominate(a.group, n.node, a.wanted)
+			continue
+		}
+		l.requirements = n.requirements
 		a.group.allotted += a.wanted
 		s.allotments = append(s.allotments, a)
 		s.launches.addPods(l, a, a.wanted)
 	}
 	return true
-}
-
-// addToDomainCounts counts the allotment's pods in the domains of its cell.
-func (a *allotment) addToDomainCounts() {
-	if a.cell != nil {
-		a.group.addToDomainCounts(a.cell, a.wanted)
-	}
 }
 
 // domainValues are the node's values of the group's domain keys; negative where it has none.
@@ -456,24 +532,56 @@ func (g *podGroup) domainValues(node *cluster.NodeInfo) []int {
 	return values
 }
 
+// learnAllColocations is the round from which on all groups with affinity over the hostname are
+// colocated: where some are, others may lose the room that they had beside their leading pods.
+const learnAllColocations = 3
+
 // recordColocations records the classes of pods that were left out although the plan places pods
 // that they must join on a node, together with the classes of those; false when that is known.
-func (l *learned) recordColocations(s *solver) bool {
+func (l *learned) recordColocations(s *solver, round int) bool {
 	found := false
 	var leading leadingGroups
+	all := round >= learnAllColocations && len(l.colocated) > 0
 	for _, g := range s.podGroups {
-		if g.placed == len(g.pods) || len(g.nodeRules.needs) == 0 || l.unplaceable[g.class] || l.isColocated(g.class) {
+		if !g.follows() || g.placed == len(g.pods) && !all || g.class.Refused != "" || l.unplaceable[g.class] || l.isColocated(g.class) || l.withoutColocations {
 			continue
 		}
 		if leading.byCounter == nil {
 			leading = newLeadingGroups(s)
 		}
 		if groups := leading.of(g); len(groups) > 0 {
+			if l.placedBefore == nil {
+				l.placedBefore = s.placedByPriority()
+			}
 			l.addColocation(groups)
 			found = true
 		}
 	}
 	return found
+}
+
+// giveUpColocations drops the colocations when the plan with them places no more pods than the one
+// before them; false when it does, or there are none.
+func (l *learned) giveUpColocations(s *solver) bool {
+	if len(l.colocated) == 0 || slices.Compare(s.placedByPriority(), l.placedBefore) > 0 {
+		return false
+	}
+	l.colocated, l.withoutColocations = nil, true
+	clear(l.colocationOf)
+	return true
+}
+
+// placedByPriority counts the pods that have a place, highest priority first.
+func (s *solver) placedByPriority() []int {
+	var out []int
+	placed := s.placedBy()
+	for i, c := range s.snapshot.Classes {
+		if i == 0 || comparePlacingOrder(c, s.snapshot.Classes[i-1]) != 0 {
+			out = append(out, 0)
+		}
+		out[len(out)-1] += placed[c]
+	}
+	return out
 }
 
 // leadingGroups finds the groups with placed pods that pods of other groups must join on a node.

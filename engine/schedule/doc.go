@@ -16,6 +16,7 @@
 //	solve.go            a round of an attempt, from the top down
 //	assign.go           pod groups are assigned to cells, such as a zone
 //	nodes.go            pods go to nodes that exist or are in flight
+//	colocation.go       pods that must share a node are placed as one
 //	launcher.go         nodes are launched: candidate.go, filling.go, nodedemand.go
 //	improver.go         launches are merged and dropped
 //	topology.go         counts by zone; domainrule.go reads them for pods
@@ -27,8 +28,8 @@
 //
 // Honouring preferences (preferred affinity, soft spread and the like) may raise the price.
 // The plan that honours none of them sets the base price. Further attempts require
-// preferences, the heaviest first, and the best attempt that stays within the preference surplus wins
-// (see preferenceSearch). Within an attempt a preference is a rule like any other until pods
+// preferences, the heaviest first, and the best attempt that stays within the preference surplus
+// wins (see preferenceSearch). Within an attempt a preference is a rule like any other until pods
 // cannot be placed; those pods drop one preference and are placed again.
 //
 // A pod whose constraints Solve cannot plan for is left out with a reason; it is never placed

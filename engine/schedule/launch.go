@@ -107,9 +107,14 @@ type launchList struct {
 	someDropped bool
 }
 
-// hold reports whether pods of the group are on some launch.
-func (ll *launchList) hold(g *podGroup) bool {
-	return slices.ContainsFunc(ll.all, func(l *launch) bool { return slices.Contains(l.groups, g) })
+// holdFirst reports whether pods of the group are on some launch without pods that the counter counts
+// and that need not join others.
+func (ll *launchList) holdFirst(g *podGroup, counter int) bool {
+	return slices.ContainsFunc(ll.all, func(l *launch) bool {
+		return slices.Contains(l.groups, g) && !slices.ContainsFunc(l.groups, func(o *podGroup) bool {
+			return !o.follows() && slices.Contains(o.nodeRules.increments, counter)
+		})
+	})
 }
 
 // addPods puts n pods of the allotment on the launch.

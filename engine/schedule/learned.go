@@ -24,6 +24,10 @@ type learned struct {
 	// colocated are classes whose pods share nodes; see colocation.
 	colocated    [][]*cluster.PodClass
 	colocationOf map[*cluster.PodClass]int // index in colocated
+	// placedBefore is what was placed by the plan before any colocation; see placedByPriority.
+	placedBefore []int
+	// withoutColocations is set once colocations helped no pod.
+	withoutColocations bool
 }
 
 func newLearned() *learned {
@@ -62,7 +66,7 @@ func (l *learned) learn(s *solver, round int) bool {
 	}
 	again = l.recordJoinLast(s) || again
 	if round < maxLearningRounds {
-		again = l.recordColocations(s) || again
+		again = l.recordColocations(s, round) || again
 	}
 	return s.recordOpenedDomains(l, round) || again
 }
@@ -74,10 +78,12 @@ func (l *learned) learn(s *solver, round int) bool {
 func (l *learned) recordJoinLast(s *solver) bool {
 	found := false
 	for _, g := range s.podGroups {
-		if len(g.nodeRules.needs) == 0 || g.placed == 0 || l.joinLast[g.class] || !s.launches.hold(g) {
+		if g.placed == 0 || l.joinLast[g.class] {
 			continue
 		}
-		if slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return s.counters.runs(d.counter) == 0 && s.counters.isPlanned(d.counter) }) {
+		if slices.ContainsFunc(g.nodeRules.needs, func(d need) bool {
+			return d.selfSelecting && s.counters.runs(d.counter) == 0 && s.counters.isPlanned(d.counter) && s.launches.holdFirst(g, d.counter)
+		}) {
 			l.joinLast[g.class], found = true, true
 		}
 	}

@@ -152,7 +152,7 @@ func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offer
 	l := newLearned()
 	for round := 0; ; round++ {
 		s := newSolver(ps, l, chosen, maxPrice)
-		if s.placeAndImprove(false, round) && s.placeAndImprove(true, round) && !l.learnMinValuesLost(s) {
+		if s.placeAndImprove(false, round) && s.placeAndImprove(true, round) && !l.learnMinValuesLost(s) && !l.giveUpColocations(s) {
 			return s
 		}
 	}

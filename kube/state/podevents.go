@@ -46,7 +46,9 @@ func (e *podEvents) set(p *corev1.Pod, listed bool) wakeups {
 	}
 	e.evictions.update(now)
 	n := wakeups{pods: e.podWriter.write(uid)}
-	n.pods = append(n.pods, e.podWriter.writeAll(e.volumes.exclusiveUsers(p))...)
+	if old.usesVolumes() != now.usesVolumes() {
+		n.pods = append(n.pods, e.podWriter.writeAll(e.volumes.exclusiveUsers(p))...)
+	}
 	n.pods = append(n.pods, e.nominator.endOvercommitted(p.Spec.NodeName)...)
 	if slices.Contains(n.pods, uid) && e.interruptions.urgent(now) {
 		n.urgent = []string{uid}
@@ -72,6 +74,9 @@ func (e *podEvents) remove(p *corev1.Pod) wakeups {
 	e.nominations.remove(uid)
 	e.daemonSets.removePod(uid)
 	e.podWriter.write(uid)
+	if !old.usesVolumes() {
+		return wakeups{}
+	}
 	return wakeups{pods: e.podWriter.writeAll(e.volumes.exclusiveUsers(p))}
 }
 

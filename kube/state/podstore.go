@@ -19,6 +19,11 @@ func (p *knownPod) mayBeBound() bool {
 	return !p.facts.Terminating && p.Status.NominatedNodeName == ""
 }
 
+// usesVolumes reports whether the pod, which may be nil, is bound and has not ended.
+func (p *knownPod) usesVolumes() bool {
+	return p != nil && p.Spec.NodeName != "" && !p.facts.Terminal
+}
+
 // podStore holds the pods of the cluster by UID, and finds them by node and by namespace.
 type podStore struct {
 	byUID       map[string]*knownPod

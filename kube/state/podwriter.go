@@ -3,7 +3,6 @@
 package state
 
 import (
-	"cmp"
 	"reflect"
 	"time"
 
@@ -91,33 +90,21 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	return out, true
 }
 
-// refuseInUse refuses a pending pod when another pod uses a PersistentVolumeClaim of it that one pod
-// at a time may use. Of several pending pods, the oldest may use it.
+// refuseInUse refuses a pending pod while a bound pod uses a PersistentVolumeClaim of it that one pod
+// at a time may use.
 func (w *podWriter) refuseInUse(out *cluster.Pod, p *knownPod) {
 	for _, claim := range w.volumes.storage.ExclusivePVCs(p.Pod) {
 		var user *knownPod
 		for _, uid := range w.volumes.mounting(claim) {
 			q := w.pods.get(uid)
-			if q == nil || q.facts.Terminal || w.podReplacements.roleOf(uid) == superseded {
-				continue
-			}
-			if (q.Spec.NodeName != "" || q.facts.Provisionable) && (user == nil || q.goesBefore(user)) {
+			if q.usesVolumes() && w.podReplacements.roleOf(uid) != superseded && (user == nil || q.UID < user.UID) {
 				user = q
 			}
 		}
-		if user != nil && user.UID != p.UID {
+		if user != nil {
 			kube.RefuseInUse(out, claim, user.Pod)
 		}
 	}
-}
-
-// goesBefore reports whether p, and not o, may use a PersistentVolumeClaim that one pod at a time may
-// use: bound pods go first, then the oldest.
-func (p *knownPod) goesBefore(o *knownPod) bool {
-	if bound := p.Spec.NodeName != ""; bound != (o.Spec.NodeName != "") {
-		return bound
-	}
-	return cmp.Or(p.CreationTimestamp.Compare(o.CreationTimestamp.Time), cmp.Compare(p.UID, o.UID)) < 0
 }
 
 // losesNode reports whether a bound pod needs a new node because the cloud interrupts its node:
