@@ -76,6 +76,18 @@ func (cf *cellFinder) addNodes(g *podGroup, cells []*cell) []*cell {
 	return cells
 }
 
+// domainValues are the node's values of the group's domain keys; negative where it has none.
+func (g *podGroup) domainValues(node *cluster.NodeInfo) []int {
+	values := make([]int, len(g.domainKeys))
+	for i, key := range g.domainKeys {
+		values[i] = -1
+		if v, ok := node.Value(key); ok {
+			values[i] = v
+		}
+	}
+	return values
+}
+
 // distinguishingKeys lists the labels whose values distinguish domains for the group. It
 // reports true when the hostname is one of them.
 func (g *podGroup) distinguishingKeys() ([]*constraint.Key, bool) {
