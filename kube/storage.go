@@ -5,6 +5,7 @@ package kube
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -37,6 +38,7 @@ type Storage struct {
 	PVCs           map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	Volumes        map[string]*corev1.PersistentVolume
 	StorageClasses map[string]*storagev1.StorageClass
+	users          map[types.NamespacedName]map[types.NamespacedName]bool // bound pods by claim
 	csi            csitranslation.CSITranslator
 }
 
@@ -46,6 +48,7 @@ func NewStorage() *Storage {
 		PVCs:           map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
 		Volumes:        map[string]*corev1.PersistentVolume{},
 		StorageClasses: map[string]*storagev1.StorageClass{},
+		users:          map[types.NamespacedName]map[types.NamespacedName]bool{},
 		csi:            csitranslation.New(),
 	}
 }
@@ -108,6 +111,9 @@ func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out cluster.Volume, fa
 	default:
 		out, fault = s.existingPVC(c)
 	}
+	if p.Spec.NodeName == "" {
+		fault = cmp.Or(fault, s.inUse(key))
+	}
 	out.Shared = v.Ephemeral == nil && shared(c, p)
 	return out, fault
 }
@@ -143,24 +149,40 @@ func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
 	return !(ownedBy(p, "apps/v1", "StatefulSet") && strings.HasSuffix(c.Name, "-"+p.Name))
 }
 
-// ExclusivePVCs lists the claims behind the pod's volumes that one pod at a time may use: those with
-// the access mode ReadWriteOncePod.
-func (s *Storage) ExclusivePVCs(p *corev1.Pod) []types.NamespacedName {
-	return slices.DeleteFunc(PVCsOf(p), func(key types.NamespacedName) bool {
-		c := s.PVCs[key]
-		return c == nil || !slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod)
-	})
+// AddUser records that a bound pod uses the claims behind its volumes.
+func (s *Storage) AddUser(p *corev1.Pod) {
+	for _, key := range PVCsOf(p) {
+		if s.users[key] == nil {
+			s.users[key] = map[types.NamespacedName]bool{}
+		}
+		s.users[key][client.ObjectKeyFromObject(p)] = true
+	}
 }
 
-// RefuseInUse refuses the pod because another pod uses its PersistentVolumeClaim, which one pod at a
-// time may use. kube-scheduler binds the pod nowhere until the other is gone (its plugin
+// RemoveUser records that the pod does not use them any more.
+func (s *Storage) RemoveUser(p *corev1.Pod) {
+	for _, key := range PVCsOf(p) {
+		if delete(s.users[key], client.ObjectKeyFromObject(p)); len(s.users[key]) == 0 {
+			delete(s.users, key)
+		}
+	}
+}
+
+// Exclusive reports whether only one pod at a time may use the claim (ReadWriteOncePod).
+func (s *Storage) Exclusive(key types.NamespacedName) bool {
+	c := s.PVCs[key]
+	return c != nil && slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod)
+}
+
+// inUse says that a bound pod uses the claim, which one pod at a time may use; empty when none does.
+// kube-scheduler binds no other pod with the claim until that pod is gone (its plugin
 // VolumeRestrictions).
-func RefuseInUse(w *cluster.Pod, pvc types.NamespacedName, by *corev1.Pod) {
-	user := client.ObjectKeyFromObject(by).String()
-	podRefusal{
-		reason.Volumes, fmt.Sprintf("PersistentVolumeClaim %s (ReadWriteOncePod) is used by pod %s: one pod at a time may use it", pvc, user),
-		map[string]any{"field": "volumes", "claim": pvc.String(), "pod": user},
-	}.applyTo(w)
+func (s *Storage) inUse(key types.NamespacedName) string {
+	if len(s.users[key]) == 0 || !s.Exclusive(key) {
+		return ""
+	}
+	user := slices.MinFunc(slices.Collect(maps.Keys(s.users[key])), func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) })
+	return fmt.Sprintf("PersistentVolumeClaim %s (ReadWriteOncePod) is used by pod %s: one pod at a time may use it", key, user)
 }
 
 // inline is a disk that the pod names itself by an in-tree volume type. Other volumes without a

@@ -34,9 +34,7 @@ func (e *podEvents) set(p *corev1.Pod, listed bool) wakeups {
 	}
 	e.revision.incrementIf(podChanged(old, now))
 	e.protections.recordInvalidAnnotation(uid, now)
-	if old == nil {
-		e.volumes.addPod(p)
-	}
+	sharers := e.volumes.setPod(old, now)
 	if p.Spec.NodeName != "" && (old == nil || old.Spec.NodeName == "") {
 		e.nominations.remove(uid) // it has a node now, whichever it was nominated to
 	}
@@ -46,9 +44,7 @@ func (e *podEvents) set(p *corev1.Pod, listed bool) wakeups {
 	}
 	e.evictions.update(now)
 	n := wakeups{pods: e.podWriter.write(uid)}
-	if old.usesVolumes() != now.usesVolumes() {
-		n.pods = append(n.pods, e.podWriter.writeAll(e.volumes.exclusiveUsers(p))...)
-	}
+	n.pods = append(n.pods, e.podWriter.writeAll(sharers)...)
 	n.pods = append(n.pods, e.nominator.endOvercommitted(p.Spec.NodeName)...)
 	if slices.Contains(n.pods, uid) && e.interruptions.urgent(now) {
 		n.urgent = []string{uid}
@@ -60,10 +56,11 @@ func (e *podEvents) set(p *corev1.Pod, listed bool) wakeups {
 func (e *podEvents) remove(p *corev1.Pod) wakeups {
 	uid := string(p.UID)
 	old := e.pods.get(uid)
+	var sharers []string
 	if old != nil {
 		e.interruptions.recordLost(old)
 		e.activity.record(old, nil)
-		e.volumes.removePod(old.Pod)
+		sharers = e.volumes.removePod(old)
 	}
 	e.pods.remove(p)
 	if old != nil {
@@ -74,10 +71,7 @@ func (e *podEvents) remove(p *corev1.Pod) wakeups {
 	e.nominations.remove(uid)
 	e.daemonSets.removePod(uid)
 	e.podWriter.write(uid)
-	if !old.usesVolumes() {
-		return wakeups{}
-	}
-	return wakeups{pods: e.podWriter.writeAll(e.volumes.exclusiveUsers(p))}
+	return wakeups{pods: e.podWriter.writeAll(sharers)}
 }
 
 // forgetActivity drops the record of a node that was deleted, once the last of its pods is

@@ -75,9 +75,6 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	now := time.Now()
 	out := w.convert.Pod(p.Pod, now)
 	w.volumes.mount(&out, p.Pod)
-	if p.Spec.NodeName == "" {
-		w.refuseInUse(&out, p)
-	}
 	blocked := w.protections.record(uid, p, now)
 	out.ReschedulableNow = role != superseded && (out.ReschedulableNow && !blocked || w.losesNode(p))
 	if role == evicting && p.facts.Terminating {
@@ -88,23 +85,6 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 		out.Node, out.ReschedulableNow = node.Name, true
 	}
 	return out, true
-}
-
-// refuseInUse refuses a pending pod while a bound pod uses a PersistentVolumeClaim of it that one pod
-// at a time may use.
-func (w *podWriter) refuseInUse(out *cluster.Pod, p *knownPod) {
-	for _, claim := range w.volumes.storage.ExclusivePVCs(p.Pod) {
-		var user *knownPod
-		for _, uid := range w.volumes.mounting(claim) {
-			q := w.pods.get(uid)
-			if q.usesVolumes() && w.podReplacements.roleOf(uid) != superseded && (user == nil || q.UID < user.UID) {
-				user = q
-			}
-		}
-		if user != nil {
-			kube.RefuseInUse(out, claim, user.Pod)
-		}
-	}
 }
 
 // losesNode reports whether a bound pod needs a new node because the cloud interrupts its node:

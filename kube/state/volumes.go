@@ -32,17 +32,47 @@ func newVolumes() *volumes {
 // mount fills in the volumes of p in w, which was converted from p.
 func (s *volumes) mount(w *cluster.Pod, p *corev1.Pod) { s.storage.Mount(w, p) }
 
-// addPod records which PersistentVolumeClaims a new pod mounts. A pod's volumes never change.
-func (s *volumes) addPod(p *corev1.Pod) {
-	for _, pvc := range kube.PVCsOf(p) {
-		set(s.mounts, pvc, string(p.UID))
+// setPod records which claims a new pod mounts, and whether it uses them as a bound pod. It returns
+// the pods that may or may not use a claim since then. A pod's volumes never change.
+func (s *volumes) setPod(old, now *knownPod) (sharers []string) {
+	claims := kube.PVCsOf(now.Pod)
+	if old == nil {
+		for _, claim := range claims {
+			set(s.mounts, claim, string(now.UID))
+		}
 	}
+	switch uses := now.usesVolumes(); {
+	case uses == old.usesVolumes():
+		return nil
+	case uses:
+		s.storage.AddUser(now.Pod)
+	default:
+		s.storage.RemoveUser(now.Pod)
+	}
+	return s.sharing(claims)
 }
 
-func (s *volumes) removePod(p *corev1.Pod) {
-	for _, pvc := range kube.PVCsOf(p) {
-		unset(s.mounts, pvc, string(p.UID))
+// removePod forgets a pod; see setPod.
+func (s *volumes) removePod(p *knownPod) (sharers []string) {
+	claims := kube.PVCsOf(p.Pod)
+	for _, claim := range claims {
+		unset(s.mounts, claim, string(p.UID))
 	}
+	if !p.usesVolumes() {
+		return nil
+	}
+	s.storage.RemoveUser(p.Pod)
+	return s.sharing(claims)
+}
+
+// sharing lists the pods that mount those of the claims which one pod at a time may use.
+func (s *volumes) sharing(claims []types.NamespacedName) (pods []string) {
+	for _, claim := range claims {
+		if s.storage.Exclusive(claim) {
+			pods = append(pods, s.mounting(claim)...)
+		}
+	}
+	return pods
 }
 
 func (s *volumes) setPVC(c *corev1.PersistentVolumeClaim) []string {
@@ -89,15 +119,6 @@ func (s *volumes) setClass(c *storagev1.StorageClass) []string {
 func (s *volumes) removeClass(c *storagev1.StorageClass) []string {
 	delete(s.storage.StorageClasses, c.Name)
 	return s.mountingUnbound()
-}
-
-// exclusiveUsers lists the pods that use a PersistentVolumeClaim of p which one pod at a time may
-// use, p included.
-func (s *volumes) exclusiveUsers(p *corev1.Pod) (pods []string) {
-	for _, claim := range s.storage.ExclusivePVCs(p) {
-		pods = append(pods, s.mounting(claim)...)
-	}
-	return pods
 }
 
 func (s *volumes) mountingVolume(name string) (pods []string) {
