@@ -11,9 +11,9 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// builder is a cluster.Builder that remembers the values last written to it: an event that changes
-// none of them is skipped, and renew writes them again. Every write but
-// setCatalog increments the revision.
+// builder is a cluster.Builder that remembers the values last written to it: writers of nodes and
+// pods compare with them, setPool and setDaemon skip an unchanged value, and renew writes all of them
+// again. Every write but setCatalog increments the revision.
 type builder struct {
 	revision *revision
 	inner    *cluster.Builder

@@ -56,8 +56,9 @@ func (m *Mirror) BeginEviction(p *corev1.Pod) {
 }
 
 // Supersede records that another pod takes the place of one that still runs: a rolling restart
-// is under way. The old pod then needs no new node, and its replacement is nominated in its
-// place. It holds until the pod is deleted.
+// is under way. The old pod then needs no new node, and a nomination of it ends. Capacity for the
+// other pod is sought when the scheduler finds that one unschedulable. It holds until the old pod is
+// deleted.
 func (m *Mirror) Supersede(p *corev1.Pod) {
 	m.change(func() wakeups { m.parts.evictions.supersede(string(p.UID)); return wakeups{} })
 }

@@ -277,7 +277,7 @@ func (c *vmCreator) recordUnclassified(l *launch, r armerr.Failure) error {
 	if l.unclassified++; !c.failures.pauseClass(l.class.Name, r) && l.unclassified < 3 {
 		return nil
 	}
-	return armerr.Wrap(r.Err, "launching %s: three offerings were refused for the same reason", l.claim.Name)
+	return armerr.Wrap(r.Err, "launching %s: offerings were refused for unknown reasons, so no other is tried now", l.claim.Name)
 }
 
 // launched describes a virtual machine whose creation Azure has just accepted.

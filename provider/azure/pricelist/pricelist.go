@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pricelist holds retail prices of VM sizes as of the month that List.Month names. They
-// are used while Azure's own list cannot be read, and to check that list when it is read for the
-// first time.
+// are used for sizes that Azure's own list lacks, for all sizes while it cannot be read, and to check
+// its prices whenever it is read.
 //
 // The prices are never current, and callers that use them must say so. The table is data, written
 // by this package's test from azureemulator/catalog (`go test -rewrite`). The zero

@@ -93,8 +93,8 @@ func (b *Buckets) bucketFor(r remaining, c call, now time.Time) *bucket {
 }
 
 // close closes the buckets that a refusal is about: those that it reports as empty, else those
-// of the service that refused. A refusal of a service without known limits closes only the
-// resource's bucket, if any, so that no other request waits for it.
+// of the service that refused, which for limits per resource is the bucket of that resource. A
+// refusal of a service without known limits closes none, so that no other request waits for it.
 func (b *Buckets) close(c call, reported []remaining, after time.Duration, sent, now time.Time) {
 	if after <= 0 {
 		after = defaultRetryAfter

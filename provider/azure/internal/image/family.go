@@ -115,8 +115,8 @@ func ReleaseFor(spec *v1beta1.AKSNodeClassSpec, minor int) release {
 	return editionsOf(spec, minor).release(spec.UsesTrustedLaunch(), spec.FIPS())
 }
 
-// editionsOf follows AKS's defaults where the family does not name the release. With FIPS or
-// trusted launch, Ubuntu is the newest release that certainly has them.
+// editionsOf follows AKS's defaults where the family does not name the release. With FIPS,
+// Ubuntu is 20.04, and with trusted launch 22.04, whatever the Kubernetes version.
 func editionsOf(spec *v1beta1.AKSNodeClassSpec, minor int) editions {
 	trusted := spec.UsesTrustedLaunch()
 	switch family := FamilyOf(spec); {
