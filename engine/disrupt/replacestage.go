@@ -20,7 +20,7 @@ type replaceStage struct {
 	builder  replacementBuilder
 
 	queue     []*node                 // see list
-	proposals []knownProposal         // since the last accepted move: see proposalOf
+	proposals []knownProposal         // of the node that is considered: see proposalOf
 	history   map[string]groupHistory // by byPoolZoneCapacityType
 	// failedWithFreeCapacity counts, by poolZoneCapacityType, the consecutive nodes that
 	// replaceUsingFreeCapacity could not replace.
@@ -229,10 +229,10 @@ func (s *replaceStage) setAround(n *node, group func(*node) string, size int) []
 	return set
 }
 
-// mayJoin keeps spot nodes out of sets with others while spot may not be replaced by spot: in
+// mayJoin keeps spot nodes out of sets of several nodes while spot may not be replaced by spot: in
 // such a set they could be replaced by spot all the same. Karpenter has no such rule.
 func (s *replaceStage) mayJoin(n, o *node) bool {
-	return s.savings.in.Settings.SpotToSpot || s.savings.in.Settings.Upstream || !allSpot([]*node{o})
+	return s.savings.in.Settings.SpotToSpot || s.savings.in.Settings.Upstream || !allSpot([]*node{n}) && !allSpot([]*node{o})
 }
 
 // proposeSingle makes a proposal for the node by itself, and records by how much a
