@@ -20,7 +20,8 @@ type Snapshot struct {
 	Nodes []*NodeInfo
 	// NodesTakingNoPods are the nodes that are not marked for deletion but take no pods:
 	// their labels and pods still count for spread constraints and affinity terms of other
-	// pods.
+	// pods. In a WhatIf they include the nodes that it removed, which are marked for deletion:
+	// only the labels of those count.
 	NodesTakingNoPods []*NodeInfo
 	// Classes are the pod classes with pods to be placed: pending pods, and reschedulable pods of
 	// nodes marked for deletion. Virtual classes are last. Otherwise priority descends, then size

@@ -50,7 +50,8 @@ type Kept struct {
 	WouldSave offering.Price
 }
 
-// Plan is the moves to make, best first, and every node that is left alone with the reason.
+// Plan is the moves to make, in the order in which the search accepted them, and the nodes that are
+// left alone, with the reasons. Only the Plan of a search made in one call names every node.
 type Plan struct {
 	Moves []Move
 	Kept  []Kept // by key

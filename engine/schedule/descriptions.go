@@ -144,7 +144,7 @@ func appendIfNew(values []string, v string) []string {
 }
 
 // rules describe the launch's requirements. Instance types, zones and capacity types are
-// those of its offerings, cheapest first. A label that the pool leaves open gets one value: a
+// those of its offerings: types cheapest first, the others by name. A label that the pool leaves open gets one value: a
 // node cannot carry "any".
 func (ds *descriptions) rules(l *launch, chosen map[string][]string) []constraint.Rule {
 	var out []constraint.Rule

@@ -12,9 +12,11 @@ import (
 
 // launch is a node the plan launches.
 type launch struct {
-	pool         *poolState
-	row          int
-	free         quantity.Vector // the offering's allocatable, less what the pods use
+	pool *poolState
+	row  int
+	// free is the offering's allocatable, with minValues at most what enough values have (see
+	// largestWithMinValues), less what the pods use.
+	free         quantity.Vector
 	used         quantity.Vector // what the pods ask for
 	requirements *nodeRequirements
 	pods         []cluster.PodRef
