@@ -103,6 +103,7 @@ func (o *objects) node(n cluster.Node) *corev1.Node {
 func (o *objects) bare(name string, labels map[string]string, taints []cluster.Taint, room quantity.Amounts) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels}}
 	for _, t := range taints {
+		n.Spec.Unschedulable = n.Spec.Unschedulable || t.Key == corev1.TaintNodeUnschedulable // as kubectl cordon sets both
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
 	n.Status.Allocatable = resources(room)
@@ -207,7 +208,7 @@ func (o *objects) chooseUnmade(pick func() bool) {
 	}
 	for _, p := range o.script.Pods {
 		for _, v := range p.Volumes {
-			if _, ok := topologies(v.AnyOf); p.Node == "" && !v.Shared && mounted[v.ID] == 1 && ok && pick() {
+			if _, ok := topologies(v.AnyOf); p.Node == "" && !v.Shared && v.Driver != zoneLabelDriver && mounted[v.ID] == 1 && ok && pick() {
 				o.unmade[known(p.Namespace, v)] = true
 			}
 		}
@@ -228,6 +229,10 @@ func (o *objects) claim(namespace string, v cluster.Volume) string {
 	name := fmt.Sprintf("claim-%d", len(o.claims)+1)
 	o.claims[key] = name
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace(namespace), Name: name, ResourceVersion: "1"}}
+	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	if !v.Shared {
+		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	}
 	if o.unmade[key] {
 		o.wait(claim, v)
 	} else {
@@ -236,6 +241,10 @@ func (o *objects) claim(namespace string, v cluster.Volume) string {
 	o.kept = append(o.kept, claim)
 	return name
 }
+
+// zoneLabelDriver is the driver of volumes that say by a label in which zones they are, and not by node
+// affinity: scripts with such volumes give them one term over the zone.
+const zoneLabelDriver = "zone-label"
 
 // bind keeps the volume that the claim is bound to.
 func (o *objects) bind(claim *corev1.PersistentVolumeClaim, v cluster.Volume) {
@@ -246,7 +255,9 @@ func (o *objects) bind(claim *corev1.PersistentVolumeClaim, v cluster.Volume) {
 		volume.Spec.HostPath = nil
 		volume.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: v.Driver, VolumeHandle: v.ID}
 	}
-	if where := nodeSelector(nil, v.AnyOf); where != nil {
+	if v.Driver == zoneLabelDriver {
+		volume.Labels = map[string]string{corev1.LabelTopologyZone: strings.Join(v.AnyOf[0][0].Values, "__")}
+	} else if where := nodeSelector(nil, v.AnyOf); where != nil {
 		volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: where}
 	}
 	claim.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}

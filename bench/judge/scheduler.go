@@ -39,8 +39,9 @@ type scheduler struct {
 
 // filters are the plugins that check plans, in the scheduler's own order.
 var filters = []string{
-	names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit,
-	names.NodeVolumeLimits, names.VolumeBinding, names.PodTopologySpread, names.InterPodAffinity,
+	names.NodeUnschedulable, names.NodeName, names.TaintToleration, names.NodeAffinity, names.NodePorts,
+	names.NodeResourcesFit, names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone,
+	names.PodTopologySpread, names.InterPodAffinity,
 }
 
 // newScheduler builds the plugins; others are the objects that they look up
@@ -86,7 +87,7 @@ func profile() *config.KubeSchedulerProfile {
 		Bind:      config.PluginSet{Enabled: []config.Plugin{{Name: names.DefaultBinder}}},
 		Filter:    config.PluginSet{Enabled: enabled},
 		PreFilter: config.PluginSet{Enabled: slices.DeleteFunc(slices.Clone(enabled), func(p config.Plugin) bool {
-			return p.Name == names.TaintToleration // it has no PreFilter
+			return slices.Contains([]string{names.NodeUnschedulable, names.NodeName, names.TaintToleration}, p.Name) // they have no PreFilter
 		})},
 	}
 	p.PluginConfig = slices.DeleteFunc(p.PluginConfig, func(c config.PluginConfig) bool { return !slices.Contains(filters, c.Name) })
