@@ -20,6 +20,7 @@ type nodeRules struct {
 	maxCounts  []counterLimit
 	needs      []need
 	mounts     []cluster.Mount
+	spreads    []hostnameSpread
 
 	selectedBy    bitset.Set // IDs of the selectors that select the pods; nil when no term reads it
 	avoids        []int      // IDs of selectors of other pods that the pods avoid
@@ -130,8 +131,12 @@ func (cs *counters) compile(g *podGroup) {
 	}
 	for i, e := range g.class.Spreads {
 		if (!e.Soft || g.held.holds(softSpread, i)) && e.Key.Name == cluster.LabelHostname {
-			// A node can always be added, so the emptiest has none.
-			atMost(countKey{selector: e.Selector, skipTerminating: true, skipVirtual: skipVirtual}, e.MaxSkew)
+			// A node can be added, so the emptiest has none; see hostnameSpread where none can be.
+			key := countKey{selector: e.Selector, skipTerminating: true, skipVirtual: skipVirtual}
+			atMost(key, e.MaxSkew)
+			if !e.Soft {
+				rules.spreads = append(rules.spreads, hostnameSpread{counter: cs.id(key), spread: &g.class.Spreads[i]})
+			}
 		}
 	}
 	cs.antiAffinity(g, atMost)

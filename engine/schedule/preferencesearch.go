@@ -153,6 +153,7 @@ func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offer
 	for round := 0; ; round++ {
 		s := newSolver(ps, l, chosen, maxPrice)
 		if s.placeAndImprove(false, round) && s.placeAndImprove(true, round) && !l.learnMinValuesLost(s) && !l.giveUpColocations(s) {
+			s.spreadOverNodes()
 			return s
 		}
 	}

@@ -49,7 +49,7 @@ func (s *solver) retryable(virtual bool) []*podGroup {
 		if g.placed == len(g.pods) || g.class.Virtual != virtual || g.class.Refused != "" {
 			continue
 		}
-		if s.launches.someDropped || s.learned.unplaceable[g.class] || len(g.domainKeys) > 0 || len(g.nodeRules.needs) > 0 {
+		if s.launches.someDropped || s.learned.unplaceable[g.class] || len(g.domainKeys) > 0 || g.follows() {
 			out = append(out, g)
 		}
 	}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"math"
+
+	"github.com/karve-dev/karve/engine/cluster"
+)
+
+// hostnameSpread is a hard spread constraint of a pod group over the hostname. While nodes can be
+// launched, the emptiest node counts as having none of the pods, and each node may have maxSkew of
+// them. When no node can be launched, the emptiest node is one that exists or is planned, and each
+// may have maxSkew more than that one.
+type hostnameSpread struct {
+	counter int
+	spread  *cluster.TopologySpread
+}
+
+// spreadOverNodes fills nodes with pods that a spread over the hostname has left out. It is the last
+// step of an attempt: no node is launched after it. A what-if leaves such pods out: that it launches
+// no node does not mean that none could be.
+func (s *solver) spreadOverNodes() {
+	if s.snapshot.InWhatIf() || s.limits.overMaxPrice() {
+		return
+	}
+	for _, g := range s.podGroups {
+		if len(g.nodeRules.spreads) == 0 || len(g.domainKeys) > 0 || g.placed == len(g.pods) || g.class.Refused != "" {
+			continue
+		}
+		g.allotted = 0 // their allotments failed
+		for g.unassigned() > 0 && s.raiseMaxCounts(g) {
+			before := g.placed
+			s.nodes.fill(g)
+			allotments := g.allot(nil, g.unassigned())
+			s.fillLaunches(allotments)
+			if g.allotted = 0; g.placed == before {
+				break
+			}
+		}
+	}
+}
+
+// raiseMaxCounts lets each node have maxSkew pods more than the emptiest node has. It reports false
+// when that is no more than before.
+func (s *solver) raiseMaxCounts(g *podGroup) bool {
+	raised := false
+	for i := range g.nodeRules.maxCounts {
+		limit := &g.nodeRules.maxCounts[i]
+		most := math.MaxInt32
+		for _, spread := range g.nodeRules.spreads {
+			if spread.counter == limit.counter {
+				most = min(most, s.leastOnNodes(g, spread)+spread.spread.MaxSkew)
+			}
+		}
+		if most != math.MaxInt32 && most > limit.max {
+			limit.max, raised = most, true
+		}
+	}
+	return raised
+}
+
+// leastOnNodes is the count of the emptiest node that the constraint looks at; zero while there are
+// fewer nodes than minDomains. Planned nodes count, whether it will look at them or not.
+func (s *solver) leastOnNodes(g *podGroup, h hostnameSpread) int {
+	keys, names := hardSpreads(g.class)
+	looksAt := domainCount{requiredKeys: keys, filter: spreadKey(g.class, h.spread, names).filter}
+	nodes, least := 0, math.MaxInt32
+	look := func(n int) { nodes, least = nodes+1, min(least, n) }
+	for i, node := range s.snapshot.Nodes {
+		if looksAt.passes(node) {
+			look(s.counters.countOn(h.counter, i))
+		}
+	}
+	for _, node := range s.snapshot.NodesTakingNoPods {
+		if looksAt.passes(node) {
+			look(s.counters.all[h.counter].of.countOn(node))
+		}
+	}
+	for _, l := range s.launches.all {
+		look(l.counts[h.counter])
+	}
+	if nodes == 0 || nodes < h.spread.MinDomains {
+		return 0
+	}
+	return least
+}
