@@ -143,7 +143,7 @@ func PVCsOf(p *corev1.Pod) []types.NamespacedName {
 // shared reports whether another pod may mount the PersistentVolumeClaim at the same time. One
 // made from a StatefulSet's template belongs to one pod by its name.
 func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
-	if c == nil || slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
+	if c == nil || exclusive(c) {
 		return false
 	}
 	return !(ownedBy(p, "apps/v1", "StatefulSet") && strings.HasSuffix(c.Name, "-"+p.Name))
@@ -171,7 +171,11 @@ func (s *Storage) RemoveUser(p *corev1.Pod) {
 // Exclusive reports whether only one pod at a time may use the claim (ReadWriteOncePod).
 func (s *Storage) Exclusive(key types.NamespacedName) bool {
 	c := s.PVCs[key]
-	return c != nil && slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod)
+	return c != nil && exclusive(c)
+}
+
+func exclusive(c *corev1.PersistentVolumeClaim) bool {
+	return slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod)
 }
 
 // inUse says that a bound pod uses the claim, which one pod at a time may use; empty when none does.

@@ -3,7 +3,6 @@
 package schedule
 
 import (
-	"cmp"
 	"slices"
 	"sort"
 
@@ -70,25 +69,48 @@ func (c *colocation) placeSome() bool {
 	if n > most {
 		return c.placeMost(c.shares(most))
 	}
-	return c.place(c.cheapestDivision(n, most))
+	shares, found := c.cheapestDivision(n, most)
+	if !c.place(found) {
+		return false
+	}
+	for next := c.clip(shares); next != nil && c.place(c.nodeFor(next)); next = c.clip(shares) {
+	}
+	return true
 }
 
-// cheapestDivision is the node for an equal share of the pods, of n nodes or of more: those may cost
-// less together.
-func (c *colocation) cheapestDivision(n, most int) *sharedNode {
-	var best *sharedNode
+// clip is the shares for one node more, as far as pods are left; nil when a leading group has none, or
+// no pod follows.
+func (c *colocation) clip(shares []int) []int {
+	out := slices.Clone(shares)
+	for i, g := range c.groups {
+		if out[i] = min(out[i], g.unassigned()); out[i] == 0 && !g.follows() {
+			return nil
+		}
+	}
+	if c.following() == 0 || !c.leads(c.groups[0]) {
+		return nil
+	}
+	return out
+}
+
+// cheapestDivision is an equal share of the pods for one of n nodes or of more, which may cost less
+// together, and the node for it.
+func (c *colocation) cheapestDivision(n, most int) (shares []int, best *sharedNode) {
 	var least offering.Price
 	for ; n <= most; n *= 2 {
 		found := c.nodeFor(c.shares(n))
 		if found == nil || found.pool == nil {
-			return cmp.Or(best, found)
+			if best == nil {
+				return c.shares(n), found
+			}
+			break
 		}
 		price := found.pool.Catalog.Offerings[found.row].Price
 		if total := price * offering.Price(n); best == nil || total < least {
-			best, least = found, total
+			shares, best, least = c.shares(n), found, total
 		}
 	}
-	return best
+	return shares, best
 }
 
 // placeMost places as many of the pods that follow as one node holds of the shares.
@@ -336,9 +358,13 @@ func (g *podGroup) cellOf(node *cluster.NodeInfo, cells []*cell) *cell {
 }
 
 // plannedFor finds a launch of the plan that has room for the allotments; nil when there is none.
+// Groups with a spread over domains join no planned node.
 func (c *colocation) plannedFor(allotments []*allotment) *sharedNode {
 	var sum quantity.Vector
 	for _, a := range allotments {
+		if a.group.hasSpread() {
+			return nil
+		}
 		sum = sum.Add(a.group.shape.Requests.Times(a.wanted))
 	}
 	for _, l := range c.solver.launches.all {
@@ -350,7 +376,7 @@ func (c *colocation) plannedFor(allotments []*allotment) *sharedNode {
 			keptOff:  func(g *podGroup) bool { return l.residents.keepOff(&g.nodeRules) },
 			attached: func(m cluster.Mount) bool { return l.mounts[m] },
 		})
-		if !ok || !l.free.Holds(&used) || slices.ContainsFunc(allotments, func(a *allotment) bool { return a.group.hasSpread() }) {
+		if !ok || !l.free.Holds(&used) {
 			continue
 		}
 		if reqs := c.join(l.requirements, l.pool, l.row, allotments); reqs != nil && c.allowed(allotments) {
@@ -458,33 +484,19 @@ func (c *colocation) fit(allotments []*allotment, on podsOnNode) (used quantity.
 
 // allowed reports whether the groups' rules over domains allow the allotments in their cells.
 func (c *colocation) allowed(allotments []*allotment) bool {
-	counted := 0
-	ok := c.eachPod(allotments, func(a *allotment) bool {
-		if !a.group.allowed(a.cell, c.cells[slices.Index(c.groups, a.group)]) {
-			return false
+	var counted []*allotment
+	defer func() {
+		for _, a := range counted {
+			a.group.addToDomainCounts(a.cell, -1)
 		}
-		a.group.addToDomainCounts(a.cell, 1)
-		counted++
-		return true
-	})
-	c.eachPod(allotments, func(a *allotment) bool {
-		if counted == 0 {
-			return false
-		}
-		a.group.addToDomainCounts(a.cell, -1)
-		counted--
-		return true
-	})
-	return ok
-}
-
-// eachPod visits the allotment of each pod that is in a cell, until visit reports false.
-func (c *colocation) eachPod(allotments []*allotment, visit func(*allotment) bool) bool {
+	}()
 	for _, a := range allotments {
 		for n := 0; a.cell != nil && n < a.wanted; n++ {
-			if !visit(a) {
+			if !a.group.allowed(a.cell, c.cells[slices.Index(c.groups, a.group)]) {
 				return false
 			}
+			a.group.addToDomainCounts(a.cell, 1)
+			counted = append(counted, a)
 		}
 	}
 	return true

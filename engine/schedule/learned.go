@@ -24,9 +24,7 @@ type learned struct {
 	// colocated are classes whose pods share nodes; see colocation.
 	colocated    [][]*cluster.PodClass
 	colocationOf map[*cluster.PodClass]int // index in colocated
-	// placedBefore is what was placed by the plan before any colocation; see placedByPriority.
-	placedBefore []int
-	// withoutColocations is set once colocations helped no pod.
+	// withoutColocations is set when no colocation is to be learned.
 	withoutColocations bool
 }
 

@@ -3,8 +3,6 @@
 package schedule
 
 import (
-	"slices"
-
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
@@ -15,20 +13,20 @@ const learnAllColocations = 3
 // recordColocations records the classes of pods that were left out although the plan places pods
 // that they must join on a node, together with the classes of those; false when that is known.
 func (l *learned) recordColocations(s *solver, round int) bool {
+	if l.withoutColocations {
+		return false
+	}
 	found := false
 	var leading leadingGroups
 	all := round >= learnAllColocations && len(l.colocated) > 0
 	for _, g := range s.podGroups {
-		if !g.follows() || g.placed == len(g.pods) && !all || g.class.Refused != "" || l.unplaceable[g.class] || l.isColocated(g.class) || l.withoutColocations {
+		if !g.follows() || g.placed == len(g.pods) && !all || g.class.Refused != "" || l.unplaceable[g.class] || l.isColocated(g.class) {
 			continue
 		}
 		if leading.byCounter == nil {
 			leading = newLeadingGroups(s)
 		}
 		if groups := leading.of(g); len(groups) > 0 {
-			if l.placedBefore == nil {
-				l.placedBefore = s.placedByPriority()
-			}
 			l.addColocation(groups)
 			found = true
 		}
@@ -36,28 +34,18 @@ func (l *learned) recordColocations(s *solver, round int) bool {
 	return found
 }
 
-// giveUpColocations drops the colocations when the plan with them places no more pods than the one
-// before them; false when it does, or there are none.
-func (l *learned) giveUpColocations(s *solver) bool {
-	if len(l.colocated) == 0 || slices.Compare(s.placedByPriority(), l.placedBefore) > 0 {
-		return false
-	}
-	l.colocated, l.withoutColocations = nil, true
-	clear(l.colocationOf)
-	return true
-}
-
-// placedByPriority counts the pods that have a place, highest priority first.
-func (s *solver) placedByPriority() []int {
-	var out []int
-	placed := s.placedBy()
+// placesMoreThan reports whether the plan places more pods than the other one: of high priority first,
+// and virtual pods last.
+func (s *solver) placesMoreThan(o *solver) bool {
+	placed, other := s.placedBy(), o.placedBy()
+	more := 0
 	for i, c := range s.snapshot.Classes {
-		if i == 0 || comparePlacingOrder(c, s.snapshot.Classes[i-1]) != 0 {
-			out = append(out, 0)
+		if i > 0 && more != 0 && comparePlacingOrder(c, s.snapshot.Classes[i-1]) != 0 {
+			break
 		}
-		out[len(out)-1] += placed[c]
+		more += placed[c] - other[c]
 	}
-	return out
+	return more > 0
 }
 
 // isColocated reports whether the class is in a colocation.

@@ -147,13 +147,26 @@ func softTaints(snapshot *cluster.Snapshot) []cluster.Taint {
 	return out
 }
 
-// makeAttempt makes one plan; see Solve for why it may take several rounds.
+// makeAttempt makes one plan; see Solve for why it may take several rounds. A plan with colocations
+// counts only when it places more pods than the one without.
 func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offering.Price) *solver {
-	l := newLearned()
+	s := ps.makeRounds(newLearned(), chosen, maxPrice)
+	if len(s.learned.colocated) > 0 {
+		l := newLearned()
+		l.withoutColocations = true
+		if plain := ps.makeRounds(l, chosen, maxPrice); !s.placesMoreThan(plain) {
+			s = plain
+		}
+	}
+	s.spreadOverNodes()
+	return s
+}
+
+// makeRounds makes rounds until one learns nothing new.
+func (ps *preferenceSearch) makeRounds(l *learned, chosen chosenPreferences, maxPrice offering.Price) *solver {
 	for round := 0; ; round++ {
 		s := newSolver(ps, l, chosen, maxPrice)
-		if s.placeAndImprove(false, round) && s.placeAndImprove(true, round) && !l.learnMinValuesLost(s) && !l.giveUpColocations(s) {
-			s.spreadOverNodes()
+		if s.placeAndImprove(false, round) && s.placeAndImprove(true, round) && !l.learnMinValuesLost(s) {
 			return s
 		}
 	}
