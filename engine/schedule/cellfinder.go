@@ -53,6 +53,7 @@ func (cf *cellFinder) find(g *podGroup) []*cell {
 // addNodes adds to each cell the nodes with capacity for the group, and makes cells for nodes
 // that are in none.
 func (cf *cellFinder) addNodes(g *podGroup, cells []*cell) []*cell {
+	values := make([]int, len(g.domainKeys))
 	keys, named := g.distinguishingKeys()
 	x := cf.nodes.snapshot.NodeIndex(cf.nodes.preferred.keys(keys, g.class))
 	for _, nodeGroup := range cf.nodes.preferred.accepting(g, x) {
@@ -62,7 +63,7 @@ func (cf *cellFinder) addNodes(g *podGroup, cells []*cell) []*cell {
 				continue
 			}
 			node := cf.nodes.snapshot.Nodes[i]
-			values := g.domainValues(node)
+			g.domainValues(node, values)
 			at := g.partitionOf(node)
 			n := slices.IndexFunc(cells, func(c *cell) bool { return c.is(values, at) })
 			if n < 0 {
@@ -76,16 +77,14 @@ func (cf *cellFinder) addNodes(g *podGroup, cells []*cell) []*cell {
 	return cells
 }
 
-// domainValues are the node's values of the group's domain keys; negative where it has none.
-func (g *podGroup) domainValues(node *cluster.NodeInfo) []int {
-	values := make([]int, len(g.domainKeys))
+// domainValues reads the node's values of the group's domain keys; negative where it has none.
+func (g *podGroup) domainValues(node *cluster.NodeInfo, values []int) {
 	for i, key := range g.domainKeys {
 		values[i] = -1
 		if v, ok := node.Value(key); ok {
 			values[i] = v
 		}
 	}
-	return values
 }
 
 // distinguishingKeys lists the labels whose values distinguish domains for the group. It

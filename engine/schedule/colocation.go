@@ -348,7 +348,8 @@ func (c *colocation) onNode(i int, shares []int) *sharedNode {
 
 // cellOf is the group's cell that the node is in.
 func (g *podGroup) cellOf(node *cluster.NodeInfo, cells []*cell) *cell {
-	values := g.domainValues(node)
+	values := make([]int, len(g.domainKeys))
+	g.domainValues(node, values)
 	at := g.partitionOf(node)
 	if n := slices.IndexFunc(cells, func(c *cell) bool { return c.is(values, at) }); n >= 0 {
 		return cells[n]
