@@ -38,7 +38,7 @@ type Storage struct {
 	PVCs           map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	Volumes        map[string]*corev1.PersistentVolume
 	StorageClasses map[string]*storagev1.StorageClass
-	users          map[types.NamespacedName]map[types.NamespacedName]bool // bound pods by claim
+	users          map[types.NamespacedName]map[types.UID]string // names of bound pods, by claim
 	csi            csitranslation.CSITranslator
 }
 
@@ -48,7 +48,7 @@ func NewStorage() *Storage {
 		PVCs:           map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
 		Volumes:        map[string]*corev1.PersistentVolume{},
 		StorageClasses: map[string]*storagev1.StorageClass{},
-		users:          map[types.NamespacedName]map[types.NamespacedName]bool{},
+		users:          map[types.NamespacedName]map[types.UID]string{},
 		csi:            csitranslation.New(),
 	}
 }
@@ -153,16 +153,16 @@ func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
 func (s *Storage) AddUser(p *corev1.Pod) {
 	for _, key := range PVCsOf(p) {
 		if s.users[key] == nil {
-			s.users[key] = map[types.NamespacedName]bool{}
+			s.users[key] = map[types.UID]string{}
 		}
-		s.users[key][client.ObjectKeyFromObject(p)] = true
+		s.users[key][p.UID] = client.ObjectKeyFromObject(p).String()
 	}
 }
 
 // RemoveUser records that the pod does not use them any more.
 func (s *Storage) RemoveUser(p *corev1.Pod) {
 	for _, key := range PVCsOf(p) {
-		if delete(s.users[key], client.ObjectKeyFromObject(p)); len(s.users[key]) == 0 {
+		if delete(s.users[key], p.UID); len(s.users[key]) == 0 {
 			delete(s.users, key)
 		}
 	}
@@ -185,7 +185,7 @@ func (s *Storage) inUse(key types.NamespacedName) string {
 	if len(s.users[key]) == 0 || !s.Exclusive(key) {
 		return ""
 	}
-	user := slices.MinFunc(slices.Collect(maps.Keys(s.users[key])), func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) })
+	user := slices.Min(slices.Collect(maps.Values(s.users[key])))
 	return fmt.Sprintf("PersistentVolumeClaim %s (ReadWriteOncePod) is used by pod %s: one pod at a time may use it", key, user)
 }
 

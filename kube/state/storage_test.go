@@ -271,7 +271,9 @@ func TestOnePodAtATimeUsesAnExclusiveClaim(t *testing.T) {
 	m.SetStorageClass(late("late"))
 	m.SetPVC(alone)
 	bound, done := mounting("b", "data"), mounting("b", "data")
-	bound.Spec.NodeName, done.Spec.NodeName = "n", "n"
+	next := mounting("b", "data") // of a StatefulSet: another pod of the same name
+	bound.Spec.NodeName, done.Spec.NodeName, next.Spec.NodeName = "n", "n", "n"
+	next.UID = "uid-next"
 	done.Status.Phase = corev1.PodSucceeded
 	for _, step := range []struct {
 		change func()
@@ -283,7 +285,9 @@ func TestOnePodAtATimeUsesAnExclusiveClaim(t *testing.T) {
 		{func() { m.SetPod(bound, false) }, false, ""},
 		{func() { m.SetPod(done, false) }, true, "uid-a"},
 		{func() { m.SetPod(bound, false) }, false, ""},
-		{func() { m.RemovePod(bound) }, true, "uid-a"},
+		{func() { m.SetPod(next, false) }, false, ""},
+		{func() { m.RemovePod(bound) }, false, ""},
+		{func() { m.RemovePod(next) }, true, "uid-a"},
 	} {
 		woken = nil
 		step.change()
