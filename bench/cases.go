@@ -41,6 +41,7 @@ func (c config) items() []item {
 	out = append(out, item{name: c.arrivalName(), measure: c.arrivals})
 	out = append(out, item{name: c.memoryName(), measure: c.memory})
 	out = append(out, c.growing()...)
+	out = append(out, c.hard()...)
 	return append(out, c.consolidations()...)
 }
 
@@ -105,6 +106,18 @@ func (c config) growing() []item {
 			name: fmt.Sprintf("%s%d, %d pods pending", nodesRow, n, waiting), plotted: true,
 			make: always(func() *scenario.Scenario { return scenario.Existing(n, 20*n, waiting) }),
 		})
+	}
+	return out
+}
+
+// hard has each family at the size at which it must be decided within a second, and before that at
+// the half of it, which shows how the time grows.
+func (c config) hard() []item {
+	var out []item
+	for _, f := range scenario.HardFamilies() {
+		for _, n := range pick(c.quick, []int{f.Size / 4}, []int{f.Size / 2, f.Size}) {
+			out = append(out, item{name: fmt.Sprintf("hard %s %d", f.Name, n), make: always(func() *scenario.Scenario { return f.Make(n) })})
+		}
 	}
 	return out
 }
