@@ -57,7 +57,7 @@ func (f *vmFinder) find(ctx context.Context, claim provider.Claim) (foundVM, err
 	found.vm = v.ByName[found.handle]
 	switch {
 	case found.vm == nil && flight.deleting:
-		f.quota.Credit(found.handle, flight.quotaUses, now)
+		f.quota.Credit(found.handle, flight.quotaUses, flight.requestedAt)
 		f.inFlight.remove(found.handle)
 	case found.vm == nil && !flight.requestedAt.IsZero():
 		return f.readMissing(ctx, found)

@@ -199,7 +199,7 @@ func (t *terminator) requestDeletion(ctx context.Context, vm *virtualMachine) er
 func (t *terminator) deleteLeftovers(ctx context.Context, handle string) error {
 	if flight := t.inFlight.get(handle); !flight.missing {
 		if flight.deleting {
-			t.quota.Credit(handle, flight.quotaUses, t.now())
+			t.quota.Credit(handle, flight.quotaUses, flight.requestedAt)
 		}
 		flight.missing = true
 		t.inFlight.put(handle, flight)

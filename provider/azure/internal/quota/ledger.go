@@ -23,12 +23,15 @@ type usageLedger struct {
 	sumsReadAt time.Time
 }
 
-// An entry is the quota use of one virtual machine. Until Azure has answered, no
-// reading of the quota is known to include it.
+// An entry is the quota use of one virtual machine that is created, or was deleted. Until Azure has
+// answered, no reading of the quota is known to include a creation. A deletion frees the quota some
+// time after it is requested: a reading that begins later may include it.
 type entry struct {
-	uses       []offering.QuotaUse
-	answeredAt time.Time // zero while the request is in flight
-	isCredit   bool      // the virtual machine was deleted
+	uses []offering.QuotaUse
+	// at is when Azure answered a creation, zero while the request is in flight; or when a deletion
+	// was requested.
+	at       time.Time
+	isCredit bool // the virtual machine was deleted
 }
 
 func newLedger() *usageLedger { return &usageLedger{entries: map[string]entry{}} }
@@ -55,7 +58,7 @@ func (l *usageLedger) recordCreated(vm string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e, ok := l.entries[vm]; ok {
-		e.answeredAt = at
+		e.at = at
 		l.add(vm, e)
 	}
 }
@@ -67,8 +70,8 @@ func (l *usageLedger) cancel(vm string) {
 	l.remove(vm)
 }
 
-// credit frees the quota of a virtual machine at the time it was found to be deleted.
-func (l *usageLedger) credit(vm string, uses []offering.QuotaUse, at time.Time) {
+// credit frees the quota of a virtual machine that is deleted, as was requested at the given time.
+func (l *usageLedger) credit(vm string, uses []offering.QuotaUse, requestedAt time.Time) {
 	if len(uses) == 0 {
 		return
 	}
@@ -78,7 +81,7 @@ func (l *usageLedger) credit(vm string, uses []offering.QuotaUse, at time.Time) 
 		l.remove(vm) // created and deleted between two readings
 		return
 	}
-	l.add(vm, entry{uses: uses, answeredAt: at, isCredit: true})
+	l.add(vm, entry{uses: uses, at: requestedAt, isCredit: true})
 }
 
 // left returns what remains of each quota.
@@ -114,9 +117,14 @@ func (l *usageLedger) remove(vm string) {
 	}
 }
 
-// includedIn reports whether a reading of the quota at that time includes the entry.
+// includedIn reports whether a reading of the quota that began at that time includes the entry. One
+// that may include a deletion counts as one that does: quota that is counted as free twice would be
+// exceeded.
 func (e entry) includedIn(readAt time.Time) bool {
-	return !e.answeredAt.IsZero() && e.answeredAt.Before(readAt)
+	if e.isCredit {
+		return !readAt.Before(e.at)
+	}
+	return !e.at.IsZero() && e.at.Before(readAt)
 }
 
 // addTo adds the entry n times; sums may be nil.

@@ -105,13 +105,13 @@ func (t *Tracker) Cancel(h Holder) {
 	}
 }
 
-// Credit frees the quota of a virtual machine at the time it was found to be deleted.
-func (t *Tracker) Credit(vm string, uses []offering.QuotaUse, at time.Time) {
-	t.ledger.credit(vm, uses, at)
+// Credit frees the quota of a virtual machine that is deleted, as was requested at the given time.
+func (t *Tracker) Credit(vm string, uses []offering.QuotaUse, requestedAt time.Time) {
+	t.ledger.credit(vm, uses, requestedAt)
 	for _, addresses := range t.subnets.all() {
 		for _, u := range uses {
 			if u.Quota == OfSubnet(addresses.subnet) {
-				addresses.ledger.credit(vm, uses, at)
+				addresses.ledger.credit(vm, uses, requestedAt)
 			}
 		}
 	}
