@@ -17,8 +17,8 @@ type FreeCapacity struct {
 	levels [][]int64 // levels[0] is the free capacity by slot, levels[n] maxima over stretches of 16ⁿ
 }
 
-// newFreeCapacity makes n slots that hold nothing.
-func newFreeCapacity(n, dims int) *FreeCapacity {
+// NewFreeCapacity makes n slots that hold nothing, with the first dims resources of a Vector.
+func NewFreeCapacity(n, dims int) *FreeCapacity {
 	f := &FreeCapacity{dims: dims}
 	for {
 		f.levels = append(f.levels, make([]int64, n*dims))

@@ -195,7 +195,7 @@ func (x *NodeIndex) dropShape(s *PodShape) {
 
 func newNodeIndex(nodes []*NodeInfo, keys []*constraint.Key, dims int) *NodeIndex {
 	x := &NodeIndex{
-		Free: newFreeCapacity(len(nodes), dims), nodes: nodes,
+		Free: NewFreeCapacity(len(nodes), dims), nodes: nodes,
 		positions: make([]int32, len(nodes)), slots: make([]int32, len(nodes)), groups: make([]int32, len(nodes)),
 		accepting: map[*PodShape][]int32{}, fitting: map[*PodShape]*fittingSlots{},
 	}

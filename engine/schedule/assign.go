@@ -52,7 +52,7 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 			break
 		}
 		i := s.nodes.nodeIn(g, best)
-		g.addToDomainCounts(best, 1)
+		s.topology.addToDomainCounts(g, best, 1)
 		if i >= 0 {
 			s.nodes.nominate(g, i, 1)
 		} else {
@@ -69,11 +69,15 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 }
 
 // addToDomainCounts adds n pods of the group to the counts of the cell's domains.
-func (g *podGroup) addToDomainCounts(c *cell, n int) {
-	for _, inc := range g.domainIncrements {
+func (t *topology) addToDomainCounts(g *podGroup, c *cell, n int) {
+	for i := range g.domainIncrements {
+		inc := &g.domainIncrements[i]
 		if v := c.Values[inc.keyIndex]; v >= 0 && c.isCountedBy(inc) {
-			inc.count.counts[v] += n
-			inc.count.total += n
+			for at := range inc.counts.All() {
+				dc := t.countList[at]
+				dc.counts[v] += n
+				dc.total += n
+			}
 		}
 	}
 }

@@ -37,8 +37,8 @@ type candidateGroup struct {
 	// limitedPerNode are those with pods limited per node, joining those with pods that must
 	// join other pods on the node.
 	limitedPerNode, joining []*shapeGroup
-	// requests is what the pods left to place of the shape groups ask for. It was computed when
-	// launcher.launchCalls was summedAt.
+	// requests is what the pods left to place of the shape groups ask for, as it was after that many
+	// of launcher.placed; negative before it is computed.
 	requests quantity.Vector
 	summedAt int
 }
@@ -193,12 +193,27 @@ func (lr *launcher) undominated(sorted []*candidate) []*candidate {
 }
 
 // sumRequests sums up the requests of the pods left to place.
-func (g *candidateGroup) sumRequests(launchCalls int) {
-	g.summedAt, g.requests = launchCalls, quantity.Vector{}
-	for _, sg := range g.shapeGroups {
-		for _, d := range sg.shape.Dims {
-			g.requests[d] += min(quantity.Most/int64(len(g.shapeGroups)), sg.shape.Requests[d]*int64(sg.left))
+func (g *candidateGroup) sumRequests(placed []placedPods) {
+	if since := len(placed) - g.summedAt; g.summedAt < 0 || since > len(g.shapeGroups) {
+		g.requests = quantity.Vector{}
+		for _, sg := range g.shapeGroups {
+			g.addRequests(sg, sg.left, 1)
 		}
+	} else {
+		for _, p := range placed[g.summedAt:] {
+			if g.suits.Has(p.shapeGroup.at) {
+				g.addRequests(p.shapeGroup, p.before, -1)
+				g.addRequests(p.shapeGroup, p.after, 1)
+			}
+		}
+	}
+	g.summedAt = len(placed)
+}
+
+// addRequests adds what n pods ask for, or subtracts it. A sum of all groups does not overflow.
+func (g *candidateGroup) addRequests(sg *shapeGroup, n int, sign int64) {
+	for _, d := range sg.shape.Dims {
+		g.requests[d] += sign * min(quantity.Most/int64(len(g.shapeGroups)), sg.shape.Requests[d]*int64(n))
 	}
 }
 

@@ -25,12 +25,12 @@ type cell struct {
 	wanted    int            // how many pods nodes are to be launched for there
 }
 
-// isCountedBy reports whether the domain count looks at nodes of the cell.
-func (c *cell) isCountedBy(inc domainIncrement) bool {
+// isCountedBy reports whether the domain counts look at nodes of the cell.
+func (c *cell) isCountedBy(inc *domainIncrements) bool {
 	if inc.filter >= 0 && !c.inFilter[inc.filter] {
 		return false
 	}
-	for _, key := range inc.count.requiredKeys {
+	for _, key := range inc.like.requiredKeys {
 		for i, had := range c.Keys {
 			if had == key && c.Values[i] < 0 {
 				return false

@@ -488,7 +488,7 @@ func (c *colocation) allowed(allotments []*allotment) bool {
 	var counted []*allotment
 	defer func() {
 		for _, a := range counted {
-			a.group.addToDomainCounts(a.cell, -1)
+			c.solver.topology.addToDomainCounts(a.group, a.cell, -1)
 		}
 	}()
 	for _, a := range allotments {
@@ -496,7 +496,7 @@ func (c *colocation) allowed(allotments []*allotment) bool {
 			if !a.group.allowed(a.cell, c.cells[slices.Index(c.groups, a.group)]) {
 				return false
 			}
-			a.group.addToDomainCounts(a.cell, 1)
+			c.solver.topology.addToDomainCounts(a.group, a.cell, 1)
 			counted = append(counted, a)
 		}
 	}
@@ -519,7 +519,7 @@ func (c *colocation) place(n *sharedNode) bool {
 	}
 	for _, a := range n.allotments {
 		if a.cell != nil {
-			a.group.addToDomainCounts(a.cell, a.wanted)
+			s.topology.addToDomainCounts(a.group, a.cell, a.wanted)
 		}
 		if l == nil {
 			s.nodes.nominate(a.group, n.node, a.wanted)

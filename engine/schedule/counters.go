@@ -45,6 +45,7 @@ type counters struct {
 	antiAffinityTerms *antiAffinityTerms
 	ids               map[countKey]int
 	all               []*counter
+	index             countIndex // of all
 	// plannedResidents are the residents planned for existing nodes, by node index.
 	plannedResidents map[int]residents
 }
@@ -57,6 +58,7 @@ func (cs *counters) id(k countKey) int {
 	i := len(cs.all)
 	cs.ids[k] = i
 	cs.all = append(cs.all, &counter{of: k})
+	cs.index.add(k)
 	return i
 }
 

@@ -74,6 +74,7 @@ func (t *topology) domainCount(k domainCountKey, keys []*constraint.Key) *domain
 	dc := t.countRunning(k, keys)
 	t.counts[k] = dc
 	t.countList = append(t.countList, dc)
+	t.index.add(dc.of)
 	return dc
 }
 
@@ -92,6 +93,11 @@ func (t *topology) countRunning(k domainCountKey, keys []*constraint.Key) *domai
 		}
 	}
 	return dc
+}
+
+// sameNodes reports whether both count on the same nodes, by the same label, for rules as hard.
+func (dc *domainCount) sameNodes(o *domainCount) bool {
+	return dc.key == o.key && dc.filter == o.filter && dc.hard == o.hard && slices.Equal(dc.requiredKeys, o.requiredKeys)
 }
 
 // listDomains lists the domains of the nodes that count.

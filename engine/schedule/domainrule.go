@@ -5,6 +5,7 @@ package schedule
 import (
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 )
@@ -95,10 +96,17 @@ func (r ruleKind) String() string {
 // compileDomainIncrements records the domain counts that the group's pods change, as far as
 // some rule reads them.
 func (t *topology) compileDomainIncrements(g *podGroup) {
-	for _, dc := range t.countList {
-		if (dc.hard || dc.readers > 0) && dc.of.includes(g.class) {
-			g.domainIncrements = append(g.domainIncrements, domainIncrement{count: dc, keyIndex: g.keyIndex(dc.key)})
+	for i := range t.index.including(g.class).All() {
+		dc := t.countList[i]
+		if !dc.hard && dc.readers == 0 {
+			continue
 		}
+		n := slices.IndexFunc(g.domainIncrements, func(inc domainIncrements) bool { return inc.like.sameNodes(dc) })
+		if n < 0 {
+			n = len(g.domainIncrements)
+			g.domainIncrements = append(g.domainIncrements, domainIncrements{like: dc, keyIndex: g.keyIndex(dc.key)})
+		}
+		g.domainIncrements[n].counts.Put(i)
 	}
 	t.findSpreadFilters(g)
 	for i := range g.domainRules {
@@ -107,9 +115,11 @@ func (t *topology) compileDomainIncrements(g *podGroup) {
 	t.counters.markFirstInDomain(g)
 }
 
-// domainIncrement is a domain count that a group's pods add to.
-type domainIncrement struct {
-	count    *domainCount
+// domainIncrements is domain counts that a group's pods add to, each on the same nodes by the same
+// label.
+type domainIncrements struct {
+	like     *domainCount // the first of them
+	counts   bitset.Set   // their places in topology.countList
 	keyIndex int
 	filter   int // index in the group's spreadFilters; negative when none applies
 }

@@ -42,13 +42,16 @@ func (lr *launcher) fill(cand *candidate) {
 			lr.putLimited(cand, sg)
 		}
 	}
-	for _, sg := range cand.group.shapeGroups {
+	left, all := &lr.shapesLeft, len(lr.shapeGroups)
+	least := int64(min(1/share, math.MaxInt32)) // with fewer pods left, the share is none
+	for i := left.withPods(0, all, cand.group.suits, least); i >= 0; i = left.withPods(i+1, all, cand.group.suits, least) {
+		sg := lr.shapeGroups[i]
 		if n := int(float64(sg.left) * share); n > 0 {
 			lr.put(cand, sg, n)
 		}
 	}
-	for _, sg := range cand.group.shapeGroups {
-		lr.put(cand, sg, math.MaxInt32)
+	for i := left.fitting(0, all, cand.group.suits, &f.room); i >= 0; i = left.fitting(i+1, all, cand.group.suits, &f.room) {
+		lr.put(cand, lr.shapeGroups[i], math.MaxInt32)
 	}
 	lr.putJoining(cand)
 	for _, a := range f.allotments {
@@ -84,8 +87,8 @@ func (f *filling) reset(room quantity.Vector) {
 // hold if pods were divisible.
 func (lr *launcher) shareOf(cand *candidate) float64 {
 	g := cand.group
-	if g.summedAt != lr.launchCalls {
-		g.sumRequests(lr.launchCalls)
+	if g.summedAt != len(lr.placed) {
+		g.sumRequests(lr.placed)
 	}
 	share := 1.0
 	for d, n := range g.requests {
@@ -159,9 +162,9 @@ func (lr *launcher) putAllotment(cand *candidate, sg *shapeGroup, a *allotment, 
 	if n <= 0 {
 		return 0
 	}
-	if a.group.hasSpread() {
+	if count := func(c int) int { return f.counts[c] }; a.group.hasSpread() && f.residents.mayLimit(&a.group.nodeRules, n, count) {
 		for _, o := range f.allotments {
-			n = min(n, a.group.maxPodsBesideEarlier(o.group, func(i int) int { return f.counts[i] }))
+			n = min(n, a.group.maxPodsBesideEarlier(o.group, count))
 		}
 		if n <= 0 {
 			return 0

@@ -192,8 +192,8 @@ func (im *improver) move(to *launch, a *allotment, pods []cluster.PodRef) int {
 func (im *improver) roomFor(on *launch, a *allotment) int {
 	im.progress.steps++
 	n := on.roomFor(im.counters, a.group)
-	if n == 0 {
-		return 0
+	if n == 0 || !on.residents.mayLimit(&a.group.nodeRules, n, func(c int) int { return on.counts[c] }) {
+		return n
 	}
 	im.progress.steps += len(on.groups)
 	return min(n, on.maxPodsInAnyBindOrder(a))

@@ -67,12 +67,12 @@ func (s *solver) fillLaunches(allotments []*allotment) {
 // roomFor is how many pods of the group the launch has capacity for.
 func (l *launch) roomFor(cs *counters, g *podGroup) int {
 	n := g.countFitting(&l.free)
-	if l.residents.keepOff(&g.nodeRules) {
+	if n == 0 || l.residents.keepOff(&g.nodeRules) {
 		return 0
 	}
-	if n > 0 && g.hasSpread() {
+	if count := func(c int) int { return l.counts[c] }; g.hasSpread() && l.residents.mayLimit(&g.nodeRules, n, count) {
 		for _, o := range l.groups {
-			n = min(n, g.maxPodsBesideEarlier(o, func(c int) int { return l.counts[c] }))
+			n = min(n, g.maxPodsBesideEarlier(o, count))
 		}
 	}
 	if n == 0 || !g.nodeRules.restricted() {

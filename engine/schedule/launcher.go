@@ -13,6 +13,7 @@ import (
 // shapeGroup is the allotments with the same pod shape and cell. They ask the same of a node
 // and differ only in their rules about other pods.
 type shapeGroup struct {
+	at         int // index in launcher.shapeGroups
 	shape      *cluster.PodShape
 	cell       *cell
 	allotments []*allotment // the one with the most pods to place first
@@ -31,6 +32,12 @@ type portion struct {
 	n         int
 }
 
+// placedPods is that pods of a shape group were placed, with how many were left before and after.
+type placedPods struct {
+	shapeGroup    *shapeGroup
+	before, after int
+}
+
 // launcher launches nodes from pools of equal weight for the pods of one priority.
 type launcher struct {
 	limits        *limits
@@ -43,6 +50,8 @@ type launcher struct {
 
 	pools       []*poolState
 	shapeGroups []*shapeGroup
+	shapesLeft  shapesLeft // of shapeGroups
+	placed      []placedPods
 	candidates  []*candidate
 	// prices are in USD/h. That of a node is what one is worth to pods limited per node.
 	prices covering.Prices
@@ -70,6 +79,7 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 	if len(lr.shapeGroups) == 0 {
 		return
 	}
+	lr.shapesLeft = newShapesLeft(lr.shapeGroups)
 	lr.filling = filling{counts: make([]int, len(s.counters.all)), mounts: map[cluster.Mount]bool{}}
 	lr.demand.limited = make([]limitedPods, len(s.counters.all))
 	lr.gatherCandidates()
@@ -215,7 +225,13 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 		lr.launches.all = append(lr.launches.all, l)
 	}
 	for _, p := range cand.content {
-		p.allotment.shapeGroup.dropPlaced()
+		sg := p.allotment.shapeGroup
+		before := sg.left
+		sg.dropPlaced()
+		if sg.left < before {
+			lr.placed = append(lr.placed, placedPods{sg, before, sg.left})
+			lr.shapesLeft.update(sg)
+		}
 	}
 	return copies < allowed
 }

@@ -88,10 +88,8 @@ func (cs *counters) compileAll(groups []*podGroup) {
 // compileIncrements records the counters that pods of the group add to.
 func (cs *counters) compileIncrements(g *podGroup) {
 	rules := &g.nodeRules
-	for i, c := range cs.all {
-		if !c.of.isPort() && c.of.includes(g.class) {
-			rules.increments = append(rules.increments, i)
-		}
+	for i := range cs.index.including(g.class).All() {
+		rules.increments = append(rules.increments, i)
 	}
 	rules.increments = append(rules.increments, cs.portIncrements(g.class)...)
 }

@@ -19,7 +19,7 @@ type podGroup struct {
 	nodeRules        nodeRules
 	domainKeys       []*constraint.Key // of its rules and domain counts; no hostname
 	domainRules      []domainRule
-	domainIncrements []domainIncrement
+	domainIncrements []domainIncrements
 	spreadFilters    []*spreadFilter
 	cells            []*cell // where assignGroup last looked for places
 }

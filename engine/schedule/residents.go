@@ -3,22 +3,47 @@
 package schedule
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
 )
 
-// residents records, for the pods on a node, what anti-affinity to other kinds of pods needs.
-// When every pod avoids all others there are as many terms as pods, so selectors are compared
-// as sets of IDs. Virtual pods are placed last, so real pods meet none here.
+// residents records, for the pods on a node, what the rules of pods that join them need. When every
+// pod avoids all others there are as many terms as pods, so selectors are compared as sets of IDs.
+// Virtual pods are placed last, so real pods meet none here.
 type residents struct {
 	selectedBy bitset.Set // IDs of the selectors that select some of them
 	repels     bitset.Set // IDs of the selectors that some of them keep away
+	// mostOf is the lowest limit that rules of some of them put on a counter. avoiding is set when
+	// some of them may keep others away by more than repels says.
+	mostOf   map[int]int
+	avoiding bool
 }
 
 // keepOff reports whether anti-affinity keeps pods with the rules off the node.
 func (r *residents) keepOff(rules *nodeRules) bool {
 	return rules.mayBeRepelled && r.repels.Intersects(rules.selectedBy) || slices.ContainsFunc(rules.avoids, r.selectedBy.Has)
+}
+
+// mayLimit reports whether rules of the pods on the node may allow fewer than n more pods with the
+// rules there, whichever are bound first. count reads the node's counters.
+func (r *residents) mayLimit(rules *nodeRules, n int, count func(int) int) bool {
+	if r.avoiding {
+		return true
+	}
+	if len(r.mostOf) < len(rules.increments) {
+		for c, most := range r.mostOf {
+			if _, bumped := slices.BinarySearch(rules.increments, c); bumped && most-count(c) < n {
+				return true
+			}
+		}
+		return false
+	}
+	return slices.ContainsFunc(rules.increments, func(c int) bool {
+		most, limited := r.mostOf[c]
+		return limited && most-count(c) < n
+	})
 }
 
 // add adds pods.
@@ -27,11 +52,24 @@ func (r *residents) add(rules *nodeRules) {
 	for _, g := range rules.repels {
 		r.repels.Put(g)
 	}
+	for _, c := range rules.maxCounts {
+		if most, limited := r.mostOf[c.counter]; !limited || c.max < most {
+			if r.mostOf == nil {
+				r.mostOf = map[int]int{}
+			}
+			r.mostOf[c.counter] = c.max
+		}
+	}
+	r.avoiding = r.avoiding || len(rules.avoids) > 0 || rules.mayBeRepelled
 }
 
-func (r *residents) clone() residents { return residents{r.selectedBy.Clone(), r.repels.Clone()} }
+func (r *residents) clone() residents {
+	return residents{selectedBy: r.selectedBy.Clone(), repels: r.repels.Clone(), mostOf: maps.Clone(r.mostOf), avoiding: r.avoiding}
+}
 
 func (r *residents) clear() {
 	clear(r.selectedBy)
 	clear(r.repels)
+	clear(r.mostOf)
+	r.avoiding = false
 }

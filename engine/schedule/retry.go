@@ -86,7 +86,7 @@ func (s *solver) retryGroup(g *podGroup, n int) int {
 // placeOneIn places one pod in a cell: on a node, on a planned launch, or on a new one.
 func (s *solver) placeOneIn(g *podGroup, c *cell) bool {
 	if i := s.nodes.nodeIn(g, c); i >= 0 {
-		g.addToDomainCounts(c, 1)
+		s.topology.addToDomainCounts(g, c, 1)
 		s.nodes.nominate(g, i, 1)
 		return true
 	}
@@ -96,6 +96,6 @@ func (s *solver) placeOneIn(g *podGroup, c *cell) bool {
 	if g.placed == before {
 		return false
 	}
-	g.addToDomainCounts(c, 1)
+	s.topology.addToDomainCounts(g, c, 1)
 	return true
 }

@@ -50,7 +50,7 @@ func (t *topology) spreadFilter(dc *domainCount) *spreadFilter {
 // spreads. The group's keys must be known.
 func (t *topology) findSpreadFilters(g *podGroup) {
 	for i := range g.domainIncrements {
-		dc := g.domainIncrements[i].count
+		dc := g.domainIncrements[i].like
 		g.domainIncrements[i].filter = -1
 		own := func(of *cluster.PodShape) bool { return of == nil || of == g.class.PodShape }
 		if !dc.hard || own(dc.filter.affinity) && own(dc.filter.taints) && !slices.ContainsFunc(dc.requiredKeys, func(key *constraint.Key) bool {

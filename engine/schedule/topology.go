@@ -22,6 +22,7 @@ type topology struct {
 	learned            map[domainCountKey][]int // domains that earlier rounds opened; see learned
 	counts             map[domainCountKey]*domainCount
 	countList          []*domainCount // the counts, as they were made
+	index              countIndex     // of countList
 	filters            map[nodeFilter]*spreadFilter
 	inFilter           map[filterKey][]bitset.Set // see offeringsInFilter
 	launchedByCount    map[*domainCount][]int     // see launchedDomains

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// shapesLeft finds, among shape groups in their order, the next one with pods left that fit into
+// some room. There may be as many shapes as pods: a walk over all of them for every filling of every
+// candidate would take the cube of that.
+type shapesLeft struct {
+	dims []quantity.Dim // that some shape asks for
+	// negated holds the requests of a shape as negative amounts, and what is less than any room for
+	// a group without pods left; counts holds the number of pods left.
+	negated, counts *cluster.FreeCapacity
+	room            quantity.Vector // scratch: the same of a room
+}
+
+func newShapesLeft(groups []*shapeGroup) shapesLeft {
+	var asked bitset.Set
+	for _, sg := range groups {
+		for _, d := range sg.shape.Dims {
+			asked.Put(int(d))
+		}
+	}
+	out, width := shapesLeft{}, 1
+	for d := range asked.All() {
+		out.dims, width = append(out.dims, quantity.Dim(d)), d+1
+	}
+	out.negated, out.counts = cluster.NewFreeCapacity(len(groups), width), cluster.NewFreeCapacity(len(groups), 1)
+	for i, sg := range groups {
+		sg.at = i
+		out.update(sg)
+	}
+	return out
+}
+
+// update records how many pods the group has left.
+func (x *shapesLeft) update(sg *shapeGroup) {
+	var v quantity.Vector
+	for d, n := range sg.shape.Requests {
+		if v[d] = -n; sg.left == 0 {
+			v[d] = -quantity.Most - 1
+		}
+	}
+	x.negated.Set(sg.at, &v)
+	x.counts.Set(sg.at, &quantity.Vector{int64(sg.left)})
+}
+
+// fitting returns the first of the groups from i that is in suits and of which a pod fits into the
+// room; -1 when there is none.
+func (x *shapesLeft) fitting(i, n int, suits bitset.Set, room *quantity.Vector) int {
+	for _, d := range x.dims {
+		x.room[d] = -max(0, min(quantity.Most, room[d]))
+	}
+	for {
+		if i = suits.Next(i); i < 0 {
+			return -1
+		}
+		if i = x.negated.NextFitting(i, n, &x.room, x.dims); i < 0 || suits.Has(i) {
+			return i
+		}
+	}
+}
+
+// countDims is the only resource of shapesLeft.counts.
+var countDims = []quantity.Dim{0}
+
+// withPods returns the first of the groups from i that is in suits and has at least that many pods
+// left; -1 when there is none.
+func (x *shapesLeft) withPods(i, n int, suits bitset.Set, least int64) int {
+	for {
+		if i = suits.Next(i); i < 0 {
+			return -1
+		}
+		if i = x.counts.NextFitting(i, n, &quantity.Vector{least}, countDims); i < 0 || suits.Has(i) {
+			return i
+		}
+	}
+}
