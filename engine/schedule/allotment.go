@@ -11,7 +11,9 @@ type allotment struct {
 	placed     int
 	dropped    int         // pods that were assigned, found no capacity, and dropped a preference
 	shapeGroup *shapeGroup // while launching
+	order      int         // among those of the shape group
 	inFilling  int         // while filling one node
+	ready      bool        // the same; see shapeGroup.ready
 }
 
 func (a *allotment) left() int { return a.wanted - a.placed }

@@ -32,11 +32,9 @@ type candidate struct {
 
 // candidateGroup is what candidates that suit the same shape groups share.
 type candidateGroup struct {
-	suits       bitset.Set    // indices of the shape groups that may go there
-	shapeGroups []*shapeGroup // the same, in order
-	// limitedPerNode are those with pods limited per node, joining those with pods that must
-	// join other pods on the node.
-	limitedPerNode, joining []*shapeGroup
+	suits          bitset.Set    // indices of the shape groups that may go there
+	shapeGroups    []*shapeGroup // the same, in order
+	limitedPerNode []*shapeGroup // those with pods limited per node
 	// requests is what the pods left to place of the shape groups ask for, as it was after that many
 	// of launcher.placed; negative before it is computed.
 	requests quantity.Vector
@@ -148,9 +146,6 @@ func (lr *launcher) addUndominated(out []*candidate, i int, g offeringGroup) []*
 		shared.shapeGroups = append(shared.shapeGroups, sg)
 		if sg.limitedPerNode {
 			shared.limitedPerNode = append(shared.limitedPerNode, sg)
-		}
-		if sg.joining {
-			shared.joining = append(shared.joining, sg)
 		}
 	}
 	most := lr.largestWithMinValues(i, shared)

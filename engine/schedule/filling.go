@@ -19,6 +19,7 @@ type filling struct {
 	mounts         map[cluster.Mount]bool
 	shapeGroups    []*shapeGroup
 	allotments     []*allotment
+	joining        []*allotment    // that must join pods on the node, and may
 	capacity       quantity.Vector // capacity before any pod was put there
 	requiredValues []int           // see launch.requiredValues
 }
@@ -80,7 +81,10 @@ func (f *filling) reset(room quantity.Vector) {
 	for _, sg := range f.shapeGroups {
 		sg.inFilling = false
 	}
-	f.shapeGroups = f.shapeGroups[:0]
+	for _, a := range f.joining {
+		a.ready, a.shapeGroup.ready = false, a.shapeGroup.ready[:0]
+	}
+	f.shapeGroups, f.joining = f.shapeGroups[:0], f.joining[:0]
 }
 
 // shareOf is the fraction of everything left to place that one node of the candidate could
@@ -105,10 +109,7 @@ func (lr *launcher) shareOf(cand *candidate) float64 {
 // put adds up to n pods of a shape group to the filling, as far as capacity and the pods
 // there let it.
 func (lr *launcher) put(cand *candidate, sg *shapeGroup, n int) {
-	for _, a := range sg.allotments {
-		if n <= 0 || !lr.hasRoom(sg) {
-			return
-		}
+	for a := sg.next(-1); a != nil && n > 0 && lr.hasRoom(sg); a = sg.next(a.order) {
 		n -= lr.putAllotment(cand, sg, a, n)
 	}
 }
@@ -140,13 +141,12 @@ func (lr *launcher) putLimited(cand *candidate, sg *shapeGroup) {
 // putJoining tries pods again that must join other pods on the node: those may have been added
 // later.
 func (lr *launcher) putJoining(cand *candidate) {
-	for again := len(cand.group.joining) > 0; again; {
+	for again := len(lr.filling.joining) > 0; again; {
 		again = false
-		for _, sg := range cand.group.joining {
-			for _, a := range sg.allotments {
-				if len(a.group.nodeRules.needs) > 0 && lr.putAllotment(cand, sg, a, math.MaxInt32) > 0 {
-					again = true
-				}
+		for i := 0; i < len(lr.filling.joining); i++ { // the list may grow
+			a := lr.filling.joining[i]
+			if cand.group.suits.Has(a.shapeGroup.at) && lr.putAllotment(cand, a.shapeGroup, a, math.MaxInt32) > 0 {
+				again = true
 			}
 		}
 	}
@@ -162,14 +162,6 @@ func (lr *launcher) putAllotment(cand *candidate, sg *shapeGroup, a *allotment, 
 	if n <= 0 {
 		return 0
 	}
-	if count := func(c int) int { return f.counts[c] }; a.group.hasSpread() && f.residents.mayLimit(&a.group.nodeRules, n, count) {
-		for _, o := range f.allotments {
-			n = min(n, a.group.maxPodsBesideEarlier(o.group, count))
-		}
-		if n <= 0 {
-			return 0
-		}
-	}
 	if a.group.nodeRules.restricted() {
 		n = min(n, a.group.nodeRules.roomFor(lr.counters, func(i int) int { return f.counts[i] }))
 		if n <= 0 {
@@ -177,6 +169,14 @@ func (lr *launcher) putAllotment(cand *candidate, sg *shapeGroup, a *allotment, 
 		}
 		left, ok := mounted(f.room, a.group.nodeRules.mounts, func(m cluster.Mount) bool { return f.mounts[m] })
 		if n = min(n, a.group.countFitting(&left)); !ok || n == 0 {
+			return 0
+		}
+	}
+	if count := func(c int) int { return f.counts[c] }; a.group.hasSpread() && f.residents.mayLimit(&a.group.nodeRules, n, count) {
+		for _, o := range f.allotments {
+			n = min(n, a.group.maxPodsBesideEarlier(o.group, count))
+		}
+		if n <= 0 {
 			return 0
 		}
 	}
@@ -197,7 +197,30 @@ func (lr *launcher) putAllotment(cand *candidate, sg *shapeGroup, a *allotment, 
 		f.shapeGroups = append(f.shapeGroups, sg)
 	}
 	f.add(a, n)
+	for _, c := range a.group.nodeRules.increments {
+		if f.counts[c] == n { // these are the first
+			lr.addJoining(c)
+		}
+	}
 	return n
+}
+
+// addJoining makes allotments ready to be added to the filling that must join pods which the counter
+// counts.
+func (lr *launcher) addJoining(counter int) {
+	for _, a := range lr.followers[counter] {
+		if a.left() == 0 || a.ready {
+			continue
+		}
+		a.ready = true
+		lr.filling.joining = append(lr.filling.joining, a)
+		if a.group.mayBeFirst() {
+			continue
+		}
+		sg := a.shapeGroup
+		i, _ := slices.BinarySearchFunc(sg.ready, a.order, func(o *allotment, order int) int { return o.order - order })
+		sg.ready = slices.Insert(sg.ready, i, a)
+	}
 }
 
 func (f *filling) add(a *allotment, n int) {

@@ -17,11 +17,14 @@ type shapeGroup struct {
 	shape      *cluster.PodShape
 	cell       *cell
 	allotments []*allotment // the one with the most pods to place first
-	compatible []*cluster.CompatibleOfferings
-	left       int
-	// limitedPerNode is set when the number of some of these pods per node is limited, joining
-	// when some must join other pods on their node.
-	limitedPerNode, joining bool
+	// independent are those of them that need no pods beside them, or may be the first of their kind;
+	// ready are the others that may join pods which fill has put on its node.
+	independent, ready []*allotment
+	compatible         []*cluster.CompatibleOfferings
+	left               int
+	droppedAt          int  // launchCalls when dropPlaced was last called
+	hosted             bool // some pool has an offering for them
+	limitedPerNode     bool // the number of some of these pods per node is limited
 	// inFilling is set while fill has pods of this shape group on its node.
 	inFilling bool
 }
@@ -52,7 +55,9 @@ type launcher struct {
 	shapeGroups []*shapeGroup
 	shapesLeft  shapesLeft // of shapeGroups
 	placed      []placedPods
-	candidates  []*candidate
+	// followers are the allotments that must join pods which the counter counts, and maybe others.
+	followers  map[int][]*allotment
+	candidates []*candidate
 	// prices are in USD/h. That of a node is what one is worth to pods limited per node.
 	prices covering.Prices
 	demand nodeDemand
@@ -74,7 +79,7 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 		return
 	}
 	lr := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
-		compatibility: &s.compatibility, launches: &s.launches, pools: pools, stopEarly: s.preferences.options.placeAllOrStop && last}
+		compatibility: &s.compatibility, launches: &s.launches, pools: pools, followers: map[int][]*allotment{}, stopEarly: s.preferences.options.placeAllOrStop && last}
 	lr.groupByShape(allotments)
 	if len(lr.shapeGroups) == 0 {
 		return
@@ -140,20 +145,26 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 		sg := byKey[at]
 		if sg == nil {
 			sg = &shapeGroup{shape: a.group.shape, cell: a.cell}
-			hosted := false
 			for _, pool := range lr.pools {
 				sg.compatible = append(sg.compatible, lr.compatibleWithMinValues(pool, a))
-				hosted = hosted || !sg.compatible[len(sg.compatible)-1].All.Empty()
+				sg.hosted = sg.hosted || !sg.compatible[len(sg.compatible)-1].All.Empty()
 			}
 			byKey[at] = sg
-			if hosted {
+			if sg.hosted {
 				lr.shapeGroups = append(lr.shapeGroups, sg)
 			}
 		}
 		a.shapeGroup, a.inFilling = sg, 0
+		a.order, a.ready = len(sg.allotments), false
 		sg.allotments = append(sg.allotments, a)
+		if a.group.mayBeFirst() {
+			sg.independent = append(sg.independent, a)
+		}
+		if sg.hosted && a.group.follows() {
+			counter := a.group.nodeRules.needs[0].counter
+			lr.followers[counter] = append(lr.followers[counter], a)
+		}
 		sg.limitedPerNode = sg.limitedPerNode || a.group.nodeRules.limitsOwnPods()
-		sg.joining = sg.joining || len(a.group.nodeRules.needs) > 0
 		sg.left += a.left()
 	}
 }
@@ -188,7 +199,7 @@ func (lr *launcher) fillingIsCurrent(cand *candidate) bool {
 		return false
 	}
 	for _, p := range cand.content {
-		if p.allotment.left() < p.n || len(p.allotment.group.nodeRules.needs) > 0 {
+		if p.allotment.left() < p.n || p.allotment.group.follows() && p.allotment.group.mayBeFirst() {
 			return false
 		}
 	}
@@ -202,7 +213,7 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 	for _, p := range cand.content {
 		pods += p.n
 		copies = min(copies, p.allotment.left()/p.n)
-		if len(p.allotment.group.nodeRules.needs) > 0 {
+		if p.allotment.group.follows() && p.allotment.group.mayBeFirst() {
 			copies = min(copies, 1) // only the first of the copies can be the first pod anywhere
 		}
 	}
@@ -226,7 +237,11 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 	}
 	for _, p := range cand.content {
 		sg := p.allotment.shapeGroup
+		if sg.droppedAt == lr.launchCalls {
+			continue
+		}
 		before := sg.left
+		sg.droppedAt = lr.launchCalls
 		sg.dropPlaced()
 		if sg.left < before {
 			lr.placed = append(lr.placed, placedPods{sg, before, sg.left})
@@ -236,15 +251,25 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 	return copies < allowed
 }
 
-// dropPlaced drops allotments that have no pods left.
-func (sg *shapeGroup) dropPlaced() {
-	sg.left = 0
-	kept := sg.allotments[:0]
-	for _, a := range sg.allotments {
-		if n := a.left(); n > 0 {
-			sg.left += n
-			kept = append(kept, a)
+// next returns the first allotment after that order of which pods may be put on the node that is
+// filled, as far as their affinity goes; nil when there is none.
+func (sg *shapeGroup) next(order int) *allotment {
+	var next *allotment
+	for _, list := range [][]*allotment{sg.independent, sg.ready} {
+		i, _ := slices.BinarySearchFunc(list, order+1, func(a *allotment, order int) int { return a.order - order })
+		if i < len(list) && (next == nil || list[i].order < next.order) {
+			next = list[i]
 		}
 	}
-	sg.allotments = kept
+	return next
+}
+
+// dropPlaced drops allotments that have no pods left.
+func (sg *shapeGroup) dropPlaced() {
+	placed := func(a *allotment) bool { return a.left() == 0 }
+	sg.allotments, sg.independent = slices.DeleteFunc(sg.allotments, placed), slices.DeleteFunc(sg.independent, placed)
+	sg.left = 0
+	for _, a := range sg.allotments {
+		sg.left += a.left()
+	}
 }
