@@ -29,7 +29,8 @@ func main() {
 type config struct {
 	only                   *regexp.Regexp
 	quick, karveOnly, list bool
-	profile, results       string
+	profile, allocations   string // files of profiles
+	results                string
 	limit                  time.Duration // see shrinkLimit
 	started                time.Time
 }
@@ -43,6 +44,7 @@ func parse(args []string) (config, error) {
 	flags.DurationVar(&c.limit, "limit", 0, "for how long either side may decide how to consolidate a cluster (default 5m, 30s with -quick)")
 	flags.BoolVar(&c.list, "list", false, "name the scenarios and stop")
 	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of our side to this file (with -karve-only: of nothing else)")
+	flags.StringVar(&c.allocations, "memprofile", "", "write a profile of what was allocated to this file")
 	flags.StringVar(&c.results, "results", "results", "folder for latest.json, README.md and scaling.svg")
 	if err := flags.Parse(args); err != nil {
 		return c, err
@@ -73,5 +75,17 @@ func run(ctx context.Context, args []string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	return c.bench(ctx)
+	if err := c.bench(ctx); err != nil || c.allocations == "" {
+		return err
+	}
+	return writeAllocations(c.allocations)
+}
+
+// writeAllocations writes a profile of everything that the process has allocated.
+func writeAllocations(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("making the profile of allocations: %w", err)
+	}
+	return errors.Join(pprof.Lookup("allocs").WriteTo(f, 0), f.Close())
 }

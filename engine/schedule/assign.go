@@ -44,6 +44,9 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 		s.nodes.fill(g)
 		return g.allot(nil, g.unassigned())
 	}
+	if g.mustWait() {
+		return nil
+	}
 	cells := s.cells.find(g)
 	g.cells = cells
 	for g.unassigned() > 0 {
@@ -66,6 +69,12 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 		allotments = append(allotments, g.allot(c, c.wanted)...)
 	}
 	return allotments
+}
+
+// mustWait reports whether no pod is anywhere that pods of the group must join. In a chain of groups
+// most wait most of the time.
+func (g *podGroup) mustWait() bool {
+	return slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == affinityRule && r.count.total == 0 && !r.countsOwnPods })
 }
 
 // addToDomainCounts adds n pods of the group to the counts of the cell's domains.

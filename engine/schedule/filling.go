@@ -29,7 +29,7 @@ type filling struct {
 // so that no node uses up the small pods that fill the gaps of others. Then it adds all pods
 // that still fit, large pods first.
 func (lr *launcher) fill(cand *candidate) {
-	f := &lr.filling
+	f := lr.filling
 	f.reset(cand.room)
 	cand.filled, cand.content, cand.requirements = true, cand.content[:0], cand.pool.base
 	limited := lr.demand.spreadsOverNodes(cand.group)
@@ -154,7 +154,7 @@ func (lr *launcher) putJoining(cand *candidate) {
 
 // putAllotment adds up to n pods of an allotment and returns how many it added.
 func (lr *launcher) putAllotment(cand *candidate, sg *shapeGroup, a *allotment, n int) int {
-	f := &lr.filling
+	f := lr.filling
 	if f.residents.keepOff(&a.group.nodeRules) {
 		return 0
 	}

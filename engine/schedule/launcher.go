@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/schedule/covering"
 )
 
@@ -60,14 +61,33 @@ type launcher struct {
 	candidates []*candidate
 	// prices are in USD/h. That of a node is what one is worth to pods limited per node.
 	prices covering.Prices
-	demand nodeDemand
+	demand *nodeDemand
 	// stopEarly is set when the attempt is of no use once the rest is certain to cost more
 	// than is left of its maximum price.
 	stopEarly bool
 	// launchCalls counts the calls of launchCopies. dividedAt and gatheredAt are what it was when
 	// divide and gatherCandidates were last called.
 	launchCalls, dividedAt, gatheredAt int
-	filling                            filling
+	filling                            *filling
+}
+
+// launchScratch is what launchers use one after another. It is large where there are many counters.
+type launchScratch struct {
+	filling filling
+	demand  nodeDemand
+}
+
+// reset makes it ready for a launcher and so many counters.
+func (ls *launchScratch) reset(counters int) {
+	f, d := &ls.filling, &ls.demand
+	f.reset(quantity.Vector{})
+	if f.mounts == nil {
+		f.mounts = map[cluster.Mount]bool{}
+	}
+	d.clearLimited()
+	if more := counters - len(f.counts); more > 0 {
+		f.counts, d.limited = append(f.counts, make([]int, more)...), append(d.limited, make([]limitedPods, more)...)
+	}
 }
 
 // launchNodes launches nodes for as many pods of the allotments as the pools can, which are of
@@ -85,8 +105,8 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 		return
 	}
 	lr.shapesLeft = newShapesLeft(lr.shapeGroups)
-	lr.filling = filling{counts: make([]int, len(s.counters.all)), mounts: map[cluster.Mount]bool{}}
-	lr.demand.limited = make([]limitedPods, len(s.counters.all))
+	s.launching.reset(len(s.counters.all))
+	lr.filling, lr.demand = &s.launching.filling, &s.launching.demand
 	lr.gatherCandidates()
 	for !lr.limits.overMaxPrice() {
 		best := lr.best()

@@ -179,7 +179,7 @@ func largestAddable(n int, g *podGroup, used quantity.Vector, attached func(clus
 // addableWithMinValues is how many of n more pods the filling can take with the values it
 // needs. When minValues are relaxed, the filling needs the values that the first pod leaves.
 func (lr *launcher) addableWithMinValues(cand *candidate, reqs *nodeRequirements, a *allotment, n int) int {
-	f, pool := &lr.filling, cand.pool
+	f, pool := lr.filling, cand.pool
 	used := f.capacity.Sub(f.room)
 	attached := func(m cluster.Mount) bool { return f.mounts[m] }
 	if len(f.allotments) == 0 {

@@ -19,8 +19,10 @@ type nodeDemand struct {
 	// total is what a node would hold with all of the pods. useful is the most of each
 	// resource that is of use on a node for pods limited per node.
 	total, useful quantity.Vector
-	dims          []int         // the resources that the pods ask for
-	limited       []limitedPods // scratch: by counter
+	dims          []int // the resources that the pods ask for
+	// limited is scratch by counter: zero but for the counters in inUse.
+	limited []limitedPods
+	inUse   []int
 }
 
 // spreadsOverNodes reports whether the candidates' pods are spread over nodes because the number of some
@@ -85,7 +87,7 @@ func (d *nodeDemand) outgrown() bool {
 // countMinNodes is how many nodes the pods limited per node need: the number of those left that
 // share a counter, divided by how many of them one node may have.
 func (d *nodeDemand) countMinNodes(shapeGroups []*shapeGroup) int {
-	clear(d.limited)
+	d.clearLimited()
 	for _, sg := range shapeGroups {
 		if !sg.limitedPerNode {
 			continue
@@ -96,18 +98,29 @@ func (d *nodeDemand) countMinNodes(shapeGroups []*shapeGroup) int {
 				if !c.countsOwnPods || n == 0 {
 					continue
 				}
-				if limited := &d.limited[c.counter]; limited.pods == 0 || c.max < limited.perNode {
+				limited := &d.limited[c.counter]
+				if limited.pods == 0 {
+					d.inUse = append(d.inUse, c.counter)
+				}
+				if limited.pods == 0 || c.max < limited.perNode {
 					limited.perNode = c.max
 				}
-				d.limited[c.counter].pods += n
+				limited.pods += n
 			}
 		}
 	}
 	nodes := 0
-	for _, limited := range d.limited {
-		nodes = max(nodes, limited.minNodes())
+	for _, c := range d.inUse {
+		nodes = max(nodes, d.limited[c].minNodes())
 	}
 	return nodes
+}
+
+func (d *nodeDemand) clearLimited() {
+	for _, c := range d.inUse {
+		d.limited[c] = limitedPods{}
+	}
+	d.inUse = d.inUse[:0]
 }
 
 // minNodes is how many nodes the pods need at least.

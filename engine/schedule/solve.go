@@ -51,6 +51,7 @@ type solver struct {
 	offerings     offeringChooser
 	descriptions  descriptions
 	requirements  requirementSets
+	launching     launchScratch
 	preferences   *preferenceSearch
 	improved      improveProgress
 }
