@@ -71,6 +71,7 @@ func (s *solver) improve() {
 	if len(s.launches.all) < 2 || len(examined) == 0 {
 		return
 	}
+	s.launches.forgetIndex()
 	im.dropLaunches(examined)
 	im.merge(examined)
 	s.improved = im.progress

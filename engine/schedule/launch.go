@@ -24,6 +24,7 @@ type launch struct {
 	groups       []*podGroup // the pod groups of the pods, each once
 	first        int         // the first offering, once chosen
 
+	index     int         // in the launchList, as far as that has indexed it
 	counts    map[int]int // counters above zero
 	residents residents
 	mounts    map[cluster.Mount]bool
@@ -44,10 +45,8 @@ func (l *launch) reserved() *quantity.Vector {
 // fillLaunches puts pods on nodes that are to be launched already.
 func (s *solver) fillLaunches(allotments []*allotment) {
 	for _, a := range allotments {
-		for _, l := range s.launches.all {
-			if a.left() == 0 {
-				break
-			}
+		for i := s.launches.next(0, a.group); i >= 0 && a.left() > 0; i = s.launches.next(i+1, a.group) {
+			l := s.launches.all[i]
 			n := min(a.left(), l.roomFor(&s.counters, a.group))
 			if n == 0 {
 				continue
@@ -107,7 +106,40 @@ type launchList struct {
 	placements *placements
 	// someDropped is set once launches were dropped, and their limits and quota released.
 	someDropped bool
+	// free is the free capacity of the first indexed of all, once there are many; see next.
+	free    *cluster.FreeCapacity
+	slots   int // of free
+	indexed int
 }
+
+// fewLaunchesToWalk is how many launches are walked through: an index pays off beyond.
+const fewLaunchesToWalk = 64
+
+// next returns the index of the first launch from i with enough free capacity for a pod of the group,
+// whatever other pods are there; -1 when there is none.
+func (ll *launchList) next(i int, g *podGroup) int {
+	if len(ll.all) <= fewLaunchesToWalk {
+		for ; i < len(ll.all); i++ {
+			if g.countFitting(&ll.all[i].free) > 0 {
+				return i
+			}
+		}
+		return -1
+	}
+	if ll.slots < len(ll.all) {
+		ll.slots, ll.indexed = 2*len(ll.all), 0
+		ll.free = cluster.NewFreeCapacity(ll.slots, quantity.Dims)
+	}
+	for ; ll.indexed < len(ll.all); ll.indexed++ {
+		l := ll.all[ll.indexed]
+		l.index = ll.indexed
+		ll.free.Set(l.index, &l.free)
+	}
+	return ll.free.NextFitting(i, len(ll.all), &g.shape.Requests, g.shape.Dims)
+}
+
+// forgetIndex makes next index the launches again: they were changed otherwise than by addPods.
+func (ll *launchList) forgetIndex() { ll.slots = 0 }
 
 // holdFirst reports whether pods of the group are on some launch without pods that the counter counts
 // and that need not join others.
@@ -129,6 +161,9 @@ func (ll *launchList) addPods(l *launch, a *allotment, n int) {
 	l.pool.addPodCounts(a.group, n)
 	ll.placements.record(placement{group: a.group, launch: l, count: n})
 	l.addPods(a, a.group.take(n))
+	if ll.slots > 0 && l.index < ll.indexed && ll.all[l.index] == l {
+		ll.free.Set(l.index, &l.free)
+	}
 }
 
 // addPods adds the pods.
