@@ -121,6 +121,7 @@ func (b *Builder) SetSettings(s Settings) { b.settings = s }
 // Snapshot returns the current snapshot. It is valid until the next change.
 func (b *Builder) Snapshot() *Snapshot {
 	b.pods.dropFormerLabels()
+	b.classes.selectors.update()
 	b.nodes.indexes.dropIdle()
 	b.updateVectors()
 	catalogs, recompiled := b.pools.compile(&b.daemons)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/reason"
 )
@@ -34,9 +33,9 @@ type PodClass struct {
 	// deletion, each oldest first.
 	PodsToPlace []PodRef
 
+	classMatch
 	namespace      string
 	labels         map[string]string   // those that some selector selects by
-	selectors      bitset.Set          // IDs of the selectors that select the class
 	ownTerms       []*AntiAffinityTerm // required anti-affinity terms of its pods
 	usedSelectors  []*PodSelector      // selectors of its constraints
 	selectedLabels []string            // pod labels that these selectors select by

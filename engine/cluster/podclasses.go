@@ -28,11 +28,10 @@ type podClasses struct {
 }
 
 func newPodClasses(labels *selectorLabels, shapes podShapes) podClasses {
-	byKey := map[string]*PodClass{}
 	return podClasses{
-		interner: shapes.interner, labels: labels, shapes: shapes, selectors: newPodSelectors(byKey),
+		interner: shapes.interner, labels: labels, shapes: shapes, selectors: newPodSelectors(),
 		antiAffinity: antiAffinityTerms{byKey: map[string]*AntiAffinityTerm{}},
-		byKey:        byKey, pending: map[*PodClass]bool{},
+		byKey:        map[string]*PodClass{}, pending: map[*PodClass]bool{},
 	}
 }
 
@@ -85,7 +84,7 @@ func (cs *podClasses) currentOrSplit(p *pod, toBePlaced bool) *PodClass {
 func (cs *podClasses) split(old *PodClass, key string, labels map[string]string) *PodClass {
 	c := *old
 	c.key, c.body, c.labels = key, key[:len(old.body)], labels
-	c.selectors, c.podTotal, c.podsOn, c.pending, c.PodsToPlace = nil, 0, map[*nodePods]podCount{}, nil, nil
+	c.podTotal, c.podsOn, c.pending, c.PodsToPlace = 0, map[*nodePods]podCount{}, nil, nil
 	c.PodShape.users++
 	c.ownTerms = nil
 	for _, s := range c.usedSelectors {
@@ -98,7 +97,7 @@ func (cs *podClasses) split(old *PodClass, key string, labels map[string]string)
 	return &c
 }
 
-// add adds a new class and matches it with every selector.
+// add adds a new class.
 func (cs *podClasses) add(c *PodClass) {
 	cs.byKey[c.key] = c
 	for _, label := range c.selectedLabels {

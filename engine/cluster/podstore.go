@@ -66,6 +66,7 @@ func (s *podStore) link(p *pod) {
 	}
 	p.bound.add(p)
 	p.class.addBound(p, 1)
+	s.classes.selectors.updateOnNodes(p.class)
 	s.nodes.markStale(p.bound)
 }
 
@@ -78,6 +79,7 @@ func (s *podStore) unlink(p *pod) {
 	}
 	p.bound.remove(p)
 	p.class.addBound(p, -1)
+	s.classes.selectors.updateOnNodes(p.class)
 	s.nodes.markStale(p.bound)
 }
 

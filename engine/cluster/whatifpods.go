@@ -85,16 +85,19 @@ func addAsPlaced(counts []ClassCount, pods []*pod) []ClassCount {
 // countOn adds the pods to the counts of their classes on a node. A terminating pod counts
 // there as its replacement, so not as terminating.
 func (w *WhatIf) countOn(bound *nodePods, pods []*pod) {
+	selectors := &w.snapshot.podClasses.selectors
 	before := make([]podCount, len(pods))
 	for i, p := range pods {
 		before[i] = p.class.podsOn[bound]
 		p.class.podsOn[bound] = podCount{before[i].pods + 1, before[i].terminating}
+		selectors.updateOnNodes(p.class)
 	}
 	w.onRollback(func() {
 		for i, p := range slices.Backward(pods) {
 			if p.class.podsOn[bound] = before[i]; before[i] == (podCount{}) {
 				delete(p.class.podsOn, bound)
 			}
+			selectors.updateOnNodes(p.class)
 		}
 	})
 }

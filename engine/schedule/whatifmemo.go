@@ -100,7 +100,7 @@ func newAntiAffinityTerms(snapshot *cluster.Snapshot) *antiAffinityTerms {
 		switch {
 		case r.Key.Name != cluster.LabelHostname:
 			t.overDomains = append(t.overDomains, r)
-		case slices.ContainsFunc(r.Selector.Classes(), func(c *cluster.PodClass) bool { return !r.OwnedBy(c) }):
+		case r.Selector.SelectsAny(func(c *cluster.PodClass) bool { return !r.OwnedBy(c) }):
 			t.hostnameSelectors.Put(r.Selector.ID())
 		}
 	}
