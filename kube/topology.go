@@ -54,6 +54,11 @@ func (c *selectorContext) spreads(in []corev1.TopologySpreadConstraint) []cluste
 			IgnoreAffinity: ptr.Deref(s.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor) == corev1.NodeInclusionPolicyIgnore,
 			HonorTaints:    ptr.Deref(s.NodeTaintsPolicy, corev1.NodeInclusionPolicyIgnore) == corev1.NodeInclusionPolicyHonor,
 		}
+		if len(out[i].Selector.Labels) == 0 {
+			// An empty selector matches every pod, but kube-scheduler counts none for a spread with it
+			// (countPodsMatchSelector in its plugin podtopologyspread).
+			out[i].Selector = cluster.Selector{Nothing: true}
+		}
 		out[i].Selector.Namespaces = c.ownNamespace()
 	}
 	return out

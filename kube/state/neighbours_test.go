@@ -61,8 +61,8 @@ func TestSpreads(t *testing.T) {
 		{"match keys that the API server merged already",
 			corev1.TopologySpreadConstraint{LabelSelector: picks("rev", "7"), MatchLabelKeys: []string{"rev"}},
 			cluster.TopologySpreadConstraint{Selector: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("rev", "7")}}}},
-		{"an empty selector picks every pod", corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{}},
-			cluster.TopologySpreadConstraint{Selector: cluster.Selector{Namespaces: own, Labels: cluster.Term{}}}},
+		{"an empty selector picks none, as in kube-scheduler", corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{}},
+			cluster.TopologySpreadConstraint{Selector: cluster.Selector{Namespaces: own, Nothing: true}}},
 		{"no selector picks none", corev1.TopologySpreadConstraint{MatchLabelKeys: []string{"rev"}},
 			cluster.TopologySpreadConstraint{Selector: cluster.Selector{Namespaces: own, Nothing: true}}},
 		{"a selector without values picks none", corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{
