@@ -199,9 +199,19 @@ func (c *PoolCatalog) fit(s *PodShape) *CompatibleOfferings {
 	taken := c.offeringsWithTakenPorts(s)
 	f.AnyPortTaken = !taken.Empty()
 	for i, alt := range s.Alternatives {
+		if len(alt) == 0 && taken.Empty() { // most shapes, of which there may be many
+			f.Admitted[i], f.Fitting[i] = c.Offerings, fitting
+			continue
+		}
 		f.Admitted[i] = c.meeting(c.NodeRequirements.And(alt), alt).And(c.Offerings).Minus(taken)
 		f.Fitting[i] = f.Admitted[i].And(fitting)
-		f.All.Merge(f.Fitting[i])
+	}
+	if len(f.Fitting) == 1 {
+		f.All = f.Fitting[0]
+		return f
+	}
+	for _, fitting := range f.Fitting {
+		f.All.Merge(fitting)
 	}
 	return f
 }

@@ -110,6 +110,7 @@ type launchList struct {
 	free    *cluster.FreeCapacity
 	slots   int // of free
 	indexed int
+	scratch launchScratch
 }
 
 // fewLaunchesToWalk is how many launches are walked through: an index pays off beyond.

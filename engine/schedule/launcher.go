@@ -105,8 +105,8 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 		return
 	}
 	lr.shapesLeft = newShapesLeft(lr.shapeGroups)
-	s.launching.reset(len(s.counters.all))
-	lr.filling, lr.demand = &s.launching.filling, &s.launching.demand
+	s.launches.scratch.reset(len(s.counters.all))
+	lr.filling, lr.demand = &s.launches.scratch.filling, &s.launches.scratch.demand
 	lr.gatherCandidates()
 	for !lr.limits.overMaxPrice() {
 		best := lr.best()

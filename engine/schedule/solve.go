@@ -51,7 +51,6 @@ type solver struct {
 	offerings     offeringChooser
 	descriptions  descriptions
 	requirements  requirementSets
-	launching     launchScratch
 	preferences   *preferenceSearch
 	improved      improveProgress
 }

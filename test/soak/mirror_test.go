@@ -71,7 +71,8 @@ func TestMirrorForgetsWhatIsGone(t *testing.T) {
 // begins anew (state.Mirror.Tidy). What conversions share is treated alike, and of events said
 // lately some hundreds are remembered. Selectors have as many numbers as there were at most.
 var numbers = map[string]int{"constraint.": 4096, "kube.Converter.": 4096, "cluster.signature.": 4096,
-	"cluster.selectorLabels.users": 2048, "cluster.selectorLabels.former": 2048, "cluster.podSelectors.byID": 64, "cluster.podSelectors.freeIDs": 64, "events.Recorder.seen": 512}
+	"cluster.selectorLabels.users": 2048, "cluster.selectorLabels.former": 2048, "cluster.podSelectors.byID": 64, "cluster.podSelectors.freeIDs": 64,
+	"cluster.podSelectors.matched": 64, "cluster.podSelectors.rejects": 64, "events.Recorder.seen": 512}
 
 // resident shows a pool, a node and a pod that stay.
 func resident(m *state.Mirror) *corev1.Pod {
