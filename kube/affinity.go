@@ -3,9 +3,12 @@
 package kube
 
 import (
+	"fmt"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -22,8 +25,8 @@ func affinity(spec *corev1.PodSpec) (required cluster.Term, anyOf []cluster.Term
 		return required, nil
 	}
 	for i := range terms.NodeSelectorTerms {
-		// An empty term matches no node; refusalOf refuses pods with matchFields.
-		if t := &terms.NodeSelectorTerms[i]; len(t.MatchExpressions) > 0 {
+		// Empty terms and terms that cannot be read match no node; refusalOf refuses pods with matchFields.
+		if t := &terms.NodeSelectorTerms[i]; len(t.MatchExpressions) > 0 && unreadable(t) == nil {
 			anyOf = append(anyOf, expressions(t.MatchExpressions))
 		}
 	}
@@ -57,6 +60,28 @@ func selector(labels map[string]string) cluster.Term {
 	}
 	sortTerm(term)
 	return term
+}
+
+// unreadable returns why kube-scheduler cannot read the expressions of the term; nil when it can.
+// It reads them as label requirements, of which the values must be values of labels. The API server
+// takes no such term of new pods, but has not always been as strict.
+func unreadable(t *corev1.NodeSelectorTerm) error {
+	for _, e := range t.MatchExpressions {
+		op, known := labelOperators[e.Operator]
+		if !known {
+			return fmt.Errorf("operator %q of label %s is unknown", e.Operator, e.Key)
+		}
+		if _, err := labels.NewRequirement(e.Key, op, e.Values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var labelOperators = map[corev1.NodeSelectorOperator]selection.Operator{
+	corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn,
+	corev1.NodeSelectorOpExists: selection.Exists, corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
+	corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
 }
 
 func expressions(in []corev1.NodeSelectorRequirement) cluster.Term {

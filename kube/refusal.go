@@ -53,6 +53,8 @@ func requiredTerms(a *corev1.Affinity) *corev1.NodeSelector {
 
 func refusalOfTerms(terms []corev1.NodeSelectorTerm) podRefusal {
 	empty := true
+	var bad error
+	readable := 0
 	for i := range terms {
 		if len(terms[i].MatchFields) > 0 {
 			return podRefusal{reason.Unsupported, "required node affinity by field (matchFields) is not supported: it names a node, and a new one has another name",
@@ -64,6 +66,17 @@ func refusalOfTerms(terms []corev1.NodeSelectorTerm) podRefusal {
 				return refusalOfLabel("required node affinity", e.Key)
 			}
 		}
+		if len(terms[i].MatchExpressions) == 0 {
+			continue
+		}
+		if err := unreadable(&terms[i]); err == nil {
+			readable++
+		} else if bad == nil {
+			bad = err
+		}
+	}
+	if bad != nil && readable == 0 {
+		return podRefusal{reason.Invalid, fmt.Sprintf("required node affinity: no term can be read: %v", bad), map[string]any{"field": "required node affinity"}}
 	}
 	if empty {
 		return podRefusal{reason.Invalid, "all terms of the required node affinity are empty, and an empty term matches no node",
