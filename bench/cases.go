@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/karve-dev/karve/bench/report"
 	"github.com/karve-dev/karve/bench/scenario"
@@ -19,6 +20,8 @@ type item struct {
 	make func(context.Context) (*scenario.Scenario, error)
 	// alone says why upstream is left out; empty when it is not.
 	alone string
+	// limit is how long upstream may take; 0 is no limit.
+	limit time.Duration
 	// plotted items follow each other by size; one too slow for upstream ends its line.
 	plotted bool
 	measure func(context.Context) ([]report.Row, error)
@@ -116,7 +119,7 @@ func (c config) hard() []item {
 	var out []item
 	for _, f := range scenario.HardFamilies() {
 		for _, n := range pick(c.quick, []int{f.Size / 4}, []int{f.Size / 2, f.Size}) {
-			out = append(out, item{name: fmt.Sprintf("hard %s %d", f.Name, n), make: always(func() *scenario.Scenario { return f.Make(n) })})
+			out = append(out, item{name: fmt.Sprintf("hard %s %d", f.Name, n), limit: pick(c.quick, 10*time.Second, time.Minute), make: always(func() *scenario.Scenario { return f.Make(n) })})
 		}
 	}
 	return out

@@ -153,8 +153,12 @@ func (c config) compare(ctx context.Context, it item, s *scenario.Scenario) (rep
 		row.AddNote(it.alone)
 	default:
 		var err error
-		if row.Upstream, err = c.theirs(ctx, s); err != nil {
+		if row.Upstream, err = c.theirs(ctx, it.limit, s); err != nil {
 			return row, err
+		}
+		if row.Upstream == nil {
+			row.AddNote(fmt.Sprintf("upstream was not done after %v", it.limit))
+			break
 		}
 		row.Upstream.LowerBound = sharedBound(s, row)
 	}
@@ -202,7 +206,13 @@ func (c config) ours(s *scenario.Scenario) (side *report.Side, honoured, invalid
 	return timed(side, run.Samples, len(s.Pending)), preferencesNote(s, run.Plan.Preferences), invalid
 }
 
-func (c config) theirs(ctx context.Context, s *scenario.Scenario) (*report.Side, error) {
+// theirs returns nil when upstream's first decision is not done within the limit; no limit is 0.
+func (c config) theirs(ctx context.Context, limit time.Duration, s *scenario.Scenario) (*report.Side, error) {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
 	cluster, err := upstream.New(ctx, s)
 	if err != nil {
 		return nil, err
@@ -212,10 +222,17 @@ func (c config) theirs(ctx context.Context, s *scenario.Scenario) (*report.Side,
 	start := time.Now()
 	for len(samples) == 0 || len(samples) < repetitions && samples[0].Took < patience && time.Since(start) < c.enough() {
 		batch := cluster.Batch()
-		samples = append(samples, measure.Once(func() { side, err = decide(batch) }))
+		sample := measure.Once(func() { side, err = decide(batch) })
+		if limit > 0 && ctx.Err() != nil {
+			break // what it decided is not all
+		}
 		if err != nil {
 			return nil, err
 		}
+		samples = append(samples, sample)
+	}
+	if len(samples) == 0 {
+		return nil, nil
 	}
 	return timed(side, samples, len(s.Pending)), nil
 }

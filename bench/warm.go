@@ -37,7 +37,7 @@ func (c config) arrivals(ctx context.Context) ([]report.Row, error) {
 	}
 	s.Pending = waiting[:1:1]
 	var err error
-	if p50.Upstream, err = c.theirs(ctx, s); err != nil {
+	if p50.Upstream, err = c.theirs(ctx, 0, s); err != nil {
 		return nil, err
 	}
 	p50.Compare()
