@@ -25,11 +25,15 @@ func serve(factory informers.SharedInformerFactory, objects []runtime.Object) {
 		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return still })
 	}
 	for _, o := range objects {
-		store := factory.InformerFor(o, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-			panic("judge serves no objects of this kind")
-		})
-		must(store.GetIndexer().Add(o), "serving an object")
+		add(factory, o)
 	}
+}
+
+func add(factory informers.SharedInformerFactory, o runtime.Object) {
+	store := factory.InformerFor(o, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		panic("judge serves no objects of this kind")
+	})
+	must(store.GetIndexer().Add(o), "serving an object")
 }
 
 // informer is a SharedIndexInformer whose objects never change.

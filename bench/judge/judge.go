@@ -71,10 +71,10 @@ func (m Miss) String() string { return fmt.Sprintf("%s would fit on %s", m.Pod.N
 // place. Pods of leaving nodes, refused and virtual ones are not looked at.
 func Misses(s *enginetest.Script, p schedule.Plan) []Miss {
 	h := newReplay(s, p, options{choose: firstOffering})
-	before, after := h.scheduler(), h.scheduler()
-	defer before.close()
-	defer after.close()
-	h.run(after, h.orders()[0], now)
+	before, after := h.cluster.scheduler(), h.cluster.scheduler()
+	defer before.Close()
+	defer after.Close()
+	h.cluster.run(after, h.cluster.orders()[0], now)
 	var out []Miss
 	for _, u := range p.Unplaced {
 		for _, ref := range u.Pods {
@@ -86,7 +86,7 @@ func Misses(s *enginetest.Script, p schedule.Plan) []Miss {
 	return out
 }
 
-func (h *replay) missed(ref cluster.PodRef, before, after *scheduler) string {
+func (h *replay) missed(ref cluster.PodRef, before, after *Scheduler) string {
 	spec := h.specs[ref.UID]
 	if spec == nil || spec.Node != "" || spec.Refused != "" || spec.Virtual {
 		return ""
@@ -96,7 +96,7 @@ func (h *replay) missed(ref cluster.PodRef, before, after *scheduler) string {
 		if n.MarkedForDeletion || n.TakesNoPods {
 			continue
 		}
-		if before.refuses(pod, nodeName(n)) == nil && after.refuses(pod, nodeName(n)) == nil {
+		if before.Refuses(pod, nodeName(n)) == nil && after.Refuses(pod, nodeName(n)) == nil {
 			return nodeName(n)
 		}
 	}

@@ -4,6 +4,7 @@ package judge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,25 +27,30 @@ func (o *objects) launchedNode(name string, l schedule.Launch, c offering.Ref) (
 	if offer == nil {
 		return nil, fmt.Errorf("there is no offering of %s in zone %s as %s", c.Type, c.Zone, c.CapacityType)
 	}
+	labels := LaunchedLabels(t, offer, o.script.Pools[pool].Labels, l)
+	labels[cluster.LabelHostname] = name
+	return o.bare(name, labels, l.Taints, t.Capacity.Sub(t.Overhead)), nil
+}
+
+// LaunchedLabels are the labels of the node that a launch becomes with that offering, without the
+// hostname; pool are those of its NodePool's template.
+func LaunchedLabels(t *offering.InstanceType, o *offering.Offering, pool map[string]string, l schedule.Launch) map[string]string {
 	labels := map[string]string{}
-	for _, from := range []map[string][]string{t.Labels, offer.Labels} {
+	for _, from := range []map[string][]string{t.Labels, o.Labels} {
 		for key, values := range from {
 			if len(values) > 0 {
 				labels[key] = pick(key, values, l.Rules)
 			}
 		}
 	}
-	for _, from := range []map[string]string{o.script.Pools[pool].Labels, l.Labels} {
-		for key, value := range from {
-			labels[key] = value
-		}
+	for _, from := range []map[string]string{pool, l.Labels} {
+		maps.Copy(labels, from)
 	}
 	labels[cluster.LabelNodePool] = l.Pool
-	labels[cluster.LabelInstanceType] = c.Type
-	labels[cluster.LabelZone] = c.Zone
-	labels[cluster.LabelCapacityType] = c.CapacityType
-	labels[cluster.LabelHostname] = name
-	return o.bare(name, labels, l.Taints, t.Capacity.Sub(t.Overhead)), nil
+	labels[cluster.LabelInstanceType] = t.Name
+	labels[cluster.LabelZone] = o.Zone
+	labels[cluster.LabelCapacityType] = o.CapacityType
+	return labels
 }
 
 // offeringOf finds the first instance type of that name and its offering, the one at

@@ -101,10 +101,21 @@ func (o *objects) node(n cluster.Node) *corev1.Node {
 
 // bare writes a node of these properties and keeps its attach limits.
 func (o *objects) bare(name string, labels map[string]string, taints []cluster.Taint, room quantity.Amounts) *corev1.Node {
+	var written []corev1.Taint
+	for _, t := range taints {
+		written = append(written, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+	n, csi := NewNode(name, labels, written, room)
+	o.kept = append(o.kept, csi)
+	return n
+}
+
+// NewNode writes a node of these properties, and the CSINode with its attach limits.
+func NewNode(name string, labels map[string]string, taints []corev1.Taint, room quantity.Amounts) (*corev1.Node, *storagev1.CSINode) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels}}
+	n.Spec.Taints = taints
 	for _, t := range taints {
 		n.Spec.Unschedulable = n.Spec.Unschedulable || t.Key == corev1.TaintNodeUnschedulable // as kubectl cordon sets both
-		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
 	n.Status.Allocatable = resources(room)
 	n.Status.Capacity = n.Status.Allocatable
@@ -115,8 +126,7 @@ func (o *objects) bare(name string, labels map[string]string, taints []cluster.T
 			csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: driver, NodeID: name, Allocatable: &storagev1.VolumeNodeResources{Count: &limit}})
 		}
 	}
-	o.kept = append(o.kept, csi)
-	return n
+	return n, csi
 }
 
 // resources writes amounts, without attach limits: those are not the node's own.

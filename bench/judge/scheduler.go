@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	podresource "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -25,8 +27,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// scheduler is kube-scheduler's cache, snapshot and filter plugins over one cluster.
-type scheduler struct {
+// Scheduler is kube-scheduler's cache, snapshot and filter plugins over one cluster.
+type Scheduler struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 	logger    klog.Logger
@@ -34,7 +36,8 @@ type scheduler struct {
 	snapshot  *schedulercache.Snapshot
 	framework framework.Framework
 	nodes     map[string]*corev1.Node
-	pods      map[string]*corev1.Pod // bound ones, by UID
+	pods      map[types.UID]*corev1.Pod // bound ones
+	factory   informers.SharedInformerFactory
 }
 
 // filters are the plugins that check plans, in the scheduler's own order.
@@ -46,16 +49,17 @@ var filters = []string{
 
 // newScheduler builds the plugins; others are the objects that they look up
 // besides nodes and pods. That they cannot be built is a bug of this package.
-func newScheduler(others []runtime.Object) *scheduler {
+func newScheduler(others []runtime.Object) *Scheduler {
 	metrics.Register()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &scheduler{
+	s := &Scheduler{
 		ctx: ctx, cancel: cancel, logger: klog.FromContext(ctx),
 		cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(),
-		nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{},
+		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
 	}
 	client := fake.NewSimpleClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
+	s.factory = factory
 	serve(factory, others)
 	var err error
 	s.framework, err = schedulerruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile(),
@@ -94,19 +98,31 @@ func profile() *config.KubeSchedulerProfile {
 	return p
 }
 
-// close ends what the cache and the framework run in the background. They notice
+// Close ends what the cache and the framework run in the background. They notice
 // within a second; waiting for each would make a thousand replays take an hour.
-func (s *scheduler) close() { s.cancel() }
+func (s *Scheduler) Close() { s.cancel() }
 
-func (s *scheduler) hasNode(node string) bool { return s.nodes[node] != nil }
+func (s *Scheduler) hasNode(node string) bool { return s.nodes[node] != nil }
 
-func (s *scheduler) addNode(n *corev1.Node) {
+// boundTo is the name of the node that the pod is bound to; empty when it is not bound.
+func (s *Scheduler) boundTo(pod types.UID) string {
+	if p := s.pods[pod]; p != nil {
+		return p.Spec.NodeName
+	}
+	return ""
+}
+
+// Serve adds an object that nodes and pods refer to.
+func (s *Scheduler) Serve(o runtime.Object) { add(s.factory, o) }
+
+// AddNode adds a node.
+func (s *Scheduler) AddNode(n *corev1.Node) {
 	s.nodes[n.Name] = n
 	s.cache.AddNode(s.logger, n)
 }
 
-// removeNode removes a node and its pods.
-func (s *scheduler) removeNode(name string) {
+// RemoveNode removes a node and its pods.
+func (s *Scheduler) RemoveNode(name string) {
 	for uid, p := range s.pods {
 		if p.Spec.NodeName == name {
 			s.remove(uid)
@@ -117,15 +133,15 @@ func (s *scheduler) removeNode(name string) {
 }
 
 // bind puts the pod on the node without asking.
-func (s *scheduler) bind(p *corev1.Pod, node string) {
+func (s *Scheduler) bind(p *corev1.Pod, node string) {
 	p = p.DeepCopy()
 	p.Spec.NodeName = node
 	must(s.cache.AddPod(s.logger, p), "binding pod "+p.Name)
-	s.pods[string(p.UID)] = p
+	s.pods[p.UID] = p
 }
 
 // remove deletes a bound pod; one that is not there is none to delete.
-func (s *scheduler) remove(uid string) {
+func (s *Scheduler) remove(uid types.UID) {
 	if p := s.pods[uid]; p != nil {
 		must(s.cache.RemovePod(s.logger, p), "removing pod "+p.Name)
 		delete(s.pods, uid)
@@ -139,20 +155,20 @@ func must(err error, act string) {
 	}
 }
 
-// refusal is a filter's rejection.
-type refusal struct{ plugin, reason string }
+// Refusal is a filter's rejection.
+type Refusal struct{ Plugin, Reason string }
 
-// refuses runs the filters for the pod on one node, as things stand; nil means accepted.
-func (s *scheduler) refuses(p *corev1.Pod, node string) *refusal {
+// Refuses runs the filters for the pod on one node, as things stand; nil means accepted.
+func (s *Scheduler) Refuses(p *corev1.Pod, node string) *Refusal {
 	must(s.cache.UpdateSnapshot(s.logger, s.snapshot), "taking a snapshot")
 	info, err := s.snapshot.Get(node)
 	if err != nil {
-		return &refusal{Plan, err.Error()}
+		return &Refusal{Plan, err.Error()}
 	}
 	state := framework.NewCycleState()
 	only, status, _ := s.framework.RunPreFilterPlugins(s.ctx, state, p)
 	if status.IsSuccess() && !only.AllNodes() && !only.NodeNames.Has(node) {
-		return &refusal{names.NodeAffinity, "the pod names other nodes"}
+		return &Refusal{names.NodeAffinity, "the pod names other nodes"}
 	}
 	if status.IsSuccess() {
 		status = s.framework.RunFilterPlugins(s.ctx, state, p, info)
@@ -160,57 +176,57 @@ func (s *scheduler) refuses(p *corev1.Pod, node string) *refusal {
 	if status.IsSuccess() {
 		return nil
 	}
-	return &refusal{status.Plugin(), strings.Join(status.Reasons(), "; ")}
+	return &Refusal{status.Plugin(), strings.Join(status.Reasons(), "; ")}
 }
 
-// startDaemon keeps room on a node for a DaemonSet's pod, if the node takes it.
+// Start keeps room on a node for a DaemonSet's pod, if the node takes it.
 // It does not check for room: the other pods then do not fit. It binds no pod, because
 // the pod's labels are unknown and selectors like app!=web would count it;
 // only its host ports, if any, have a holder.
-func (s *scheduler) startDaemon(p, holder *corev1.Pod, node string) {
-	if no := s.refuses(p, node); no != nil && (no.plugin == names.TaintToleration || no.plugin == names.NodeAffinity) {
+func (s *Scheduler) Start(d Daemon) {
+	if no := s.Refuses(d.Pod, d.Node); no != nil && (no.Plugin == names.TaintToleration || no.Plugin == names.NodeAffinity) {
 		return
 	}
-	less := s.nodes[node].DeepCopy()
+	less := s.nodes[d.Node].DeepCopy()
 	take := func(name corev1.ResourceName, n resource.Quantity) {
 		left := less.Status.Allocatable[name]
 		left.Sub(n)
 		less.Status.Allocatable[name] = left
 	}
-	if holder != nil {
-		s.bind(holder, node) // one of the node's pods, too
+	if d.PortHolder != nil {
+		s.bind(d.PortHolder, d.Node) // one of the node's pods, too
 	} else {
 		take(corev1.ResourcePods, resource.MustParse("1"))
 	}
-	for name, n := range p.Spec.Containers[0].Resources.Requests {
+	for name, n := range podresource.PodRequests(d.Pod, podresource.PodResourcesOptions{}) {
 		take(name, n)
 	}
 	s.update(less)
 }
 
 // untaint takes the taints of that key off a node.
-func (s *scheduler) untaint(node, key string) {
+func (s *Scheduler) untaint(node, key string) {
 	n := s.nodes[node].DeepCopy()
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 	s.update(n)
 }
 
-func (s *scheduler) update(n *corev1.Node) {
+func (s *Scheduler) update(n *corev1.Node) {
 	s.cache.UpdateNode(s.logger, s.nodes[n.Name], n)
 	s.nodes[n.Name] = n
 }
 
 // bindAccepted binds every accepted pod, repeats until none is accepted, and returns
 // the others.
-func (s *scheduler) bindAccepted(waiting []placement, at stage, restart bool) []placement {
+func (s *Scheduler) bindAccepted(waiting []Placement, at stage, restart bool) []Placement {
 	waiting = slices.Clone(waiting)
 	for {
 		before := len(waiting)
 		for i := 0; i < len(waiting); i++ {
-			if waiting[i].moves() && at < drained || s.refuses(waiting[i].pod, waiting[i].node) != nil {
+			if waiting[i].Moves && at < drained || s.Refuses(waiting[i].Pod, waiting[i].Node) != nil {
 				continue
 			}
-			s.bind(waiting[i].pod, waiting[i].node)
+			s.bind(waiting[i].Pod, waiting[i].Node)
 			waiting = slices.Delete(waiting, i, i+1)
 			i--
 			if restart {
@@ -224,11 +240,11 @@ func (s *scheduler) bindAccepted(waiting []placement, at stage, restart bool) []
 }
 
 // rejections says why each of the pods, none of which is accepted, is not.
-func (s *scheduler) rejections(waiting []placement) []Rejection {
+func (s *Scheduler) rejections(waiting []Placement) []Rejection {
 	var out []Rejection
 	for _, p := range waiting {
-		no := s.refuses(p.pod, p.node)
-		out = append(out, Rejection{Pod: p.ref, Node: p.node, Plugin: no.plugin, Reason: no.reason})
+		no := s.Refuses(p.Pod, p.Node)
+		out = append(out, Rejection{Pod: p.ref(), Node: p.Node, Plugin: no.Plugin, Reason: no.Reason})
 	}
 	return out
 }

@@ -22,12 +22,12 @@ import (
 // where there were fewest.
 func Standing(nodes map[string]*corev1.Node, pods map[types.UID]*corev1.Pod, moved map[types.UID]bool) []Rejection {
 	s := newScheduler([]runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceDefault}}})
-	defer s.close()
+	defer s.Close()
 	for _, n := range nodes {
-		s.addNode(n)
+		s.AddNode(n)
 	}
 	for uid, p := range pods {
-		s.pods[string(uid)] = p
+		s.pods[uid] = p
 		must(s.cache.AddPod(s.logger, p), "binding pod "+p.Name)
 	}
 	must(s.cache.UpdateSnapshot(s.logger, s.snapshot), "taking a snapshot")
@@ -42,7 +42,7 @@ func Standing(nodes map[string]*corev1.Node, pods map[types.UID]*corev1.Pod, mov
 		}
 		if no := s.refusesAgain(p, before); no != nil {
 			ref := cluster.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(uid)}
-			out = append(out, Rejection{Pod: ref, Node: p.Spec.NodeName, Plugin: no.plugin, Reason: no.reason})
+			out = append(out, Rejection{Pod: ref, Node: p.Spec.NodeName, Plugin: no.Plugin, Reason: no.Reason})
 		}
 	}
 	return out
@@ -60,27 +60,27 @@ func workload(p *corev1.Pod) types.UID {
 // of a workload, so that a cluster of thousands of nodes is counted once for each.
 type prefilter struct {
 	state fwk.CycleState
-	no    *refusal
+	no    *Refusal
 }
 
-func (s *scheduler) prefilter(p *corev1.Pod) prefilter {
+func (s *Scheduler) prefilter(p *corev1.Pod) prefilter {
 	state := framework.NewCycleState()
 	_, status, _ := s.framework.RunPreFilterPlugins(s.ctx, state, p)
 	if !status.IsSuccess() {
-		return prefilter{no: &refusal{status.Plugin(), strings.Join(status.Reasons(), "; ")}}
+		return prefilter{no: &Refusal{status.Plugin(), strings.Join(status.Reasons(), "; ")}}
 	}
 	return prefilter{state: state}
 }
 
 // refusesAgain takes a bound pod off its node, as preemption supposes it, and asks
 // whether it may come back; nil means accepted.
-func (s *scheduler) refusesAgain(p *corev1.Pod, before prefilter) *refusal {
+func (s *Scheduler) refusesAgain(p *corev1.Pod, before prefilter) *Refusal {
 	if before.no != nil {
 		return before.no
 	}
 	info, err := s.snapshot.Get(p.Spec.NodeName)
 	if err != nil {
-		return &refusal{Plan, err.Error()}
+		return &Refusal{Plan, err.Error()}
 	}
 	without, state := info.Snapshot(), before.state.Clone()
 	must(without.RemovePod(s.logger, p), "taking pod "+p.Name+" off its node")
@@ -93,5 +93,5 @@ func (s *scheduler) refusesAgain(p *corev1.Pod, before prefilter) *refusal {
 	if status.IsSuccess() {
 		return nil
 	}
-	return &refusal{status.Plugin(), strings.Join(status.Reasons(), "; ")}
+	return &Refusal{status.Plugin(), strings.Join(status.Reasons(), "; ")}
 }
