@@ -270,3 +270,21 @@ func (c *Cluster) scheduler() *Scheduler {
 	}
 	return s
 }
+
+// AfterPlan is the scheduler over the cluster in which every planned pod runs where the plan puts
+// it and the moving pods have left. Unless settled is set, terminating pods and leaving nodes are still
+// there. The caller closes it.
+func (c *Cluster) AfterPlan(settled bool) *Scheduler {
+	s := c.scheduler()
+	c.drain(s)
+	if settled {
+		c.end(s)
+		c.removeLeaving(s)
+	}
+	for _, p := range c.Placed {
+		if s.hasNode(p.Node) {
+			s.bind(p.Pod, p.Node)
+		}
+	}
+	return s
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worlds
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/bench/judge"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// LeftOut is a pod that the plan leaves out although a node would take it beside everything planned.
+type LeftOut struct {
+	Pod cluster.PodRef
+	// Node exists, is in flight, or says what could be launched.
+	Node string
+	// Launch is set when the node would have to be launched.
+	Launch  bool
+	Because string // what the plan says
+}
+
+// String is the pod in one line.
+func (l LeftOut) String() string {
+	if l.Launch {
+		return fmt.Sprintf("%s is left out (%s) although a node could be launched: %s", l.Pod.Name, l.Because, l.Node)
+	}
+	return fmt.Sprintf("%s is left out (%s) although node %s would take it", l.Pod.Name, l.Because, l.Node)
+}
+
+// candidate is a node that could be launched after the plan, within limits.
+type candidate struct {
+	node *corev1.Node
+	what string
+}
+
+// leftOut lists the pods that are left out against no rule of rules.go, and counts for each rule the pods that it
+// excuses.
+func (j *judged) leftOut(excused map[string]int) []LeftOut {
+	if len(j.plan.Unplaced) == 0 {
+		return nil
+	}
+	settled, before := j.cluster.AfterPlan(true), j.cluster.AfterPlan(false)
+	defer settled.Close()
+	defer before.Close()
+	candidates := j.candidates(settled, before)
+	var out []LeftOut
+	for _, u := range j.plan.Unplaced {
+		seen := map[string]bool{}
+		for _, ref := range u.Pods {
+			p := j.pods[ref.UID]
+			if p == nil || seen[owner(p, "ReplicaSet")] && len(p.Spec.Volumes) == 0 {
+				continue // replicas are alike
+			}
+			seen[owner(p, "ReplicaSet")] = p.OwnerReferences != nil && owner(p, "ReplicaSet") != ""
+			l := j.accepted(p, settled, before, candidates)
+			if l.Node == "" {
+				continue
+			}
+			if rule := j.excuse(p, l, candidates); rule != "" {
+				excused[rule]++
+				continue
+			}
+			l.Pod, l.Because = ref, string(u.Because)
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// accepted finds a node that takes the pod, both while pods and nodes still leave and after that.
+func (j *judged) accepted(p *corev1.Pod, settled, before *judge.Scheduler, candidates []candidate) LeftOut {
+	takes := func(node string) bool { return settled.Refuses(p, node) == nil && before.Refuses(p, node) == nil }
+	for _, n := range j.cluster.Nodes {
+		if !j.cluster.Leaving[n.Name] && takes(n.Name) {
+			return LeftOut{Node: n.Name}
+		}
+	}
+	for _, c := range candidates {
+		if !admits(p, c.node) {
+			continue
+		}
+		for _, s := range []*judge.Scheduler{settled, before} {
+			s.AddNode(c.node)
+			for _, d := range j.daemonsOn(c.node.Name) {
+				s.Start(d)
+			}
+		}
+		fits := takes(c.node.Name)
+		settled.RemoveNode(c.node.Name)
+		before.RemoveNode(c.node.Name)
+		if fits {
+			return LeftOut{Node: c.what, Launch: true}
+		}
+	}
+	return LeftOut{}
+}
+
+// candidates lists the nodes that each NodePool could launch beside the plan.
+func (j *judged) candidates(schedulers ...*judge.Scheduler) []candidate {
+	var out []candidate
+	for _, pool := range j.w.NodePools {
+		if !launches(pool) {
+			continue
+		}
+		left := j.limitsLeft(pool)
+		for i := range j.sold.Types {
+			t := &j.sold.Types[i]
+			if exceeds(t.Capacity, left) {
+				continue
+			}
+			for k := range t.Offerings {
+				o := &t.Offerings[k]
+				if o.Unavailable != "" {
+					continue
+				}
+				for _, labels := range openLabels(pool) {
+					name := fmt.Sprintf("candidate-%d", len(out)+1)
+					n, csi := j.newNode(name, pool, t, o, schedule.Launch{Pool: pool.Name, Labels: labels})
+					if unmet(pool, n) != "" {
+						continue
+					}
+					for _, s := range schedulers {
+						s.Serve(csi)
+					}
+					out = append(out, candidate{n, fmt.Sprintf("%s for %s in %s, %s %v", t.Name, pool.Name, o.Zone, o.CapacityType, labels)})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func exceeds(capacity, left map[string]int64) bool {
+	for name, n := range left {
+		need := capacity[name]
+		if name == "nodes" {
+			need = 1
+		}
+		if need > n {
+			return true
+		}
+	}
+	return false
+}
+
+// openLabels are the choices of labels that only the NodePool gives its nodes.
+func openLabels(pool *karpv1.NodePool) []map[string]string {
+	out := []map[string]string{{}}
+	for _, r := range pool.Spec.Template.Spec.Requirements {
+		if r.Key != labelTeam || r.Operator != corev1.NodeSelectorOpIn {
+			continue
+		}
+		var more []map[string]string
+		for _, had := range out {
+			for _, v := range r.Values {
+				if _, ok := had[r.Key]; ok {
+					more = append(more, had) // a second requirement on the label narrows the first
+					break
+				}
+				more = append(more, map[string]string{r.Key: v})
+			}
+		}
+		out = more
+	}
+	return out
+}

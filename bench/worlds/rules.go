@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worlds
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// rule allows karve to leave out a pod that the scheduler would accept. Its id is that of a rule in
+// docs/behaviour.
+type rule struct {
+	id    string
+	holds func(j *judged, p *corev1.Pod, l LeftOut, candidates []candidate) bool
+}
+
+// rules are all that excuse a pod that is left out.
+var rules = []rule{
+	{"POD-2", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return optsOut(p) }},
+	{"POD-3", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return unsupported(p) }},
+	{"REQUIREMENT-4", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return requiresHost(p) }},
+	// A topology domain without a node counts, as the emptiest, where the pod could get one.
+	{"SPREAD-1", func(j *judged, p *corev1.Pod, l LeftOut, candidates []candidate) bool {
+		return j.emptyDomain(p, candidates)
+	}},
+}
+
+// excuse is the first rule that allows it to leave the pod out, or empty.
+func (j *judged) excuse(p *corev1.Pod, l LeftOut, candidates []candidate) string {
+	for _, r := range rules {
+		if r.holds(j, p, l, candidates) {
+			return r.id
+		}
+	}
+	return ""
+}
+
+// required lists every requirement of the pod's node selector and required node affinity.
+func required(p *corev1.Pod) []corev1.NodeSelectorRequirement {
+	var out []corev1.NodeSelectorRequirement
+	for key, value := range p.Spec.NodeSelector {
+		out = append(out, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}})
+	}
+	for _, t := range requiredTerms(p) {
+		out = append(out, t.MatchExpressions...)
+	}
+	return out
+}
+
+func requiredTerms(p *corev1.Pod) []corev1.NodeSelectorTerm {
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	return nil
+}
+
+func optsOut(p *corev1.Pod) bool {
+	return slices.ContainsFunc(required(p), func(r corev1.NodeSelectorRequirement) bool {
+		return r.Key == karpv1.NodePoolLabelKey && r.Operator == corev1.NodeSelectorOpDoesNotExist
+	})
+}
+
+func unsupported(p *corev1.Pod) bool {
+	return len(p.Spec.ResourceClaims) > 0 || slices.ContainsFunc(requiredTerms(p), func(t corev1.NodeSelectorTerm) bool { return len(t.MatchFields) > 0 })
+}
+
+func requiresHost(p *corev1.Pod) bool {
+	return slices.ContainsFunc(required(p), func(r corev1.NodeSelectorRequirement) bool {
+		domain, name, _ := strings.Cut(r.Key, "/")
+		own := (domain == "karpenter.sh" || strings.HasSuffix(domain, ".karpenter.sh")) && name != "nodepool" && name != "capacity-type"
+		return own || r.Key == corev1.LabelHostname
+	})
+}
+
+// emptyDomain reports whether a hard spread of the pod, other than over hostnames, has a domain that no
+// node has and that a launch for the pod could open.
+func (j *judged) emptyDomain(p *corev1.Pod, candidates []candidate) bool {
+	for _, s := range p.Spec.TopologySpreadConstraints {
+		if s.WhenUnsatisfiable != corev1.DoNotSchedule || s.TopologyKey == corev1.LabelHostname {
+			continue
+		}
+		there := map[string]bool{}
+		for _, n := range j.cluster.Nodes {
+			if v, ok := n.Labels[s.TopologyKey]; ok && !j.cluster.Leaving[n.Name] {
+				there[v] = true
+			}
+		}
+		for _, c := range candidates {
+			if v, ok := c.node.Labels[s.TopologyKey]; ok && !there[v] && admits(p, c.node) {
+				return true
+			}
+		}
+	}
+	return false
+}
