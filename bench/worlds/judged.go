@@ -217,9 +217,36 @@ func (j *judged) inFlight(c *karpv1.NodeClaim) (*corev1.Node, *storagev1.CSINode
 	return n, csi
 }
 
+// seen is the pod as the judge sees it: no namespace selector finds what ended pods leave behind, in
+// the only namespace that lacks the label with its name. That label also keeps kube-scheduler 1.36 from
+// reading a selector that nothing meets but the absence of labels (such as DoesNotExist) as every
+// namespace: its plugin InterPodAffinity forgets, in a copy, that it has looked up the namespaces.
+func seen(p *corev1.Pod) *corev1.Pod {
+	a := p.Spec.Affinity
+	if a == nil || a.PodAffinity == nil && a.PodAntiAffinity == nil {
+		return p
+	}
+	p = p.DeepCopy()
+	narrow := func(terms []corev1.PodAffinityTerm) {
+		for i := range terms {
+			if s := terms[i].NamespaceSelector; s != nil {
+				s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpExists})
+			}
+		}
+	}
+	if a := p.Spec.Affinity.PodAffinity; a != nil {
+		narrow(a.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	if a := p.Spec.Affinity.PodAntiAffinity; a != nil {
+		narrow(a.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	return p
+}
+
 // runningPods adds the bound pods, and lists those that the plan must mention.
 func (j *judged) runningPods() {
 	for _, p := range j.w.Pods {
+		p = seen(p)
 		if p.Spec.NodeName == "" {
 			if waits(p) {
 				j.pods[string(p.UID)] = p

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worlds
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Smallest describes the smallest world that fails like this one, with its plan.
+func Smallest(w *World, seed uint64) string {
+	kind := Judge(w, seed).Kind()
+	small := Shrink(w, 20000, func(w *World) bool { return Judge(w, seed).Kind() == kind })
+	return fmt.Sprintf("# The smallest world made of seed %d that fails in this way (%s).\n%s---\n%s\n%s", seed, kind, small.Text(), Judge(small, seed), Render(small.Plan()))
+}
+
+// Shrink returns a small world for which fails still holds, made of w by leaving out objects, then what
+// they say. It assumes that fails(w) holds, does not change w, and asks fails at most budget
+// times.
+func Shrink(w *World, budget int, fails func(*World) bool) *World {
+	k := &shrinker{root: w.tree(), best: w, left: budget, fails: fails}
+	for changed := true; changed && k.left > 0; {
+		changed = false
+		for _, kind := range slices.Sorted(maps.Keys(k.root)) {
+			changed = k.elements(k.root, kind) || changed
+		}
+		for _, kind := range slices.Sorted(maps.Keys(k.root)) {
+			changed = k.within(k.root[kind]) || changed
+		}
+	}
+	return k.best
+}
+
+type shrinker struct {
+	root  map[string]any
+	best  *World
+	left  int
+	fails func(*World) bool
+}
+
+// kept are fields that no object can do without. They go with what they belong to.
+var kept = []string{
+	"name", "namespace", "uid", "key", "operator", "values", "topologyKey", "whenUnsatisfiable", "maxSkew", "labelSelector", "namespaceSelector", "effect", "kubernetes.io/metadata.name",
+	"metadata", "template", "containers", "nodeClassRef", "claimName", "kind", "group", "apiVersion", "type", "reason", "Name", "Zone", "CapacityType", "Price",
+	"Capacity", "kubernetes.io/hostname", "karpenter.sh/nodepool", "volumeName", "accessModes", "hostPort", "containerPort", "protocol", "resourceVersion",
+	"provisioner", "volumeBindingMode", "persistentVolumeClaim", "csi", "driver", "volumeHandle", "weight", "preference",
+	"requiredDuringSchedulingIgnoredDuringExecution", "matchExpressions", "nodeSelectorTerms", "pv.kubernetes.io/bind-completed",
+}
+
+// try keeps the change that the caller made to root when the world still fails.
+func (k *shrinker) try() bool {
+	if k.left <= 0 {
+		return false
+	}
+	k.left--
+	w, err := fromTree(k.root)
+	if err != nil || !valid(w) || !k.fails(w) {
+		return false
+	}
+	k.best = w
+	return true
+}
+
+// elements leaves out elements of a list: halves, then quarters, at last single ones.
+func (k *shrinker) elements(in map[string]any, key string) bool {
+	list, ok := in[key].([]any)
+	if !ok {
+		return false
+	}
+	changed := false
+	for size := max(1, len(list)/2); ; size /= 2 {
+		for at := 0; at < len(list); {
+			in[key] = slices.Concat(list[:at], list[min(len(list), at+size):])
+			if k.try() {
+				list, changed = in[key].([]any), true
+				continue
+			}
+			in[key] = list
+			at += size
+		}
+		if size <= 1 {
+			return changed
+		}
+	}
+}
+
+// within simplifies what a value holds.
+func (k *shrinker) within(value any) bool {
+	changed := false
+	switch value := value.(type) {
+	case []any:
+		for _, v := range value {
+			changed = k.within(v) || changed
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			had := value[key]
+			if !slices.Contains(kept, key) {
+				delete(value, key)
+				if k.try() {
+					changed = true
+					continue
+				}
+				value[key] = had
+			}
+			changed = k.elements(value, key) || changed
+			changed = k.within(value[key]) || changed
+		}
+	}
+	return changed
+}
+
+// valid reports whether the world is one that an API server could hold, as far as leaving things out
+// can spoil that.
+func valid(w *World) bool {
+	for _, p := range w.Pods {
+		if len(p.Spec.Containers) == 0 {
+			return false
+		}
+		if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+			if r := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil && len(r.NodeSelectorTerms) == 0 {
+				return false
+			}
+		}
+		for _, t := range requiredTerms(p) {
+			if len(t.MatchExpressions)+len(t.MatchFields) == 0 {
+				return false
+			}
+		}
+		for _, r := range required(p) {
+			needs := r.Operator != "Exists" && r.Operator != "DoesNotExist"
+			if needs != (len(r.Values) > 0) {
+				return false
+			}
+		}
+		for _, v := range p.Spec.Volumes {
+			if v.PersistentVolumeClaim == nil || w.volumeClaim(p.Namespace, v.PersistentVolumeClaim.ClaimName) == nil {
+				return false
+			}
+		}
+	}
+	for _, d := range w.DaemonSets {
+		if len(d.Spec.Template.Spec.Containers) == 0 {
+			return false
+		}
+	}
+	for _, c := range w.VolumeClaims {
+		if len(c.Spec.AccessModes) == 0 {
+			return false
+		}
+	}
+	for _, p := range w.NodePools {
+		for _, r := range p.Spec.Template.Spec.Requirements {
+			needs := r.Operator != "Exists" && r.Operator != "DoesNotExist"
+			if needs != (len(r.Values) > 0) {
+				return false
+			}
+		}
+	}
+	for _, c := range w.NodeClaims {
+		if c.Status.ProviderID == "" && len(c.Spec.Requirements) < 3 {
+			return false // it would not name one offering
+		}
+	}
+	return true
+}
