@@ -343,6 +343,9 @@ func (g *generator) spread(p *corev1.Pod) corev1.TopologySpreadConstraint {
 		TopologyKey: g.topologyKey(), MaxSkew: int32(pick(g, 1, 1, 1, 2, 3)), LabelSelector: g.labelSelector(p, 85),
 		WhenUnsatisfiable: pick(g, corev1.DoNotSchedule, corev1.DoNotSchedule, corev1.DoNotSchedule, corev1.ScheduleAnyway),
 	}
+	if l := s.LabelSelector; len(l.MatchLabels)+len(l.MatchExpressions) == 0 && knownFailures["spread with an empty label selector"] {
+		l.MatchLabels = map[string]string{"app": p.Labels["app"]}
+	}
 	if s.WhenUnsatisfiable == corev1.DoNotSchedule && g.chance(20) {
 		domains := int32(1 + g.IntN(3))
 		s.MinDomains = &domains

@@ -76,7 +76,7 @@ func (j *judged) references() {
 		c.Others = append(c.Others, v)
 	}
 	for _, v := range j.w.VolumeClaims {
-		if !slices.ContainsFunc(j.w.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" && mounts(p, v) }) {
+		if !slices.ContainsFunc(j.w.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" && !finished(p) && mounts(p, v) }) {
 			v = v.DeepCopy()
 			for i, mode := range v.Spec.AccessModes {
 				if mode == corev1.ReadWriteOncePod {
@@ -450,7 +450,10 @@ func (j *judged) limitsLeft(pool *karpv1.NodePool) map[string]int64 {
 		capacity := amounts(c.Status.Capacity)
 		if len(capacity) == 0 {
 			for _, r := range c.Spec.Requirements {
-				if t, _ := j.sold.offering(r.Values[0], "", ""); r.Key == corev1.LabelInstanceTypeStable && t != nil {
+				if r.Key != corev1.LabelInstanceTypeStable || len(r.Values) == 0 {
+					continue
+				}
+				if t, _ := j.sold.offering(r.Values[0], "", ""); t != nil {
 					capacity = t.Capacity
 				}
 			}

@@ -25,6 +25,8 @@ var rules = []rule{
 	// The scheduler passes over an alternative with a bound that is no number; karve refuses the pod.
 	{"POD-6", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return boundIsNoNumber(p) }},
 	{"REQUIREMENT-4", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return requiresHost(p) }},
+	// On a node without any zone label kube-scheduler does not look at the zone labels of volumes.
+	{"VOLUME-6", func(j *judged, p *corev1.Pod, l LeftOut, _ []candidate) bool { return !l.Launch && j.noZone(l.Node) && j.zonedVolume(p) }},
 	// A topology domain without a node counts, as the emptiest, where the pod could get one.
 	{"SPREAD-1", func(j *judged, p *corev1.Pod, l LeftOut, candidates []candidate) bool {
 		return j.emptyDomain(p, candidates)
@@ -85,6 +87,24 @@ func boundIsNoNumber(p *corev1.Pod) bool {
 		}
 		_, err := strconv.ParseInt(r.Values[0], 10, 64)
 		return err != nil
+	})
+}
+
+// noZone reports whether the node has none of the labels that name zones and regions.
+func (j *judged) noZone(node string) bool {
+	return slices.ContainsFunc(j.cluster.Nodes, func(n *corev1.Node) bool {
+		_, zone := n.Labels[corev1.LabelTopologyZone]
+		_, region := n.Labels[corev1.LabelTopologyRegion]
+		return n.Name == node && !zone && !region
+	})
+}
+
+// zonedVolume reports whether the pod mounts a PersistentVolume with a zone label.
+func (j *judged) zonedVolume(p *corev1.Pod) bool {
+	return slices.ContainsFunc(j.w.VolumeClaims, func(c *corev1.PersistentVolumeClaim) bool {
+		return mounts(p, c) && slices.ContainsFunc(j.w.Volumes, func(v *corev1.PersistentVolume) bool {
+			return v.Name == c.Spec.VolumeName && v.Labels[corev1.LabelTopologyZone] != ""
+		})
 	})
 }
 

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Smallest describes the smallest world that fails like this one, with its plan.
@@ -19,17 +22,49 @@ func Smallest(w *World, seed uint64) string {
 // they say. It assumes that fails(w) holds, does not change w, and asks fails at most budget
 // times.
 func Shrink(w *World, budget int, fails func(*World) bool) *World {
-	k := &shrinker{root: w.tree(), best: w, left: budget, fails: fails}
+	k := &shrinker{root: w.tree(), best: w, left: budget, fails: fails, emptySelectors: emptySelectors(w)}
 	for changed := true; changed && k.left > 0; {
 		changed = false
 		for _, kind := range slices.Sorted(maps.Keys(k.root)) {
-			changed = k.elements(k.root, kind) || changed
+			changed = kind != "Namespaces" && k.elements(k.root, kind) || changed
 		}
 		for _, kind := range slices.Sorted(maps.Keys(k.root)) {
-			changed = k.within(k.root[kind]) || changed
+			changed = kind != "Namespaces" && k.within(k.root[kind]) || changed
 		}
 	}
 	return k.best
+}
+
+// emptySelectors counts the spread constraints and affinity terms that select every pod. Shrinking makes no
+// more of them: that may be another failure.
+func emptySelectors(w *World) int {
+	n := 0
+	count := func(s *metav1.LabelSelector) {
+		if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+			n++
+		}
+	}
+	for _, p := range w.Pods {
+		for _, s := range p.Spec.TopologySpreadConstraints {
+			count(s.LabelSelector)
+		}
+		for _, t := range podTerms(p) {
+			count(t.LabelSelector)
+		}
+	}
+	return n
+}
+
+// podTerms lists the required terms of pod affinity and anti-affinity.
+func podTerms(p *corev1.Pod) []corev1.PodAffinityTerm {
+	var out []corev1.PodAffinityTerm
+	if a := p.Spec.Affinity; a != nil && a.PodAffinity != nil {
+		out = append(out, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
+	}
+	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		out = append(out, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
+	}
+	return out
 }
 
 type shrinker struct {
@@ -37,6 +72,8 @@ type shrinker struct {
 	best  *World
 	left  int
 	fails func(*World) bool
+
+	emptySelectors int // how many the world had at first
 }
 
 // kept are fields that no object can do without. They go with what they belong to.
@@ -55,7 +92,7 @@ func (k *shrinker) try() bool {
 	}
 	k.left--
 	w, err := fromTree(k.root)
-	if err != nil || !valid(w) || !k.fails(w) {
+	if err != nil || !valid(w) || emptySelectors(w) > k.emptySelectors || !k.fails(w) {
 		return false
 	}
 	k.best = w
