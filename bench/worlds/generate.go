@@ -88,7 +88,7 @@ func list(pairs ...string) corev1.ResourceList {
 }
 
 func (g *generator) namespaces() {
-	for _, n := range []struct{ name, env string }{{"default", ""}, {"team-a", "prod"}, {"team-b", "test"}} {
+	for _, n := range []struct{ name, env string }{{"default", ""}, {"kube-system", ""}, {"team-a", "prod"}, {"team-b", "test"}} {
 		ns := &corev1.Namespace{ObjectMeta: meta("", n.name)}
 		ns.Labels = map[string]string{corev1.LabelMetadataName: n.name}
 		if n.env != "" {

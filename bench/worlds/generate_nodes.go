@@ -68,7 +68,7 @@ func (g *generator) managedNode(name string) {
 	claim.Labels = maps.Clone(g.poolLabels(pool))
 	claim.Labels[karpv1.NodePoolLabelKey] = pool.Name
 	phase := g.IntN(10)
-	if phase == 0 { // not launched
+	if phase == 0 && o.Unavailable == "" { // not launched
 		claim.CreationTimestamp = metav1.Time{} // so that it never counts as stuck
 		g.w.NodeClaims = append(g.w.NodeClaims, claim)
 		return
@@ -204,6 +204,9 @@ func (g *generator) daemonSets() {
 		}
 		if g.chance(20) {
 			template.Spec.Affinity = &corev1.Affinity{NodeAffinity: g.requiredNodeAffinity()}
+			if boundIsNoNumber(&corev1.Pod{Spec: template.Spec}) && knownFailures["DaemonSet with a bound that is no number"] {
+				template.Spec.Affinity = nil
+			}
 		}
 		for g.chance(40) {
 			template.Spec.Tolerations = append(template.Spec.Tolerations, g.toleration())

@@ -26,7 +26,9 @@ var rules = []rule{
 	{"POD-6", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return boundIsNoNumber(p) }},
 	{"REQUIREMENT-4", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return requiresHost(p) }},
 	// On a node without any zone label kube-scheduler does not look at the zone labels of volumes.
-	{"VOLUME-6", func(j *judged, p *corev1.Pod, l LeftOut, _ []candidate) bool { return !l.Launch && j.noZone(l.Node) && j.zonedVolume(p) }},
+	{"VOLUME-6", func(j *judged, p *corev1.Pod, l LeftOut, _ []candidate) bool {
+		return !l.Launch && j.noZone(l.Node) && j.zonedVolume(p)
+	}},
 	// A topology domain without a node counts, as the emptiest, where the pod could get one.
 	{"SPREAD-1", func(j *judged, p *corev1.Pod, l LeftOut, candidates []candidate) bool {
 		return j.emptyDomain(p, candidates)

@@ -152,24 +152,8 @@ func (k *shrinker) within(value any) bool {
 // can spoil that.
 func valid(w *World) bool {
 	for _, p := range w.Pods {
-		if len(p.Spec.Containers) == 0 {
+		if !validSpec(p.Spec) {
 			return false
-		}
-		if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-			if r := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil && len(r.NodeSelectorTerms) == 0 {
-				return false
-			}
-		}
-		for _, t := range requiredTerms(p) {
-			if len(t.MatchExpressions)+len(t.MatchFields) == 0 {
-				return false
-			}
-		}
-		for _, r := range required(p) {
-			needs := r.Operator != "Exists" && r.Operator != "DoesNotExist"
-			if needs != (len(r.Values) > 0) {
-				return false
-			}
 		}
 		for _, v := range p.Spec.Volumes {
 			if v.PersistentVolumeClaim == nil || w.volumeClaim(p.Namespace, v.PersistentVolumeClaim.ClaimName) == nil {
@@ -178,7 +162,7 @@ func valid(w *World) bool {
 		}
 	}
 	for _, d := range w.DaemonSets {
-		if len(d.Spec.Template.Spec.Containers) == 0 {
+		if !validSpec(d.Spec.Template.Spec) {
 			return false
 		}
 	}
@@ -198,6 +182,30 @@ func valid(w *World) bool {
 	for _, c := range w.NodeClaims {
 		if c.Status.ProviderID == "" && len(c.Spec.Requirements) < 3 {
 			return false // it would not name one offering
+		}
+	}
+	return true
+}
+
+func validSpec(spec corev1.PodSpec) bool {
+	if len(spec.Containers) == 0 {
+		return false
+	}
+	if a := spec.Affinity; a != nil && a.NodeAffinity != nil {
+		if r := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil && len(r.NodeSelectorTerms) == 0 {
+			return false
+		}
+	}
+	p := &corev1.Pod{Spec: spec}
+	for _, t := range requiredTerms(p) {
+		if len(t.MatchExpressions)+len(t.MatchFields) == 0 {
+			return false
+		}
+	}
+	for _, r := range required(p) {
+		needs := r.Operator != corev1.NodeSelectorOpExists && r.Operator != corev1.NodeSelectorOpDoesNotExist
+		if needs != (len(r.Values) > 0) {
+			return false
 		}
 	}
 	return true
