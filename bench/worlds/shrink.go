@@ -22,7 +22,8 @@ func Smallest(w *World, seed uint64) string {
 // they say. It assumes that fails(w) holds, does not change w, and asks fails at most budget
 // times.
 func Shrink(w *World, budget int, fails func(*World) bool) *World {
-	k := &shrinker{root: w.tree(), best: w, left: budget, fails: fails, emptySelectors: emptySelectors(w)}
+	k := &shrinker{root: w.tree(), best: w, left: budget, fails: fails}
+	k.emptyTerms, k.emptySpreads = emptySelectors(w)
 	for changed := true; changed && k.left > 0; {
 		changed = false
 		for _, kind := range slices.Sorted(maps.Keys(k.root)) {
@@ -35,24 +36,24 @@ func Shrink(w *World, budget int, fails func(*World) bool) *World {
 	return k.best
 }
 
-// emptySelectors counts the spread constraints and affinity terms that select every pod. Shrinking makes no
-// more of them: that may be another failure.
-func emptySelectors(w *World) int {
-	n := 0
-	count := func(s *metav1.LabelSelector) {
+// emptySelectors counts the affinity terms, and the spread constraints, that select every pod. Shrinking
+// makes no more of them: that may be another failure.
+func emptySelectors(w *World) (terms, spreads int) {
+	empty := func(s *metav1.LabelSelector) int {
 		if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
-			n++
+			return 1
 		}
+		return 0
 	}
 	for _, p := range w.Pods {
 		for _, s := range p.Spec.TopologySpreadConstraints {
-			count(s.LabelSelector)
+			spreads += empty(s.LabelSelector)
 		}
 		for _, t := range podTerms(p) {
-			count(t.LabelSelector)
+			terms += empty(t.LabelSelector)
 		}
 	}
-	return n
+	return terms, spreads
 }
 
 // podTerms lists the required terms of pod affinity and anti-affinity.
@@ -73,7 +74,7 @@ type shrinker struct {
 	left  int
 	fails func(*World) bool
 
-	emptySelectors int // how many the world had at first
+	emptyTerms, emptySpreads int // of the world at first, see emptySelectors
 }
 
 // kept are fields that no object can do without. They go with what they belong to.
@@ -92,7 +93,10 @@ func (k *shrinker) try() bool {
 	}
 	k.left--
 	w, err := fromTree(k.root)
-	if err != nil || !valid(w) || emptySelectors(w) > k.emptySelectors || !k.fails(w) {
+	if err != nil || !valid(w) {
+		return false
+	}
+	if terms, spreads := emptySelectors(w); terms > k.emptyTerms || spreads > k.emptySpreads || !k.fails(w) {
 		return false
 	}
 	k.best = w
