@@ -188,6 +188,9 @@ func (s *Scheduler) Start(d Daemon) {
 		return
 	}
 	less := s.nodes[d.Node].DeepCopy()
+	if less.Status.Allocatable == nil {
+		less.Status.Allocatable = corev1.ResourceList{}
+	}
 	take := func(name corev1.ResourceName, n resource.Quantity) {
 		left := less.Status.Allocatable[name]
 		left.Sub(n)

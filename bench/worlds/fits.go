@@ -30,7 +30,7 @@ func admits(p *corev1.Pod, n *corev1.Node) bool {
 
 // requestsOf is what kube-scheduler counts for the pod, with one slot of pods.
 func requestsOf(p *corev1.Pod) corev1.ResourceList {
-	out := podresource.PodRequests(p, podresource.PodResourcesOptions{UseStatusResources: true})
+	out := podresource.PodRequests(p, podresource.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
 	for name, n := range list("pods", "1") {
 		out[name] = n
 	}

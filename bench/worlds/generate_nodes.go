@@ -14,9 +14,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/karve-dev/karve/bench/judge"
-	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/schedule"
 )
@@ -238,6 +238,23 @@ func (g *generator) startDaemon(d *appsv1.DaemonSet, n *corev1.Node) {
 	g.w.Pods = append(g.w.Pods, p)
 }
 
+// overlays correct prices, and add a resource to some instance types.
 func (g *generator) overlays() {
-	_ = offering.OnDemand
+	for i := range max(0, g.IntN(6)-3) {
+		o := &karpv1alpha1.NodeOverlay{ObjectMeta: meta("", fmt.Sprintf("overlay%d", i+1))}
+		o.Spec.Requirements = []karpv1alpha1.NodeSelectorRequirement{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: some(g, 2, "t1", "t2", "t3")}}
+		weight := int32(i + 1)
+		o.Spec.Weight = &weight
+		switch g.IntN(3) {
+		case 0:
+			price := pick(g, "0", "0.01", "1.5")
+			o.Spec.Price = &price
+		case 1:
+			adjustment := pick(g, "-50%", "+20%", "-0.01")
+			o.Spec.PriceAdjustment = &adjustment
+		default:
+			o.Spec.Capacity = list("example.com/license", pick(g, "1", "2"))
+		}
+		g.w.Overlays = append(g.w.Overlays, o)
+	}
 }

@@ -162,14 +162,19 @@ func (g *generator) requests() corev1.ResourceList {
 	if g.chance(6) {
 		out["nvidia.com/gpu"] = resource.MustParse("1")
 	}
+	if g.chance(3) {
+		out["example.com/license"] = resource.MustParse("1")
+	}
 	return out
 }
 
 // resources gives the pod containers, sometimes init containers and sidecars, and overhead.
 func (g *generator) resources(spec *corev1.PodSpec) {
 	spec.Containers[0].Resources.Requests = g.requests()
-	if gpus, ok := spec.Containers[0].Resources.Requests["nvidia.com/gpu"]; ok {
-		spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": gpus}
+	for _, name := range []corev1.ResourceName{"nvidia.com/gpu", "example.com/license"} {
+		if n, ok := spec.Containers[0].Resources.Requests[name]; ok {
+			spec.Containers[0].Resources.Limits = corev1.ResourceList{name: n} // the API server wants both alike
+		}
 	}
 	if g.chance(5) {
 		spec.Containers[0].Resources = corev1.ResourceRequirements{}
@@ -185,6 +190,12 @@ func (g *generator) resources(spec *corev1.PodSpec) {
 			}
 		}
 		spec.InitContainers = append(spec.InitContainers, c)
+	}
+	if g.chance(4) {
+		spec.Containers = append(spec.Containers, corev1.Container{Name: "second", Image: "pause", Resources: corev1.ResourceRequirements{Limits: list("cpu", "200m"), Requests: list("cpu", "200m")}})
+	}
+	if g.chance(3) {
+		spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "4", "memory", "7Gi")}
 	}
 	if g.chance(6) {
 		name := "sandbox"
@@ -248,6 +259,9 @@ func (g *generator) nodeRequirement() corev1.NodeSelectorRequirement {
 		r.Operator = corev1.NodeSelectorOpExists
 	default:
 		r.Operator = corev1.NodeSelectorOpDoesNotExist
+	}
+	if odd := pick(g, "-5", "Zürich", "a b"); len(r.Values) > 0 && g.chance(2) && !knownFailures["value that is no label value"] {
+		r.Values[0] = odd // in pods that older API servers accepted
 	}
 	return r
 }
@@ -370,6 +384,18 @@ func (g *generator) volumeTemplate() func(*corev1.Pod) {
 		return func(*corev1.Pod) {}
 	}
 	name := g.serial("data")
+	if g.chance(15) {
+		class := pick(g, "anywhere", "zonal")
+		return func(p *corev1.Pod) {
+			template := &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class}}
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}}})
+			c := &corev1.PersistentVolumeClaim{ObjectMeta: meta(p.Namespace, p.Name+"-scratch"), Spec: template.Spec}
+			c.ResourceVersion, c.Status.Phase = "1", corev1.ClaimPending
+			controller := true
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: &controller}}
+			g.w.VolumeClaims = append(g.w.VolumeClaims, c)
+		}
+	}
 	each, kind := g.chance(60), g.IntN(6)
 	mode := corev1.ReadWriteOnce
 	switch {
@@ -396,7 +422,7 @@ func (g *generator) volumeTemplate() func(*corev1.Pod) {
 func (g *generator) mountable(p *corev1.Pod, n *corev1.Node) bool {
 	zone := n.Labels[corev1.LabelTopologyZone]
 	for _, v := range p.Spec.Volumes {
-		c := g.w.volumeClaim(p.Namespace, v.PersistentVolumeClaim.ClaimName)
+		c := g.w.volumeClaim(p.Namespace, claimName(p, v))
 		if c.Spec.AccessModes[0] == corev1.ReadWriteOncePod && slices.ContainsFunc(g.w.Pods, func(o *corev1.Pod) bool { return o.Spec.NodeName != "" && mounts(o, c) }) {
 			return false
 		}
@@ -421,14 +447,25 @@ func (g *generator) mountable(p *corev1.Pod, n *corev1.Node) bool {
 
 func mounts(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
 	return p.Namespace == c.Namespace && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
+		return claimName(p, v) == c.Name
 	})
+}
+
+// claimName is the name of the claim behind a pod's volume; empty when there is none.
+func claimName(p *corev1.Pod, v corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return p.Name + "-" + v.Name
+	}
+	return ""
 }
 
 // provision binds the claims of a pod that got a node.
 func (g *generator) provision(p *corev1.Pod, n *corev1.Node) {
 	for _, v := range p.Spec.Volumes {
-		if c := g.w.volumeClaim(p.Namespace, v.PersistentVolumeClaim.ClaimName); c.Spec.VolumeName == "" {
+		if c := g.w.volumeClaim(p.Namespace, claimName(p, v)); c.Spec.VolumeName == "" {
 			g.bindClaim(c, 3, []string{n.Labels[corev1.LabelTopologyZone]})
 		}
 	}

@@ -126,6 +126,10 @@ func (j *judged) addNode(n *corev1.Node, leaving bool) {
 		j.cluster.Leaving[n.Name] = true
 		n.Spec.Taints = append(n.Spec.Taints, karpv1.DisruptedNoScheduleTaint)
 	}
+	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	if n.Spec.Unschedulable && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&cordon) }) {
+		n.Spec.Taints = append(n.Spec.Taints, cordon) // the node controller adds it a moment later
+	}
 	n.DeletionTimestamp = nil
 	j.cluster.Nodes = append(j.cluster.Nodes, n)
 }

@@ -25,6 +25,8 @@ var rules = []rule{
 	// The scheduler passes over an alternative with a bound that is no number; karve refuses the pod.
 	{"POD-6", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return boundIsNoNumber(p) }},
 	{"REQUIREMENT-4", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return requiresHost(p) }},
+	// Several pods with one such claim never run together; the judge takes the claim for one that they may share.
+	{"VOLUME-5", func(j *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return j.exclusiveVolume(p) }},
 	// On a node without any zone label kube-scheduler does not look at the zone labels of volumes.
 	{"VOLUME-6", func(j *judged, p *corev1.Pod, l LeftOut, _ []candidate) bool {
 		return !l.Launch && j.noZone(l.Node) && j.zonedVolume(p)
@@ -89,6 +91,14 @@ func boundIsNoNumber(p *corev1.Pod) bool {
 		}
 		_, err := strconv.ParseInt(r.Values[0], 10, 64)
 		return err != nil
+	})
+}
+
+// exclusiveVolume reports whether the pod mounts a ReadWriteOncePod claim that another pod mounts as well.
+func (j *judged) exclusiveVolume(p *corev1.Pod) bool {
+	return slices.ContainsFunc(j.w.VolumeClaims, func(c *corev1.PersistentVolumeClaim) bool {
+		return mounts(p, c) && slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) &&
+			slices.ContainsFunc(j.w.Pods, func(o *corev1.Pod) bool { return o.UID != p.UID && mounts(o, c) })
 	})
 }
 

@@ -82,7 +82,7 @@ var kept = []string{
 	"name", "namespace", "uid", "key", "operator", "values", "topologyKey", "whenUnsatisfiable", "maxSkew", "labelSelector", "namespaceSelector", "effect", "kubernetes.io/metadata.name",
 	"metadata", "template", "containers", "nodeClassRef", "claimName", "kind", "group", "apiVersion", "type", "reason", "Name", "Zone", "CapacityType", "Price",
 	"Capacity", "kubernetes.io/hostname", "karpenter.sh/nodepool", "volumeName", "accessModes", "hostPort", "containerPort", "protocol", "resourceVersion",
-	"provisioner", "volumeBindingMode", "persistentVolumeClaim", "csi", "driver", "volumeHandle", "weight", "preference",
+	"provisioner", "volumeBindingMode", "persistentVolumeClaim", "ephemeral", "volumeClaimTemplate", "spec", "ownerReferences", "storageClassName", "csi", "driver", "volumeHandle", "weight", "preference",
 	"requiredDuringSchedulingIgnoredDuringExecution", "matchExpressions", "nodeSelectorTerms", "pv.kubernetes.io/bind-completed",
 }
 
@@ -160,7 +160,7 @@ func valid(w *World) bool {
 			return false
 		}
 		for _, v := range p.Spec.Volumes {
-			if v.PersistentVolumeClaim == nil || w.volumeClaim(p.Namespace, v.PersistentVolumeClaim.ClaimName) == nil {
+			if w.volumeClaim(p.Namespace, claimName(p, v)) == nil {
 				return false
 			}
 		}
