@@ -5,6 +5,7 @@ package worlds
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -48,10 +49,23 @@ func newJudged(w *World, plan schedule.Plan, choose func(schedule.Launch) offeri
 	for i, l := range plan.Launches {
 		j.launch(fmt.Sprintf("launch-%d", i+1), l, choose)
 	}
+	j.cluster.LastOrders = j.moreOrders
 	j.daemons()
 	j.everyPodOnce()
 	j.limits()
 	return j
+}
+
+// moreOrders are random orders for plans that no simple order carries out.
+func (j *judged) moreOrders() [][]judge.Placement {
+	r := rand.New(rand.NewPCG(3, 4))
+	var out [][]judge.Placement
+	for range 60 {
+		pods := slices.Clone(j.cluster.Placed)
+		r.Shuffle(len(pods), func(i, k int) { pods[i], pods[k] = pods[k], pods[i] })
+		out = append(out, pods)
+	}
+	return out
 }
 
 func (j *judged) fail(pods []cluster.PodRef, node, format string, args ...any) {
