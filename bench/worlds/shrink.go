@@ -184,7 +184,7 @@ func valid(w *World) bool {
 		}
 	}
 	for _, c := range w.NodeClaims {
-		if c.Status.ProviderID == "" && len(c.Spec.Requirements) < 3 {
+		if (c.Status.ProviderID == "" || len(c.Status.Capacity) == 0 || len(c.Status.Allocatable) == 0) && len(c.Spec.Requirements) < 3 {
 			return false // it would not name one offering
 		}
 	}
