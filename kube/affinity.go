@@ -30,7 +30,17 @@ func affinity(spec *corev1.PodSpec) (required cluster.Term, anyOf []cluster.Term
 			anyOf = append(anyOf, expressions(t.MatchExpressions))
 		}
 	}
+	if anyOf == nil {
+		anyOf = []cluster.Term{nowhere}
+	}
 	return required, anyOf
+}
+
+// nowhere is a term that holds on no node: of a DaemonSet none of whose terms can hold. Such pods are
+// refused.
+var nowhere = cluster.Term{
+	{Key: corev1.LabelHostname, Operator: constraint.Exists},
+	{Key: corev1.LabelHostname, Operator: constraint.DoesNotExist},
 }
 
 // preferences converts preferred node affinity. A term that is empty or without weight prefers

@@ -204,9 +204,6 @@ func (g *generator) daemonSets() {
 		}
 		if g.chance(20) {
 			template.Spec.Affinity = &corev1.Affinity{NodeAffinity: g.requiredNodeAffinity()}
-			if boundIsNoNumber(&corev1.Pod{Spec: template.Spec}) && knownFailures["DaemonSet with a bound that is no number"] {
-				template.Spec.Affinity = nil
-			}
 		}
 		for g.chance(40) {
 			template.Spec.Tolerations = append(template.Spec.Tolerations, g.toleration())

@@ -260,7 +260,7 @@ func (g *generator) nodeRequirement() corev1.NodeSelectorRequirement {
 	default:
 		r.Operator = corev1.NodeSelectorOpDoesNotExist
 	}
-	if odd := pick(g, "-5", "Zürich", "a b"); len(r.Values) > 0 && g.chance(2) && !knownFailures["value that is no label value"] {
+	if odd := pick(g, "-5", "Zürich", "a b"); len(r.Values) > 0 && g.chance(2) {
 		r.Values[0] = odd // in pods that older API servers accepted
 	}
 	return r
@@ -356,9 +356,6 @@ func (g *generator) spread(p *corev1.Pod) corev1.TopologySpreadConstraint {
 	s := corev1.TopologySpreadConstraint{
 		TopologyKey: g.topologyKey(), MaxSkew: int32(pick(g, 1, 1, 1, 2, 3)), LabelSelector: g.labelSelector(p, 85),
 		WhenUnsatisfiable: pick(g, corev1.DoNotSchedule, corev1.DoNotSchedule, corev1.DoNotSchedule, corev1.ScheduleAnyway),
-	}
-	if l := s.LabelSelector; len(l.MatchLabels)+len(l.MatchExpressions) == 0 && knownFailures["spread with an empty label selector"] {
-		l.MatchLabels = map[string]string{"app": p.Labels["app"]}
 	}
 	if s.WhenUnsatisfiable == corev1.DoNotSchedule && g.chance(20) {
 		domains := int32(1 + g.IntN(3))

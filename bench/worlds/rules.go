@@ -4,7 +4,6 @@ package worlds
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,8 +21,6 @@ type rule struct {
 var rules = []rule{
 	{"POD-2", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return optsOut(p) }},
 	{"POD-3", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return unsupported(p) }},
-	// The scheduler passes over an alternative with a bound that is no number; karve refuses the pod.
-	{"POD-6", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return boundIsNoNumber(p) }},
 	{"REQUIREMENT-4", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return requiresHost(p) }},
 	// Several pods with one such claim never run together; the judge takes the claim for one that they may share.
 	{"VOLUME-5", func(j *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return j.exclusiveVolume(p) }},
@@ -81,16 +78,6 @@ func requiresHost(p *corev1.Pod) bool {
 		domain, name, _ := strings.Cut(r.Key, "/")
 		own := (domain == "karpenter.sh" || strings.HasSuffix(domain, ".karpenter.sh")) && name != "nodepool" && name != "capacity-type"
 		return own || r.Key == corev1.LabelHostname
-	})
-}
-
-func boundIsNoNumber(p *corev1.Pod) bool {
-	return slices.ContainsFunc(required(p), func(r corev1.NodeSelectorRequirement) bool {
-		if r.Operator != corev1.NodeSelectorOpGt && r.Operator != corev1.NodeSelectorOpLt {
-			return false
-		}
-		_, err := strconv.ParseInt(r.Values[0], 10, 64)
-		return err != nil
 	})
 }
 
