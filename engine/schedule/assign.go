@@ -44,7 +44,7 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 		s.nodes.fill(g)
 		return g.allot(nil, g.unassigned())
 	}
-	if g.mustWait() {
+	if !g.held.notEmpty() && g.mustWait() {
 		return nil
 	}
 	cells := s.cells.find(g)

@@ -144,6 +144,12 @@ func (g *podGroup) mayBeFirst() bool {
 	return !slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return !d.selfSelecting })
 }
 
+// joinsItself reports whether a term selects the group's own pods: only one of them can be the first
+// anywhere.
+func (g *podGroup) joinsItself() bool {
+	return slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return d.selfSelecting })
+}
+
 // following is how many pods that follow have no place yet.
 func (c *colocation) following() int {
 	n := 0

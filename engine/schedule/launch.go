@@ -140,7 +140,7 @@ func (ll *launchList) next(i int, g *podGroup) int {
 }
 
 // forgetIndex makes next index the launches again: they were changed otherwise than by addPods.
-func (ll *launchList) forgetIndex() { ll.slots = 0 }
+func (ll *launchList) forgetIndex() { ll.free, ll.slots, ll.indexed = nil, 0, 0 }
 
 // holdFirst reports whether pods of the group are on some launch without pods that the counter counts
 // and that need not join others.
@@ -162,7 +162,7 @@ func (ll *launchList) addPods(l *launch, a *allotment, n int) {
 	l.pool.addPodCounts(a.group, n)
 	ll.placements.record(placement{group: a.group, launch: l, count: n})
 	l.addPods(a, a.group.take(n))
-	if ll.slots > 0 && l.index < ll.indexed && ll.all[l.index] == l {
+	if l.index < ll.indexed && ll.all[l.index] == l {
 		ll.free.Set(l.index, &l.free)
 	}
 }

@@ -56,7 +56,7 @@ type launcher struct {
 	shapeGroups []*shapeGroup
 	shapesLeft  shapesLeft // of shapeGroups
 	placed      []placedPods
-	// followers are the allotments that must join pods which the counter counts, and maybe others.
+	// followers are the allotments that must join pods which the counter counts.
 	followers  map[int][]*allotment
 	candidates []*candidate
 	// prices are in USD/h. That of a node is what one is worth to pods limited per node.
@@ -180,9 +180,10 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 		if a.group.mayBeFirst() {
 			sg.independent = append(sg.independent, a)
 		}
-		if sg.hosted && a.group.follows() {
-			counter := a.group.nodeRules.needs[0].counter
-			lr.followers[counter] = append(lr.followers[counter], a)
+		for _, d := range a.group.nodeRules.needs {
+			if sg.hosted {
+				lr.followers[d.counter] = append(lr.followers[d.counter], a)
+			}
 		}
 		sg.limitedPerNode = sg.limitedPerNode || a.group.nodeRules.limitsOwnPods()
 		sg.left += a.left()
@@ -219,7 +220,7 @@ func (lr *launcher) fillingIsCurrent(cand *candidate) bool {
 		return false
 	}
 	for _, p := range cand.content {
-		if p.allotment.left() < p.n || p.allotment.group.follows() && p.allotment.group.mayBeFirst() {
+		if p.allotment.left() < p.n || p.allotment.group.joinsItself() {
 			return false
 		}
 	}
@@ -233,7 +234,7 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 	for _, p := range cand.content {
 		pods += p.n
 		copies = min(copies, p.allotment.left()/p.n)
-		if p.allotment.group.follows() && p.allotment.group.mayBeFirst() {
+		if p.allotment.group.joinsItself() {
 			copies = min(copies, 1) // only the first of the copies can be the first pod anywhere
 		}
 	}

@@ -2,10 +2,11 @@
 
 package schedule
 
-// leadingGroups finds the groups with placed pods that pods of other groups must join on a node.
+// leadingGroups finds the groups that pods of other groups must join on a node: those with placed pods,
+// and those that must join others themselves.
 type leadingGroups struct {
 	counters  *counters
-	byCounter map[int][]*podGroup // the groups with placed pods that the counter counts
+	byCounter map[int][]*podGroup // those of them that the counter counts
 }
 
 func newLeadingGroups(s *solver) leadingGroups {

@@ -116,6 +116,9 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 			if r.kind != spreadRule || r.soft || g.placed == 0 {
 				continue
 			}
+			if g.cells == nil { // it was placed with others, by a colocation
+				g.cells = s.cells.find(g)
+			}
 			known := usableValues(g.cells, r.keyIndex)
 			key := domainCountKey{r.count.key, r.count.of, r.count.filter}
 			for _, v := range s.topology.launchedDomains(r.count) {
