@@ -96,7 +96,7 @@ func (t *topology) addToDomainCounts(g *podGroup, c *cell, n int) {
 func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 	var best *cell
 	for _, c := range cells {
-		if !g.allowed(c, cells) || !s.nodes.hasRoom(g, c) {
+		if !g.allowed(&s.counters, c, cells) || !s.nodes.hasRoom(g, c) {
 			continue
 		}
 		if best == nil || s.nodes.betterCell(g, c, best) {
@@ -128,16 +128,26 @@ func (g *podGroup) spreadCount(c *cell) int {
 }
 
 // allowed reports whether the group's rules over domains allow one more pod in the cell.
-func (g *podGroup) allowed(c *cell, cells []*cell) bool {
+func (g *podGroup) allowed(cs *counters, c *cell, cells []*cell) bool {
+	mayBeFirst := g.noneToJoin(cs)
 	for i := range g.domainRules {
 		r := &g.domainRules[i]
 		var usable []int
 		if r.kind == spreadRule {
-			usable = usableValues(cells, r.keyIndex)
+			usable = r.usableValues(cells)
 		}
-		if !r.allows(c.Values[r.keyIndex], usable) {
+		if !r.allows(c.Values[r.keyIndex], usable, mayBeFirst) {
 			return false
 		}
 	}
 	return true
+}
+
+// noneToJoin reports whether no pod is anywhere that pods of the group must join by some required
+// term. kube-scheduler lets a pod be the first of its kind only then: a pod that runs where the label
+// of one term is missing, and so counts for another term only, is to be joined by both
+// (interpodaffinity, satisfyPodAffinity).
+func (g *podGroup) noneToJoin(cs *counters) bool {
+	return !slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == affinityRule && !r.soft && r.count.total > 0 }) &&
+		!slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return !d.soft && cs.total(d.counter) > 0 })
 }

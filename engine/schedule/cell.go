@@ -30,21 +30,25 @@ func (c *cell) isCountedBy(inc *domainIncrements) bool {
 	if inc.filter >= 0 && !c.inFilter[inc.filter] {
 		return false
 	}
-	for _, key := range inc.like.requiredKeys {
-		for i, had := range c.Keys {
-			if had == key && c.Values[i] < 0 {
-				return false
-			}
+	return c.hasKeys(inc.like.requiredKeys)
+}
+
+// hasKeys reports whether nodes of the cell have the labels, as far as the cell tells.
+func (c *cell) hasKeys(keys []*constraint.Key) bool {
+	for i, had := range c.Keys {
+		if c.Values[i] < 0 && slices.Contains(keys, had) {
+			return false
 		}
 	}
 	return true
 }
 
-// usableValues lists the values of one of the labels for which pods can be in some cell.
-func usableValues(cells []*cell, keyIndex int) []int {
+// usableValues lists the values of the rule's label for which pods can be in some cell that the rule
+// counts.
+func (r *domainRule) usableValues(cells []*cell) []int {
 	var out []int
 	for _, c := range cells {
-		if v := c.Values[keyIndex]; v >= 0 && c.usable() && !slices.Contains(out, v) {
+		if v := c.Values[r.keyIndex]; v >= 0 && c.usable() && c.hasKeys(r.count.requiredKeys) && !slices.Contains(out, v) {
 			out = append(out, v)
 		}
 	}

@@ -505,7 +505,7 @@ func (c *colocation) allowed(allotments []*allotment) bool {
 	}()
 	for _, a := range allotments {
 		for n := 0; a.cell != nil && n < a.wanted; n++ {
-			if !a.group.allowed(a.cell, c.cells[slices.Index(c.groups, a.group)]) {
+			if !a.group.allowed(&c.solver.counters, a.cell, c.cells[slices.Index(c.groups, a.group)]) {
 				return false
 			}
 			c.solver.topology.addToDomainCounts(a.group, a.cell, 1)

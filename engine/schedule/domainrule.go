@@ -34,14 +34,14 @@ const (
 
 // allows reports whether one more pod may go where the label has value v; a negative v means
 // that the label is missing. usable lists the domains that count besides those of existing
-// nodes.
-func (r *domainRule) allows(v int, usable []int) bool {
+// nodes. mayBeFirst is set when the pod need not join others over its required terms.
+func (r *domainRule) allows(v int, usable []int, mayBeFirst bool) bool {
 	dc := r.count
 	switch r.kind {
 	case antiAffinityRule:
 		return v < 0 || dc.counts[v] == 0
 	case affinityRule:
-		return v >= 0 && (dc.counts[v] > 0 || r.countsOwnPods && dc.total == 0)
+		return v >= 0 && (dc.counts[v] > 0 || r.countsOwnPods && dc.total == 0 && (r.soft || mayBeFirst))
 	}
 	if v < 0 {
 		return false

@@ -26,7 +26,7 @@ func (e *explainer) explainTopology(fb *funnelBuilder, pool *poolState, g *podGr
 	}
 	for i := range g.domainRules {
 		r := &g.domainRules[i]
-		domains := usableValues(cells, r.keyIndex)
+		domains := r.usableValues(cells)
 		fb.cut(reason.Topology, e.forbidden(pool, g, r, domains), func(bitset.Set) (string, map[string]any) { return r.explain(domains) })
 	}
 	for _, n := range g.nodeRules.needs {
@@ -45,7 +45,7 @@ func (e *explainer) forbidden(pool *poolState, g *podGroup, r *domainRule, domai
 	}
 	var out bitset.Set
 	for _, c := range pool.Cells(g.domainKeys) {
-		if !r.allows(c.Values[r.keyIndex], usable) {
+		if !r.allows(c.Values[r.keyIndex], usable, g.noneToJoin(e.counters)) {
 			out.Merge(c.Offerings)
 		}
 	}

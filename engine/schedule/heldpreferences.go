@@ -199,9 +199,9 @@ func (s *solver) impossiblePreference(g *podGroup) int {
 func (s *solver) allowedSomewhere(g *podGroup, r *domainRule) bool {
 	var usable []int
 	if r.kind == spreadRule {
-		usable = usableValues(g.cells, r.keyIndex)
+		usable = r.usableValues(g.cells)
 	}
-	return slices.ContainsFunc(g.cells, func(c *cell) bool { return r.allows(c.Values[r.keyIndex], usable) && s.nodes.hasRoom(g, c) })
+	return slices.ContainsFunc(g.cells, func(c *cell) bool { return r.allows(c.Values[r.keyIndex], usable, true) && s.nodes.hasRoom(g, c) })
 }
 
 // relax splits off the pods of g without a place, as a pod group that holds one preference

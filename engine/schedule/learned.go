@@ -119,7 +119,7 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 			if g.cells == nil { // it was placed with others, by a colocation
 				g.cells = s.cells.find(g)
 			}
-			known := usableValues(g.cells, r.keyIndex)
+			known := r.usableValues(g.cells)
 			key := domainCountKey{r.count.key, r.count.of, r.count.filter}
 			for _, v := range s.topology.launchedDomains(r.count) {
 				if r.count.domains[v] || slices.Contains(r.count.launched, v) || slices.Contains(known, v) || slices.Contains(l.openedDomains[key], v) {

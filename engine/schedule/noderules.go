@@ -58,6 +58,7 @@ func (rules *nodeRules) limitsOwnPods() bool {
 type need struct {
 	counter       int
 	selfSelecting bool
+	soft          bool // made of a preference that the pods hold
 }
 
 // restricted reports whether other pods can keep the group off a node.
@@ -140,7 +141,7 @@ func (cs *counters) compile(g *podGroup) {
 	cs.antiAffinity(g, atMost)
 	for i, n := range g.class.Affinity {
 		if (n.Weight == 0 || g.held.holds(podAffinity, i)) && n.Key.Name == cluster.LabelHostname {
-			rules.needs = append(rules.needs, need{counter: cs.id(countKey{selector: n.Selector, skipVirtual: skipVirtual}), selfSelecting: n.Selector.Selects(g.class)})
+			rules.needs = append(rules.needs, need{counter: cs.id(countKey{selector: n.Selector, skipVirtual: skipVirtual}), selfSelecting: n.Selector.Selects(g.class), soft: n.Weight > 0})
 		}
 	}
 	for _, p := range g.shape.Ports {

@@ -24,19 +24,22 @@ func (s *solver) retryUnplaced(virtual bool) {
 		g.allotted = 0 // their allotments failed
 	}
 	s.topology.mustNotOpenDomains = true
-	defer func() { s.topology.mustNotOpenDomains = false }()
-	for _, dc := range s.topology.countList {
-		if len(dc.requiredKeys) > 0 {
-			dc.launched = s.topology.launchedDomains(dc)
-		}
-	}
+	defer func() {
+		s.topology.mustNotOpenDomains = false
+		s.topology.recount(s.podGroups)
+	}()
+	s.topology.recount(s.podGroups)
 	retriesLeft := maxRetriedPods
 	for again := true; again && retriesLeft > 0; {
 		again = false
 		for _, g := range left {
+			launched := len(s.launches.all)
 			n := s.retryGroup(g, retriesLeft)
 			retriesLeft -= n
 			again = again || n > 0
+			if len(s.launches.all) > launched {
+				s.topology.recount(s.podGroups)
+			}
 		}
 	}
 }

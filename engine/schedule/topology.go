@@ -28,6 +28,7 @@ type topology struct {
 	launchedByCount    map[*domainCount][]int     // see launchedDomains
 	summary            *launchSummary             // set while recordOpenedDomains runs, which makes it once; else nil
 	mustNotOpenDomains bool                       // set while no launch may open a domain; see inCountedDomains
+	mayBeEmpty         map[*domainCount]bool      // see recount
 	scratch            bitset.Set                 // scratch: see inCountedDomains
 }
 
@@ -55,7 +56,7 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 	}
 	pool.inCountedDomains = pool.Offerings.Clone()
 	for _, dc := range t.countList {
-		if len(dc.requiredKeys) == 0 || !dc.hard {
+		if len(dc.requiredKeys) == 0 || !dc.hard || t.mustNotOpenDomains && t.mayBeEmpty[dc] {
 			continue
 		}
 		rows := &t.scratch
@@ -71,15 +72,72 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 	return pool.inCountedDomains
 }
 
-// countedOfferings are the pool's offerings whose nodes the domain count's filter looks at.
+// recount counts the domains of the launches as they are now, and finds the domain counts of which a
+// further domain may be empty: no spread of pods that have a place has more than maxSkew of them in
+// any domain.
+func (t *topology) recount(groups []*podGroup) {
+	clear(t.launchedByCount)
+	t.summary = t.summarizeLaunches()
+	t.mayBeEmpty = map[*domainCount]bool{}
+	for _, dc := range t.countList {
+		t.mayBeEmpty[dc] = true
+		if len(dc.requiredKeys) > 0 {
+			dc.launched = t.launchedDomains(dc)
+		}
+	}
+	t.summary = nil
+	for _, g := range groups {
+		for i := range g.domainRules {
+			if r := &g.domainRules[i]; r.kind == spreadRule && !r.soft && g.placed > 0 && r.count.most() > r.maxSkew {
+				t.mayBeEmpty[r.count] = false
+			}
+		}
+	}
+	for _, pool := range t.pools.all {
+		pool.inCountedDomains = nil
+	}
+}
+
+// most is the count of the fullest domain.
+func (dc *domainCount) most() int {
+	most := 0
+	for _, n := range dc.counts {
+		most = max(most, n)
+	}
+	return most
+}
+
+// countedOfferings are the pool's offerings whose nodes the domain count looks at. They must not be
+// changed.
 func (t *topology) countedOfferings(dc *domainCount, pool *poolState) bitset.Set {
 	if !dc.filter.tolerates(pool.Pool.Taints) {
 		return nil
 	}
+	rows := pool.Offerings
 	if dc.filter.affinity != nil {
-		return pool.MatchingOwn(dc.filter.affinity)
+		rows = pool.MatchingOwn(dc.filter.affinity)
 	}
-	return pool.Offerings
+	if len(dc.requiredKeys) > 1 { // those without the domain count's own key are in no domain
+		for _, key := range dc.requiredKeys {
+			if lacking := t.offeringsWithout(key, pool); lacking.Intersects(rows) {
+				rows = rows.Minus(lacking)
+			}
+		}
+	}
+	return rows
+}
+
+// offeringsWithout are the pool's offerings whose nodes do not have the label.
+func (t *topology) offeringsWithout(key *constraint.Key, pool *poolState) bitset.Set {
+	if key.Name == cluster.LabelHostname {
+		return nil
+	}
+	for _, c := range pool.Cells([]*constraint.Key{key}) {
+		if c.Values[0] < 0 {
+			return c.Offerings
+		}
+	}
+	return nil
 }
 
 // launchedDomains lists the values of the domain count's label on the nodes to be launched, as
@@ -94,6 +152,9 @@ func (t *topology) launchedDomains(dc *domainCount) []int {
 	}
 	var out []int
 	for _, pool := range t.pools.all {
+		if !pool.Catalog.HasLabel(dc.key) {
+			continue
+		}
 		set := launched.rows[pool].And(t.countedOfferings(dc, pool))
 		for _, c := range pool.Cells([]*constraint.Key{dc.key}) {
 			if v := c.Values[0]; v >= 0 && c.Offerings.Intersects(set) && !slices.Contains(out, v) {
@@ -101,8 +162,8 @@ func (t *topology) launchedDomains(dc *domainCount) []int {
 			}
 		}
 	}
-	for _, v := range requiredLabelValues(launched.launches, dc.key) {
-		if !slices.Contains(out, v) {
+	for _, l := range launched.launches {
+		if v, ok := l.openValue(dc.key); ok && !slices.Contains(out, v) && dc.filter.admits(l) {
 			out = append(out, v)
 		}
 	}
@@ -134,22 +195,40 @@ func (t *topology) summarizeLaunches() *launchSummary {
 	return summary
 }
 
-// requiredLabelValues lists the values that launches require of a label that only the pool
-// sets and leaves open: cells know one value of such a label, nodes may have any.
-func requiredLabelValues(launches []*launch, k *constraint.Key) []int {
-	var out []int
-	for _, l := range launches {
-		if l.pool.Catalog.HasLabel(k) {
-			continue
-		}
-		q, ok := l.requirements.set.Get(k)
-		if !ok {
-			continue
-		}
-		values, _ := q.Values()
-		for _, v := range values {
-			out = append(out, k.ID(v))
+// openValue is the value that the launch's node will have of a label that only the pool sets and may
+// leave open; see singleValue. It reports false for a label of the catalog, and where the node will
+// not have the label.
+func (l *launch) openValue(k *constraint.Key) (int, bool) {
+	if l.pool.Catalog.HasLabel(k) {
+		return 0, false
+	}
+	q, ok := l.requirements.set.Get(k)
+	if !ok {
+		return 0, false
+	}
+	for _, r := range singleValue(q) {
+		if r.Operator == constraint.In && len(r.Values) == 1 {
+			return k.ID(r.Values[0]), true
 		}
 	}
-	return out
+	return 0, false
+}
+
+// admits reports whether the filter looks at the launch's node, as far as taints and the labels that
+// only the pool sets tell.
+func (f nodeFilter) admits(l *launch) bool {
+	if !f.tolerates(l.pool.Pool.Taints) {
+		return false
+	}
+	return f.affinity == nil || slices.ContainsFunc(f.affinity.OwnRequirements(), func(alternative constraint.Set) bool {
+		return !slices.ContainsFunc(alternative, func(q constraint.Requirement) bool {
+			if l.pool.Catalog.HasLabel(q.Key) {
+				return false
+			}
+			if v, ok := l.openValue(q.Key); ok {
+				return !q.Admits(v)
+			}
+			return !q.AdmitsAbsent()
+		})
+	})
 }
