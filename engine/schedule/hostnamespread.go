@@ -24,16 +24,21 @@ func (s *solver) spreadOverNodes() {
 	if s.snapshot.InWhatIf() || s.limits.overMaxPrice() {
 		return
 	}
+	s.topology.mustNotOpenDomains = true
+	defer func() { s.topology.mustNotOpenDomains = false }()
 	for _, g := range s.podGroups {
-		if len(g.nodeRules.spreads) == 0 || len(g.domainKeys) > 0 || g.placed == len(g.pods) || g.class.Refused != "" {
+		if len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.class.Refused != "" {
 			continue
 		}
 		g.allotted = 0 // their allotments failed
 		for g.unassigned() > 0 && s.raiseMaxCounts(g) {
 			before := g.placed
-			s.nodes.fill(g)
-			allotments := g.allot(nil, g.unassigned())
-			s.fillLaunches(allotments)
+			if len(g.domainKeys) > 0 {
+				s.placeOneByOne(g, maxRetriedPods, s.fillLaunches)
+			} else {
+				s.nodes.fill(g)
+				s.fillLaunches(g.allot(nil, g.unassigned()))
+			}
 			if g.allotted = 0; g.placed == before {
 				break
 			}
@@ -61,7 +66,7 @@ func (s *solver) raiseMaxCounts(g *podGroup) bool {
 }
 
 // leastOnNodes is the count of the emptiest node that the constraint looks at; zero while there are
-// fewer nodes than minDomains. Planned nodes count, whether it will look at them or not.
+// fewer nodes than minDomains.
 func (s *solver) leastOnNodes(g *podGroup, h hostnameSpread) int {
 	keys, names := hardSpreads(g.class)
 	looksAt := domainCount{requiredKeys: keys, filter: spreadKey(g.class, h.spread, names).filter}
@@ -78,7 +83,9 @@ func (s *solver) leastOnNodes(g *podGroup, h hostnameSpread) int {
 		}
 	}
 	for _, l := range s.launches.all {
-		look(l.counts[h.counter])
+		if looksAt.filter.admits(l) && s.topology.countedOfferings(&looksAt, l.pool).Has(l.row) {
+			look(l.counts[h.counter])
+		}
 	}
 	if nodes == 0 || nodes < h.spread.MinDomains {
 		return 0

@@ -14,7 +14,8 @@ const maxRetriedPods = 256
 // retryUnplaced places pods that were left out although some node can hold them: pods that
 // prevented it during assignment may have been left out since, and pods that they must join may
 // have a place now. It places one pod at a time, counts only pods that have a place, as
-// kube-scheduler will, and opens no domain that some spread does not count.
+// kube-scheduler will, and opens no domain that some spread does not count; at last, domains that
+// may be empty (see topology.recount).
 func (s *solver) retryUnplaced(virtual bool) {
 	left := s.retryable(virtual)
 	if len(left) == 0 {
@@ -25,23 +26,31 @@ func (s *solver) retryUnplaced(virtual bool) {
 	}
 	s.topology.mustNotOpenDomains = true
 	defer func() {
-		s.topology.mustNotOpenDomains = false
+		s.topology.mustNotOpenDomains, s.topology.mayOpenEmpty = false, false
 		s.topology.recount(s.podGroups)
 	}()
 	s.topology.recount(s.podGroups)
-	retriesLeft := maxRetriedPods
-	for again := true; again && retriesLeft > 0; {
+	retriesLeft := s.retryGroups(left, maxRetriedPods)
+	s.topology.mayOpenEmpty = true
+	s.topology.recount(s.podGroups)
+	s.retryGroups(left, retriesLeft)
+}
+
+// retryGroups places up to n pods of the groups and returns how many it did not.
+func (s *solver) retryGroups(groups []*podGroup, n int) int {
+	for again := true; again && n > 0; {
 		again = false
-		for _, g := range left {
+		for _, g := range groups {
 			launched := len(s.launches.all)
-			n := s.retryGroup(g, retriesLeft)
-			retriesLeft -= n
-			again = again || n > 0
+			placed := s.retryGroup(g, n)
+			n -= placed
+			again = again || placed > 0
 			if len(s.launches.all) > launched {
 				s.topology.recount(s.podGroups)
 			}
 		}
 	}
+	return n
 }
 
 // retryable lists the pod groups with pods that were left out, without those for which nothing
@@ -73,28 +82,33 @@ func (s *solver) retryGroup(g *podGroup, n int) int {
 		g.allotted = 0
 		return g.placed - before
 	}
-	cells := s.cells.find(g)
+	s.placeOneByOne(g, n, s.placeOnLaunches)
+	return g.placed - before
+}
+
+// placeOneByOne places up to n pods of a group with rules over domains: on nodes, or by onLaunches.
+func (s *solver) placeOneByOne(g *podGroup, n int, onLaunches func([]*allotment)) {
+	cells, before := s.cells.find(g), g.placed
 	for g.unassigned() > 0 && g.placed-before < n {
 		best := s.bestCell(g, cells)
 		if best == nil {
 			break
 		}
-		if !s.placeOneIn(g, best) {
+		if !s.placeOneIn(g, best, onLaunches) {
 			best.maxPods, best.wanted, best.nodes = 0, 0, nil
 		}
 	}
-	return g.placed - before
 }
 
-// placeOneIn places one pod in a cell: on a node, on a planned launch, or on a new one.
-func (s *solver) placeOneIn(g *podGroup, c *cell) bool {
+// placeOneIn places one pod in a cell: on a node, or by onLaunches.
+func (s *solver) placeOneIn(g *podGroup, c *cell, onLaunches func([]*allotment)) bool {
 	if i := s.nodes.nodeIn(g, c); i >= 0 {
 		s.topology.addToDomainCounts(g, c, 1)
 		s.nodes.nominate(g, i, 1)
 		return true
 	}
 	before := g.placed
-	s.placeOnLaunches(g.allot(c, 1))
+	onLaunches(g.allot(c, 1))
 	g.allotted = 0
 	if g.placed == before {
 		return false

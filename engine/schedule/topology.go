@@ -28,6 +28,7 @@ type topology struct {
 	launchedByCount    map[*domainCount][]int     // see launchedDomains
 	summary            *launchSummary             // set while recordOpenedDomains runs, which makes it once; else nil
 	mustNotOpenDomains bool                       // set while no launch may open a domain; see inCountedDomains
+	mayOpenEmpty       bool                       // set while launches may open a domain that mayBeEmpty
 	mayBeEmpty         map[*domainCount]bool      // see recount
 	scratch            bitset.Set                 // scratch: see inCountedDomains
 }
@@ -56,7 +57,7 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 	}
 	pool.inCountedDomains = pool.Offerings.Clone()
 	for _, dc := range t.countList {
-		if len(dc.requiredKeys) == 0 || !dc.hard || t.mustNotOpenDomains && t.mayBeEmpty[dc] {
+		if len(dc.requiredKeys) == 0 || !dc.hard || t.mayOpenEmpty && t.mayBeEmpty[dc] {
 			continue
 		}
 		rows := &t.scratch
