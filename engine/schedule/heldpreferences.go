@@ -154,7 +154,7 @@ func (ps *preferenceSearch) meetTogether(c *cluster.PodClass, terms []int, avoid
 // terms are dropped lightest first, as several hold together.
 func (s *solver) dropOnePreference(g *podGroup) (heldPreferences, bool) {
 	held := g.held
-	if i := s.impossiblePreference(g); i >= 0 {
+	if i := s.nodes.impossiblePreference(g); i >= 0 {
 		return held.without(i), true
 	}
 	switch {
@@ -183,11 +183,11 @@ func laterTerms(held heldPreferences) []int {
 
 // impossiblePreference is the index of the first held preference about other pods (podRules)
 // that no cell with capacity meets, whatever becomes of the others; negative when there is none.
-func (s *solver) impossiblePreference(g *podGroup) int {
+func (n *nodes) impossiblePreference(g *podGroup) int {
 	for i, p := range g.held.podRules {
 		for j := range g.domainRules {
 			r := &g.domainRules[j]
-			if r.soft && r.preference == p && !s.allowedSomewhere(g, r) {
+			if r.soft && r.preference == p && !n.allowSomewhere(g, r) {
 				return i
 			}
 		}
@@ -195,13 +195,13 @@ func (s *solver) impossiblePreference(g *podGroup) int {
 	return -1
 }
 
-// allowedSomewhere reports whether the rule allows some cell with capacity.
-func (s *solver) allowedSomewhere(g *podGroup, r *domainRule) bool {
+// allowSomewhere reports whether the rule allows some cell with capacity.
+func (n *nodes) allowSomewhere(g *podGroup, r *domainRule) bool {
 	var usable []int
 	if r.kind == spreadRule {
 		usable = r.usableValues(g.cells)
 	}
-	return slices.ContainsFunc(g.cells, func(c *cell) bool { return r.allows(c.Values[r.keyIndex], usable, true) && s.nodes.hasRoom(g, c) })
+	return slices.ContainsFunc(g.cells, func(c *cell) bool { return r.allows(c.Values[r.keyIndex], usable, true) && n.hasRoom(g, c) })
 }
 
 // relax splits off the pods of g without a place, as a pod group that holds one preference
