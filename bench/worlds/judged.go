@@ -50,7 +50,7 @@ func newJudged(w *World, plan schedule.Plan, choose func(schedule.Launch) offeri
 		j.launch(fmt.Sprintf("launch-%d", i+1), l, choose)
 	}
 	j.cluster.LastOrders = j.moreOrders
-	j.daemons()
+	j.cluster.Daemons = j.daemons(j.daemonsOn)
 	j.everyPodOnce()
 	j.limits()
 	return j
@@ -357,25 +357,28 @@ func launches(p *karpv1.NodePool) bool {
 	return p.DeletionTimestamp == nil && p.Spec.Replicas == nil && len(p.Status.Conditions) > 0 && p.Status.Conditions[0].Status == metav1.ConditionTrue
 }
 
-// daemons adds the pods that DaemonSets will start on nodes that stay.
-func (j *judged) daemons() {
+// daemons are the pods that DaemonSets will start on nodes that stay.
+func (j *judged) daemons(on func(*corev1.Node) []judge.Daemon) []judge.Daemon {
+	var out []judge.Daemon
 	for _, n := range j.cluster.Nodes {
 		if !j.cluster.Leaving[n.Name] {
-			j.cluster.Daemons = append(j.cluster.Daemons, j.daemonsOn(n.Name)...)
+			out = append(out, on(n)...)
 		}
 	}
+	return out
 }
 
-func (j *judged) daemonsOn(node string) []judge.Daemon {
+// daemonsOn are the pods of DaemonSets that may yet start on the node.
+func (j *judged) daemonsOn(n *corev1.Node) []judge.Daemon {
 	var out []judge.Daemon
 	for _, d := range j.w.DaemonSets {
 		if slices.ContainsFunc(j.cluster.Bound, func(p *corev1.Pod) bool {
-			return p.Spec.NodeName == node && owner(p, "DaemonSet") == string(d.UID)
+			return p.Spec.NodeName == n.Name && owner(p, "DaemonSet") == string(d.UID)
 		}) {
 			continue
 		}
-		p := daemonPod(d, node)
-		out = append(out, judge.Daemon{Pod: p, Node: node, PortHolder: portHolder(p)})
+		p := daemonPod(d, n.Name)
+		out = append(out, judge.Daemon{Pod: p, Node: n.Name, PortHolder: portHolder(p)})
 	}
 	return out
 }

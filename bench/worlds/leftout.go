@@ -43,10 +43,8 @@ func (j *judged) leftOut(excused map[string]int) []LeftOut {
 	if len(j.plan.Unplaced) == 0 {
 		return nil
 	}
-	settled, before := j.cluster.AfterPlan(true), j.cluster.AfterPlan(false)
-	defer settled.Close()
-	defer before.Close()
-	candidates := j.candidates(settled, before)
+	after := j.afterPlan(j.daemonsOn)
+	defer after.close()
 	var out []LeftOut
 	for _, u := range j.plan.Unplaced {
 		seen := map[string]bool{}
@@ -56,11 +54,11 @@ func (j *judged) leftOut(excused map[string]int) []LeftOut {
 				continue // replicas are alike
 			}
 			seen[owner(p, "ReplicaSet")] = p.OwnerReferences != nil && owner(p, "ReplicaSet") != ""
-			l := j.accepted(p, settled, before, candidates)
+			l := after.accepted(p)
 			if l.Node == "" {
 				continue
 			}
-			if rule := j.excuse(p, l, candidates); rule != "" {
+			if rule := after.excuse(p, l); rule != "" {
 				excused[rule]++
 				continue
 			}
@@ -71,27 +69,50 @@ func (j *judged) leftOut(excused map[string]int) []LeftOut {
 	return out
 }
 
+// afterPlan is the cluster with everything planned.
+type afterPlan struct {
+	*judged
+	// settled is without the pods and nodes that leave, before is with them.
+	settled, before *judge.Scheduler
+	candidates      []candidate
+	daemonsOn       func(*corev1.Node) []judge.Daemon
+}
+
+// afterPlan makes it, with daemonsOn for the pods of DaemonSets that start on a node. It must be closed.
+func (j *judged) afterPlan(daemonsOn func(*corev1.Node) []judge.Daemon) *afterPlan {
+	c := j.cluster
+	c.Daemons = j.daemons(daemonsOn)
+	a := &afterPlan{judged: j, settled: c.AfterPlan(true), before: c.AfterPlan(false), daemonsOn: daemonsOn}
+	a.candidates = j.candidates(a.settled, a.before)
+	return a
+}
+
+func (a *afterPlan) close() {
+	a.settled.Close()
+	a.before.Close()
+}
+
 // accepted finds a node that takes the pod, both while pods and nodes still leave and after that.
-func (j *judged) accepted(p *corev1.Pod, settled, before *judge.Scheduler, candidates []candidate) LeftOut {
-	takes := func(node string) bool { return settled.Refuses(p, node) == nil && before.Refuses(p, node) == nil }
-	for _, n := range j.cluster.Nodes {
-		if !j.cluster.Leaving[n.Name] && takes(n.Name) {
+func (a *afterPlan) accepted(p *corev1.Pod) LeftOut {
+	takes := func(node string) bool { return a.settled.Refuses(p, node) == nil && a.before.Refuses(p, node) == nil }
+	for _, n := range a.cluster.Nodes {
+		if !a.cluster.Leaving[n.Name] && takes(n.Name) {
 			return LeftOut{Node: n.Name}
 		}
 	}
-	for _, c := range candidates {
+	for _, c := range a.candidates {
 		if !admits(p, c.node) {
 			continue
 		}
-		for _, s := range []*judge.Scheduler{settled, before} {
+		for _, s := range []*judge.Scheduler{a.settled, a.before} {
 			s.AddNode(c.node)
-			for _, d := range j.daemonsOn(c.node.Name) {
+			for _, d := range a.daemonsOn(c.node) {
 				s.Start(d)
 			}
 		}
 		fits := takes(c.node.Name)
-		settled.RemoveNode(c.node.Name)
-		before.RemoveNode(c.node.Name)
+		a.settled.RemoveNode(c.node.Name)
+		a.before.RemoveNode(c.node.Name)
 		if fits {
 			return LeftOut{Node: c.what, Launch: true}
 		}

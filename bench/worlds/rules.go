@@ -3,41 +3,48 @@
 package worlds
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/bench/judge"
 )
 
 // rule allows karve to leave out a pod that the scheduler would accept. Its id is that of a rule in
 // docs/behaviour.
 type rule struct {
 	id    string
-	holds func(j *judged, p *corev1.Pod, l LeftOut, candidates []candidate) bool
+	holds func(a *afterPlan, p *corev1.Pod, l LeftOut) bool
 }
 
 // rules are all that excuse a pod that is left out.
 var rules = []rule{
-	{"POD-2", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return optsOut(p) }},
-	{"POD-3", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return unsupported(p) }},
-	{"REQUIREMENT-4", func(_ *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return requiresHost(p) }},
+	{"POD-2", func(_ *afterPlan, p *corev1.Pod, _ LeftOut) bool { return optsOut(p) }},
+	{"POD-3", func(_ *afterPlan, p *corev1.Pod, _ LeftOut) bool { return unsupported(p) }},
+	{"REQUIREMENT-4", func(_ *afterPlan, p *corev1.Pod, _ LeftOut) bool { return requiresHost(p) }},
 	// Several pods with one such claim never run together; the judge takes the claim for one that they may share.
-	{"VOLUME-5", func(j *judged, p *corev1.Pod, _ LeftOut, _ []candidate) bool { return j.exclusiveVolume(p) }},
+	{"VOLUME-5", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.exclusiveVolume(p) }},
 	// On a node without any zone label kube-scheduler does not look at the zone labels of volumes.
-	{"VOLUME-6", func(j *judged, p *corev1.Pod, l LeftOut, _ []candidate) bool {
-		return !l.Launch && j.noZone(l.Node) && j.zonedVolume(p)
+	{"VOLUME-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
+		return !l.Launch && a.noZone(l.Node) && a.zonedVolume(p)
 	}},
 	// A topology domain without a node counts, as the emptiest, where the pod could get one.
-	{"SPREAD-1", func(j *judged, p *corev1.Pod, l LeftOut, candidates []candidate) bool {
-		return j.emptyDomain(p, candidates)
+	{"SPREAD-1", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.emptyDomain(p) }},
+	// DaemonSets of all values of a label that the NodePool leaves open have capacity on each of its nodes.
+	{"PLAN-2", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
+		withAll := a.judged.afterPlan(a.daemonsOfAllValues)
+		defer withAll.close()
+		return withAll.accepted(p).Node == ""
 	}},
 }
 
 // excuse is the first rule that allows it to leave the pod out, or empty.
-func (j *judged) excuse(p *corev1.Pod, l LeftOut, candidates []candidate) string {
+func (a *afterPlan) excuse(p *corev1.Pod, l LeftOut) string {
 	for _, r := range rules {
-		if r.holds(j, p, l, candidates) {
+		if r.holds(a, p, l) {
 			return r.id
 		}
 	}
@@ -109,22 +116,47 @@ func (j *judged) zonedVolume(p *corev1.Pod) bool {
 
 // emptyDomain reports whether a hard spread of the pod, other than over hostnames, has a domain that no
 // node has and that a launch for the pod could open.
-func (j *judged) emptyDomain(p *corev1.Pod, candidates []candidate) bool {
+func (a *afterPlan) emptyDomain(p *corev1.Pod) bool {
 	for _, s := range p.Spec.TopologySpreadConstraints {
 		if s.WhenUnsatisfiable != corev1.DoNotSchedule || s.TopologyKey == corev1.LabelHostname {
 			continue
 		}
 		there := map[string]bool{}
-		for _, n := range j.cluster.Nodes {
-			if v, ok := n.Labels[s.TopologyKey]; ok && !j.cluster.Leaving[n.Name] {
+		for _, n := range a.cluster.Nodes {
+			if v, ok := n.Labels[s.TopologyKey]; ok && !a.cluster.Leaving[n.Name] {
 				there[v] = true
 			}
 		}
-		for _, c := range candidates {
+		for _, c := range a.candidates {
 			if v, ok := c.node.Labels[s.TopologyKey]; ok && !there[v] && admits(p, c.node) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// daemonsOfAllValues are the pods of DaemonSets that start on a node, and, where a NodePool has yet to launch it,
+// those that would start if it had another value of a label that the NodePool leaves open.
+func (j *judged) daemonsOfAllValues(n *corev1.Node) []judge.Daemon {
+	out := j.daemonsOn(n)
+	pool := j.w.pool(n.Labels[karpv1.NodePoolLabelKey])
+	if pool == nil || slices.ContainsFunc(j.w.Nodes, func(o *corev1.Node) bool { return o.Name == n.Name }) {
+		return out
+	}
+	for i, d := range out {
+		if admits(d.Pod, n) {
+			continue
+		}
+		for _, labels := range openLabels(pool) {
+			other := n.DeepCopy()
+			maps.Copy(other.Labels, labels)
+			if admits(d.Pod, other) {
+				out[i].Pod = d.Pod.DeepCopy()
+				out[i].Pod.Spec.NodeSelector, out[i].Pod.Spec.Affinity = nil, nil
+				break
+			}
+		}
+	}
+	return out
 }

@@ -55,6 +55,12 @@ type improver struct {
 	rows          bitset.Set // scratch: see priceOf
 }
 
+func newImprover(s *solver) *improver {
+	return &improver{launches: &s.launches, limits: &s.limits, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues,
+		requirements: &s.requirements, compatibility: &s.compatibility, offerings: &s.offerings, maxSteps: s.preferences.options.maxImproveSteps,
+		prices: map[*launch]offering.Price{}, dropped: map[*launch]bool{}}
+}
+
 // outOfSteps reports whether no step is left.
 func (im *improver) outOfSteps() bool { return im.progress.steps >= im.maxSteps }
 
@@ -63,9 +69,7 @@ func (im *improver) outOfSteps() bool { return im.progress.steps >= im.maxSteps 
 // count that others rely on changes. The work is bounded: only the launches that are filled least
 // well are examined, and only for a number of steps. Launches that are not examined are counted.
 func (s *solver) improve() {
-	im := &improver{launches: &s.launches, limits: &s.limits, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues,
-		requirements: &s.requirements, compatibility: &s.compatibility, offerings: &s.offerings, maxSteps: s.preferences.options.maxImproveSteps,
-		prices: map[*launch]offering.Price{}, dropped: map[*launch]bool{}}
+	im := newImprover(s)
 	examined := im.listExamined()
 	s.improved = im.progress
 	if len(s.launches.all) < 2 || len(examined) == 0 {

@@ -14,9 +14,10 @@ import (
 type nodeRequirements struct {
 	set  constraint.Set
 	rows bitset.Set
-	// matching are the offerings that meet set, choosable those of them that may be chosen.
-	// Both are computed when first needed.
+	// matching are the offerings that meet set, choosable those of them that may be chosen after so
+	// many recounts of the domains. Both are computed when first needed.
 	matching, choosable bitset.Set
+	choosableAt         int
 	available           bitset.Set      // see largeEnough
 	minValuesTrials     minValuesTrials // see leavesEnough
 }

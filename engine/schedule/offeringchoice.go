@@ -71,7 +71,8 @@ func (oc *offeringChooser) reserveAccepted(l *launch) acceptedOfferings {
 // choosable returns the available offerings that meet the launch's requirements.
 func (oc *offeringChooser) choosable(l *launch) bitset.Set {
 	reqs := l.requirements
-	if reqs.choosable == nil {
+	if reqs.choosable == nil || reqs.choosableAt != oc.topology.recounts {
+		reqs.choosableAt = oc.topology.recounts
 		reqs.choosable = oc.matching(l).And(oc.topology.inCountedDomains(l.pool))
 		reqs.choosable.Keep(l.pool.available())
 	}

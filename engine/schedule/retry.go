@@ -11,13 +11,21 @@ import (
 // the launches.
 const maxRetriedPods = 256
 
-// retryUnplaced places pods that were left out although some node can hold them: pods that
+// retrier places pods that were left out although some node can hold them: pods that
 // prevented it during assignment may have been left out since, and pods that they must join may
 // have a place now. It places one pod at a time, counts only pods that have a place, as
-// kube-scheduler will, and opens no domain that some spread does not count; at last, domains that
-// may be empty (see topology.recount).
+// kube-scheduler will, and opens no domain that some spread does not count.
+type retrier struct {
+	solver *solver
+	// podsLeft is how many more pods it may place.
+	podsLeft int
+}
+
+// retryUnplaced tries again to place the pods that were left out; then also in domains that may be
+// empty (see topology.recount), and at last on larger launches.
 func (s *solver) retryUnplaced(virtual bool) {
-	left := s.retryable(virtual)
+	r := retrier{solver: s, podsLeft: maxRetriedPods}
+	left := r.leftOut(virtual)
 	if len(left) == 0 {
 		return
 	}
@@ -30,38 +38,27 @@ func (s *solver) retryUnplaced(virtual bool) {
 		s.topology.recount(s.podGroups)
 	}()
 	s.topology.recount(s.podGroups)
-	retriesLeft := s.retryGroups(left, maxRetriedPods)
-	s.topology.mayOpenEmpty = true
-	s.topology.recount(s.podGroups)
-	s.retryGroups(left, retriesLeft)
-}
-
-// retryGroups places up to n pods of the groups and returns how many it did not.
-func (s *solver) retryGroups(groups []*podGroup, n int) int {
-	for again := true; again && n > 0; {
-		again = false
-		for _, g := range groups {
-			launched := len(s.launches.all)
-			placed := s.retryGroup(g, n)
-			n -= placed
-			again = again || placed > 0
-			if len(s.launches.all) > launched {
-				s.topology.recount(s.podGroups)
-			}
-		}
+	if changed := slices.DeleteFunc(slices.Clone(left), func(g *podGroup) bool { return !r.mayFindPlace(g) }); len(changed) > 0 {
+		r.retryGroups(changed, s.placeOnLaunches)
+		s.topology.mayOpenEmpty = true
+		s.topology.recount(s.podGroups)
+		r.retryGroups(changed, s.placeOnLaunches)
 	}
-	return n
+	if !virtual {
+		s.topology.mayOpenEmpty = false
+		s.topology.recount(s.podGroups)
+		r.podsLeft = maxRetriedPods
+		im := newImprover(s)
+		im.maxSteps = min(im.maxSteps, maxEnlargeSteps)
+		r.retryGroups(left, im.enlarge)
+	}
 }
 
-// retryable lists the pod groups with pods that were left out, without those for which nothing
-// has changed.
-func (s *solver) retryable(virtual bool) []*podGroup {
+// leftOut lists the pod groups with pods that were left out, by priority.
+func (r *retrier) leftOut(virtual bool) []*podGroup {
 	var out []*podGroup
-	for _, g := range s.podGroups {
-		if g.placed == len(g.pods) || g.class.Virtual != virtual || g.class.Refused != "" {
-			continue
-		}
-		if s.launches.someDropped || s.learned.unplaceable[g.class] || len(g.domainKeys) > 0 || g.follows() {
+	for _, g := range r.solver.podGroups {
+		if g.placed < len(g.pods) && g.class.Virtual == virtual && g.class.Refused == "" {
 			out = append(out, g)
 		}
 	}
@@ -69,20 +66,42 @@ func (s *solver) retryable(virtual bool) []*podGroup {
 	return out
 }
 
-// retryGroup places pods of the group, up to n where each depends on those before, and returns
+// mayFindPlace reports whether something has changed for the group since it was tried.
+func (r *retrier) mayFindPlace(g *podGroup) bool {
+	return r.solver.launches.someDropped || r.solver.learned.unplaceable[g.class] || len(g.domainKeys) > 0 || g.follows()
+}
+
+// retryGroups places pods of the groups on nodes, or by onLaunches, as long as some are placed.
+func (r *retrier) retryGroups(groups []*podGroup, onLaunches func([]*allotment)) {
+	s := r.solver
+	for again := true; again && r.podsLeft > 0; {
+		again = false
+		for _, g := range groups {
+			launched := len(s.launches.all)
+			placed := r.retryGroup(g, onLaunches)
+			r.podsLeft -= placed
+			again = again || placed > 0
+			if len(s.launches.all) > launched {
+				s.topology.recount(s.podGroups)
+			}
+		}
+	}
+}
+
+// retryGroup places pods of the group, one by one where each depends on those before, and returns
 // how many it placed.
-func (s *solver) retryGroup(g *podGroup, n int) int {
-	before := g.placed
+func (r *retrier) retryGroup(g *podGroup, onLaunches func([]*allotment)) int {
+	s, before := r.solver, g.placed
 	if g.unassigned() == 0 {
 		return 0
 	}
 	if len(g.domainKeys) == 0 {
 		s.nodes.fill(g)
-		s.placeOnLaunches(g.allot(nil, g.unassigned()))
+		onLaunches(g.allot(nil, g.unassigned()))
 		g.allotted = 0
 		return g.placed - before
 	}
-	s.placeOneByOne(g, n, s.placeOnLaunches)
+	s.placeOneByOne(g, r.podsLeft, onLaunches)
 	return g.placed - before
 }
 

@@ -30,6 +30,7 @@ type topology struct {
 	mustNotOpenDomains bool                       // set while no launch may open a domain; see inCountedDomains
 	mayOpenEmpty       bool                       // set while launches may open a domain that mayBeEmpty
 	mayBeEmpty         map[*domainCount]bool      // see recount
+	recounts           int                        // calls of recount, each of which changes inCountedDomains
 	scratch            bitset.Set                 // scratch: see inCountedDomains
 }
 
@@ -77,6 +78,7 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 // further domain may be empty: no spread of pods that have a place has more than maxSkew of them in
 // any domain.
 func (t *topology) recount(groups []*podGroup) {
+	t.recounts++
 	clear(t.launchedByCount)
 	t.summary = t.summarizeLaunches()
 	t.mayBeEmpty = map[*domainCount]bool{}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import "github.com/karve-dev/karve/engine/bitset"
+
+// maxEnlargeSteps bounds enlarge, which takes a step for each launch and each offering that it tries.
+const maxEnlargeSteps = 1 << 16
+
+// enlarge places pods of the allotments for which no node may be launched any more on planned
+// launches that become larger: limits, quota or addresses may allow few nodes and yet larger ones.
+// Launches with minValues stay as they are.
+func (im *improver) enlarge(allotments []*allotment) {
+	for _, a := range allotments {
+		for _, l := range im.launches.all {
+			if a.left() == 0 || im.outOfSteps() {
+				break
+			}
+			im.enlargeFor(l, a)
+		}
+	}
+}
+
+// enlargeFor makes the launch the offering that holds most of the allotment's pods beside its
+// own; of several, the cheapest.
+func (im *improver) enlargeFor(l *launch, a *allotment) {
+	im.progress.steps++
+	pool := l.pool
+	if pool.hasMinValues() || l.residents.keepOff(&a.group.nodeRules) {
+		return
+	}
+	compatible := im.compatibility.compatible(pool, a)
+	used := l.used.Add(a.group.shape.Requests)
+	im.rows.Copy(im.offerings.choosable(l))
+	im.rows.Keep(compatible.All)
+	pool.DropNotFitting(im.rows, &used)
+	if im.rows.Empty() {
+		return
+	}
+	im.limits.release(l)
+	larger, n := im.largest(l, a, im.rows)
+	if n == 0 {
+		im.limits.reserve(l)
+		return
+	}
+	*l = *larger
+	im.limits.reserve(l)
+	im.launches.forgetIndex()
+	im.launches.addPods(l, a, n)
+}
+
+// largest is the launch as the one of the offerings that takes most pods of the allotment, and how
+// many these are.
+func (im *improver) largest(l *launch, a *allotment, rows bitset.Set) (*launch, int) {
+	var best *launch
+	most := 0
+	for row := range rows.All() {
+		if im.outOfSteps() || most == a.left() {
+			break
+		}
+		if im.limits.nodesAllowed(l.pool, row) == 0 {
+			continue
+		}
+		trial := *l
+		trial.row, trial.free = row, l.pool.Allocatable[row].Sub(l.used)
+		n := min(a.left(), im.roomFor(&trial, a))
+		if n <= most {
+			continue
+		}
+		requirements, ok := im.requirements.join(l.requirements, l.pool, row, im.compatibility.compatible(l.pool, a), a)
+		if ok {
+			trial.requirements = requirements
+			best, most = &trial, n
+		}
+	}
+	return best, most
+}
