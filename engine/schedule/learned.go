@@ -63,6 +63,11 @@ func (l *learned) learn(s *solver, round int) bool {
 		}
 	}
 	again = l.recordJoinLast(s) || again
+	for _, c := range s.unbindableClasses() {
+		if !l.unplaceable[c] {
+			l.unplaceable[c], again = true, true
+		}
+	}
 	if round < maxLearningRounds {
 		again = l.recordColocations(s, round) || again
 	}

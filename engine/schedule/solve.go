@@ -90,6 +90,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 	}
 	s.counters.compileAll(s.podGroups)
 	s.topology.compileAll(s.podGroups)
+	s.placements.enabled = s.placements.enabled || s.mayWaitForEachOther()
 	return s
 }
 
