@@ -19,6 +19,8 @@
 //	colocation.go       pods that must share a node are placed as one
 //	launcher.go         nodes are launched: candidate.go, filling.go, nodedemand.go
 //	improver.go         launches are merged and dropped
+//	retry.go            pods that were left out are tried again; enlarge.go
+//	bindorder.go        pods that wait for each other in a circle
 //	topology.go         counts by zone; domainrule.go reads them for pods
 //	noderules.go        what pods ask of the pods beside them; counters.go counts those
 //	limits.go           what may still be launched; quota.go, minvalues.go

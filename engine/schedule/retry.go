@@ -50,7 +50,9 @@ func (s *solver) retryUnplaced(virtual bool) {
 		r.podsLeft = maxRetriedPods
 		im := newImprover(s)
 		im.maxSteps = min(im.maxSteps, maxEnlargeSteps)
-		r.retryGroups(left, im.enlarge)
+		if r.retryGroups(left, im.enlarge) {
+			r.retryGroups(left, s.placeOnLaunches) // they may join those pods now
+		}
 	}
 }
 
@@ -71,21 +73,23 @@ func (r *retrier) mayFindPlace(g *podGroup) bool {
 	return r.solver.launches.someDropped || r.solver.learned.unplaceable[g.class] || len(g.domainKeys) > 0 || g.follows()
 }
 
-// retryGroups places pods of the groups on nodes, or by onLaunches, as long as some are placed.
-func (r *retrier) retryGroups(groups []*podGroup, onLaunches func([]*allotment)) {
-	s := r.solver
+// retryGroups places pods of the groups on nodes, or by onLaunches, as long as some are placed. It
+// reports false when it placed none.
+func (r *retrier) retryGroups(groups []*podGroup, onLaunches func([]*allotment)) bool {
+	s, before := r.solver, r.podsLeft
 	for again := true; again && r.podsLeft > 0; {
 		again = false
 		for _, g := range groups {
-			launched := len(s.launches.all)
+			launched := s.limits.reservations
 			placed := r.retryGroup(g, onLaunches)
 			r.podsLeft -= placed
 			again = again || placed > 0
-			if len(s.launches.all) > launched {
+			if placed > 0 && s.limits.reservations != launched {
 				s.topology.recount(s.podGroups)
 			}
 		}
 	}
+	return r.podsLeft < before
 }
 
 // retryGroup places pods of the group, one by one where each depends on those before, and returns

@@ -86,9 +86,9 @@ func (t *topology) recount(groups []*podGroup) {
 		t.mayBeEmpty[dc] = true
 		if len(dc.requiredKeys) > 0 {
 			dc.launched = t.launchedDomains(dc)
+			t.forgetOpened(dc)
 		}
 	}
-	t.summary = nil
 	for _, g := range groups {
 		for i := range g.domainRules {
 			if r := &g.domainRules[i]; r.kind == spreadRule && !r.soft && g.placed > 0 && r.count.most() > r.maxSkew {
@@ -97,7 +97,17 @@ func (t *topology) recount(groups []*podGroup) {
 		}
 	}
 	for _, pool := range t.pools.all {
-		pool.inCountedDomains = nil
+		pool.inCountedDomains, pool.launched = nil, t.summary.rows[pool]
+	}
+	t.summary = nil
+}
+
+// forgetOpened forgets the domains that earlier rounds opened and this one does not.
+func (t *topology) forgetOpened(dc *domainCount) {
+	for _, v := range t.learned[domainCountKey{dc.key, dc.of, dc.filter}] {
+		if !slices.Contains(dc.launched, v) {
+			delete(dc.domains, v)
+		}
 	}
 }
 
