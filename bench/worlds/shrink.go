@@ -156,7 +156,7 @@ func (k *shrinker) within(value any) bool {
 // can spoil that.
 func valid(w *World) bool {
 	for _, p := range w.Pods {
-		if !validSpec(p.Spec) {
+		if !validSpec(p.Spec) || !validSelectors(p) {
 			return false
 		}
 		for _, v := range p.Spec.Volumes {
@@ -213,4 +213,15 @@ func validSpec(spec corev1.PodSpec) bool {
 		}
 	}
 	return true
+}
+
+// validSelectors reports whether the pod's selectors of other pods have values where their operators
+// need some.
+func validSelectors(p *corev1.Pod) bool {
+	invalid := func(s *metav1.LabelSelector) bool {
+		_, err := metav1.LabelSelectorAsSelector(s)
+		return err != nil
+	}
+	return !slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool { return invalid(s.LabelSelector) }) &&
+		!slices.ContainsFunc(podTerms(p), func(t corev1.PodAffinityTerm) bool { return invalid(t.LabelSelector) || invalid(t.NamespaceSelector) })
 }

@@ -20,6 +20,7 @@ var found = map[string][]uint64{
 	"the first of its kind joins pods that any of its terms finds":       {7828, 17562},
 	"an empty domain that no placed pod minds may be opened":             {677, 3651, 13208, 19301},
 	"a domain that pods cannot use is not opened for its own sake":       {1882},
+	"the first of its kind does not outrun pods that must be spread":     {214677},
 	"a larger node where no other may be launched":                       {9628, 106638, 107239},
 	"pods that wait for each other have no place":                        {27220, 36397, 101034, 101881},
 	"hostname spread over nodes that this plan fills":                    {897, 3150, 7812, 10543, 25326},

@@ -32,6 +32,8 @@ const (
 	affinityRule                     // the domain's count must not be zero
 )
 
+func (r domainRule) isHardSpread() bool { return r.kind == spreadRule && !r.soft }
+
 // allows reports whether one more pod may go where the label has value v; a negative v means
 // that the label is missing. usable lists the domains that count besides those of existing
 // nodes. mayBeFirst is set when the pod need not join others over its required terms.

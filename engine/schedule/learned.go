@@ -75,22 +75,48 @@ func (l *learned) learn(s *solver, round int) bool {
 }
 
 // recordJoinLast records the classes of which a pod, as the first anywhere that its own affinity over
-// the hostname selects, gets a new node, while others that it selects go to existing nodes. Those are
-// bound before the new node is there, and the pod must join them then. It reports false when that is
-// known.
+// the hostname selects, gets a new node, while others that it selects are bound before it, and it must
+// join them then: those that go to existing nodes, and those whose spread counts the pod and would keep
+// them off afterwards. It reports false when that is known.
 func (l *learned) recordJoinLast(s *solver) bool {
 	found := false
+	var spreading map[int][]*podGroup
 	for _, g := range s.podGroups {
 		if g.placed == 0 || l.joinLast[g.class] {
 			continue
 		}
+		if spreading == nil && g.joinsItself() {
+			spreading = spreadingGroups(s.podGroups)
+		}
 		if slices.ContainsFunc(g.nodeRules.needs, func(d need) bool {
-			return d.selfSelecting && s.counters.runs(d.counter) == 0 && s.counters.isPlanned(d.counter) && s.launches.holdFirst(g, d.counter)
+			return d.selfSelecting && s.counters.runs(d.counter) == 0 &&
+				(s.counters.isPlanned(d.counter) || slices.ContainsFunc(spreading[d.counter], g.isSpreadBy)) && s.launches.holdFirst(g, d.counter)
 		}) {
 			l.joinLast[g.class], found = true, true
 		}
 	}
 	return found
+}
+
+// spreadingGroups are the groups with pods that have a place and a hard spread over domains, by the
+// counters that count them.
+func spreadingGroups(groups []*podGroup) map[int][]*podGroup {
+	out := map[int][]*podGroup{}
+	for _, g := range groups {
+		if g.placed == 0 || !slices.ContainsFunc(g.domainRules, domainRule.isHardSpread) {
+			continue
+		}
+		for _, c := range g.nodeRules.increments {
+			out[c] = append(out[c], g)
+		}
+	}
+	return out
+}
+
+// isSpreadBy reports whether a hard spread of the other group, which does not join others on a node,
+// counts pods of the group.
+func (g *podGroup) isSpreadBy(o *podGroup) bool {
+	return o != g && !o.follows() && slices.ContainsFunc(o.domainRules, func(r domainRule) bool { return r.isHardSpread() && r.count.of.includes(g.class) })
 }
 
 // giveUp leaves out the allotment's class, or first its preferences as they may be the cause.
