@@ -124,16 +124,18 @@ type sequence struct {
 	last    bool // one of LastOrders
 }
 
-// orders are the plan's own order, round robin over the nodes, the pods that block no
-// other pod first, and random orders of workloads or of single pods. They are the same
-// on every run.
+// orders are the plan's own order, round robin over the nodes, the pods that block the fewest
+// others first, random orders of workloads or of single pods, and the pods at which chains of
+// blocked pods begin first. They are the same on every run.
 func (c *Cluster) orders() []sequence {
-	rounds := slices.Clone(c.Placed)
-	slices.SortStableFunc(rounds, func(a, b Placement) int { return cmp.Compare(a.Turn, b.Turn) })
-	blocking := c.blocking()
-	blockingLast := slices.Clone(c.Placed)
-	slices.SortStableFunc(blockingLast, func(a, b Placement) int { return cmp.Compare(blocking[a.Pod.UID], blocking[b.Pod.UID]) })
-	out := []sequence{{pods: c.Placed}, {pods: rounds}, {pods: blockingLast, restart: true}}
+	sorted := func(rank func(Placement) int) []Placement {
+		out := slices.Clone(c.Placed)
+		slices.SortStableFunc(out, func(a, b Placement) int { return cmp.Compare(rank(a), rank(b)) })
+		return out
+	}
+	blocking, chain := c.blocking()
+	blockingLast := sorted(func(p Placement) int { return blocking[p.Pod.UID] })
+	out := []sequence{{pods: c.Placed}, {pods: sorted(func(p Placement) int { return p.Turn })}, {pods: blockingLast, restart: true}}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 16 {
 		mixed := slices.Clone(blockingLast)
@@ -143,7 +145,7 @@ func (c *Cluster) orders() []sequence {
 		}
 		out = append(out, sequence{pods: mixed, restart: true})
 	}
-	return out
+	return append(out, sequence{pods: sorted(func(p Placement) int { return chain[p.Pod.UID] }), restart: true})
 }
 
 // together moves identical pods up to the first of them.
@@ -161,30 +163,48 @@ func together(pods []Placement) []Placement {
 	return pods
 }
 
-// blocking counts, for every pod, the spread constraints of others that count it
-// although it has no such constraint itself. No rule holds such a pod back, so the pods
-// with the constraint must be bound first.
-func (c *Cluster) blocking() map[types.UID]int {
-	out := map[types.UID]int{}
-	for _, a := range c.Placed {
+// blocking counts, for every pod, the spread constraints of others that count it although no such
+// constraint of its own does. No rule holds such a pod back, so the pods with the constraint must be
+// bound first. chain is the length of the longest chain of such pods that leads to the pod.
+func (c *Cluster) blocking() (blocking, chain map[types.UID]int) {
+	blocking, chain = map[types.UID]int{}, map[types.UID]int{}
+	blocks := make([][]types.UID, len(c.Placed)) // the pods to be bound after each
+	for i, a := range c.Placed {
 		for _, s := range a.Pod.Spec.TopologySpreadConstraints {
-			selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
-			if s.WhenUnsatisfiable != corev1.DoNotSchedule || s.LabelSelector == nil || err != nil {
-				continue
-			}
 			for _, b := range c.Placed {
-				if b.Pod.Namespace == a.Pod.Namespace && selector.Matches(labels.Set(b.Pod.Labels)) && !hasSpreadOver(b.Pod, s.TopologyKey) {
-					out[b.Pod.UID]++
+				if counts(a.Pod, s, b.Pod) && !holdsItselfBack(b.Pod, s.TopologyKey) {
+					blocking[b.Pod.UID]++
+					blocks[i] = append(blocks[i], b.Pod.UID)
 				}
 			}
 		}
 	}
-	return out
+	for range maxChain {
+		for i, a := range c.Placed {
+			for _, b := range blocks[i] {
+				chain[b] = max(chain[b], chain[a.Pod.UID]+1)
+			}
+		}
+	}
+	return blocking, chain
 }
 
-func hasSpreadOver(p *corev1.Pod, key string) bool {
+// maxChain bounds the chains that blocking follows.
+const maxChain = 8
+
+// counts reports whether a hard spread constraint of pod a counts pod b.
+func counts(a *corev1.Pod, s corev1.TopologySpreadConstraint, b *corev1.Pod) bool {
+	if s.WhenUnsatisfiable != corev1.DoNotSchedule || s.LabelSelector == nil || a.Namespace != b.Namespace {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
+	return err == nil && selector.Matches(labels.Set(b.Labels))
+}
+
+// holdsItselfBack reports whether a hard spread constraint of the pod over the key counts the pod.
+func holdsItselfBack(p *corev1.Pod, key string) bool {
 	return slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool {
-		return s.TopologyKey == key && s.WhenUnsatisfiable == corev1.DoNotSchedule
+		return s.TopologyKey == key && counts(p, s, p)
 	})
 }
 
