@@ -23,6 +23,8 @@ var found = map[string][]uint64{
 	"the first of its kind does not outrun pods that must be spread":     {214677},
 	"a larger node where no other may be launched":                       {9628, 106638, 107239},
 	"pods that wait for each other have no place":                        {27220, 36397, 101034, 101881},
+	"spread pods that must follow one that blocks them":                  {301821, 304717},
+	"order of binding along a chain of spreads":                          {314262},
 	"hostname spread over nodes that this plan fills":                    {897, 3150, 7812, 10543, 25326},
 }
 

@@ -117,8 +117,9 @@ func (s *solver) mayWaitForEachOther() bool {
 	return n < len(s.podGroups)
 }
 
-// bindOrder finds pods of a plan that kube-scheduler can bind in no order, because each waits for
-// others that a required term of its pod affinity selects. Only affinity is looked at.
+// bindOrder finds pods of a plan that kube-scheduler can bind in no order: each waits for others that a
+// required term of its pod affinity selects, or such others make a hard spread refuse it. It binds first
+// what blocks nothing; other rules are not looked at.
 type bindOrder struct {
 	solver  *solver
 	terms   map[term][]*podGroup
@@ -127,6 +128,8 @@ type bindOrder struct {
 	bound   map[target]bool
 	found   map[term]bool // whether a pod that the term selects is bound anywhere
 	running map[*domainCount]map[int]int
+	ready   [bindRanks][]*batch
+	pods    boundPods
 }
 
 // batch is pods of a group for one node.
@@ -138,7 +141,7 @@ type batch struct {
 	waitsFor int     // targets without a bound pod
 	terms    []term  // that must be met
 	first    bool    // it may be the first of its kind
-	bound    bool
+	count    int     // the pods that are not bound yet
 }
 
 // target is where pods join those that a term selects: a node, or a domain.
@@ -148,12 +151,16 @@ type target struct {
 	at     int // the index of an existing node, or the value of a domain's label
 }
 
-// unbindableClasses lists the classes of pods with a place that can be bound in no order.
-func (s *solver) unbindableClasses() []*cluster.PodClass {
-	if !s.placements.enabled || !s.mayWaitForEachOther() {
-		return nil
+// unbindableClasses lists the classes of pods with a place that can be bound in no order: those that a
+// spread refuses, and those that wait for others.
+func (s *solver) unbindableClasses() (refused, waiting []*cluster.PodClass) {
+	if !s.placements.enabled || !s.mayWaitForEachOther() && !spreadsMayBlock(s) {
+		return nil, nil
 	}
-	b := bindOrder{solver: s, terms: map[term][]*podGroup{}, waiting: map[target][]*batch{}, bound: map[target]bool{}, found: map[term]bool{}, running: map[*domainCount]map[int]int{}}
+	b := bindOrder{
+		solver: s, terms: map[term][]*podGroup{}, waiting: map[target][]*batch{}, bound: map[target]bool{},
+		found: map[term]bool{}, running: map[*domainCount]map[int]int{}, pods: newBoundPods(s),
+	}
 	for _, g := range s.podGroups {
 		terms, _ := g.requiredTerms()
 		for _, t := range terms {
@@ -161,26 +168,33 @@ func (s *solver) unbindableClasses() []*cluster.PodClass {
 		}
 	}
 	b.listBatches()
-	var ready []*batch
 	for _, at := range b.batches {
 		b.wait(at)
 		if at.waitsFor == 0 {
-			ready = append(ready, at)
+			b.add(at)
 		}
 	}
-	b.bindAll(ready)
+	b.bindReady()
 	for _, at := range b.batches { // those left wait for each other, unless one may be the first
-		if !at.bound && at.first && !slices.ContainsFunc(at.terms, b.isFound) {
-			b.bindAll([]*batch{at})
+		if at.waitsFor > 0 && at.first && !slices.ContainsFunc(at.terms, b.isFound) {
+			at.waitsFor = 0
+			b.add(at)
+			b.bindReady()
 		}
 	}
-	var out []*cluster.PodClass
+	if b.pods.exhausted() {
+		return nil, nil
+	}
 	for _, at := range b.batches {
-		if !at.bound && !slices.Contains(out, at.group.class) {
-			out = append(out, at.group.class)
+		list := &waiting
+		if at.waitsFor <= 0 {
+			list = &refused
+		}
+		if at.count > 0 && !slices.Contains(*list, at.group.class) {
+			*list = append(*list, at.group.class)
 		}
 	}
-	return out
+	return refused, waiting
 }
 
 // listBatches lists the pods that have a place.
@@ -191,12 +205,12 @@ func (b *bindOrder) listBatches() {
 	}
 	for _, at := range b.solver.placements.all {
 		if at.launch == nil {
-			add(batch{group: at.group, node: at.node})
+			add(batch{group: at.group, node: at.node, count: at.count})
 		}
 	}
 	for _, l := range b.solver.launches.all {
 		for _, p := range l.content {
-			add(batch{group: p.allotment.group, launch: l, cell: p.allotment.cell})
+			add(batch{group: p.allotment.group, launch: l, cell: p.allotment.cell, count: p.n})
 		}
 	}
 }
@@ -215,22 +229,61 @@ func (b *bindOrder) wait(at *batch) {
 	}
 }
 
-// bindAll binds the batches, and then those that waited for them.
-func (b *bindOrder) bindAll(ready []*batch) {
-	for i := 0; i < len(ready); i++ {
-		at := ready[i]
-		at.bound = true
-		for _, t := range b.solver.selectingTerms(at.group, b.terms) {
-			b.found[t] = true
-			where, ok := b.target(at, t)
-			if !ok || b.bound[where] {
-				continue
-			}
-			b.bound[where] = true
-			for _, o := range b.waiting[where] {
-				if o.waitsFor--; o.waitsFor == 0 && !o.bound {
-					ready = append(ready, o)
-				}
+// add adds a batch that waits for no other.
+func (b *bindOrder) add(at *batch) {
+	rank := b.rank(at.group)
+	b.ready[rank] = append(b.ready[rank], at)
+}
+
+// bindReady binds the pods that are ready, and then those that waited for them, until spreads refuse
+// all that are left.
+func (b *bindOrder) bindReady() {
+	for {
+		b.bindAllowed()
+		rank := uncounted
+		for rank < bindRanks && len(b.ready[rank]) == 0 {
+			rank++
+		}
+		if rank == bindRanks || b.pods.exhausted() {
+			return
+		}
+		at := b.ready[rank][0]
+		b.ready[rank] = b.ready[rank][1:]
+		if rank == uncounted || len(b.ready[spreads]) == 0 && len(b.waiting) == 0 {
+			b.bind(at, at.count)
+			continue
+		}
+		if b.bind(at, 1); at.count > 0 {
+			b.ready[rank] = append(b.ready[rank], at)
+		}
+	}
+}
+
+// bindAllowed binds the ready pods that have hard spreads, as far as these let them.
+func (b *bindOrder) bindAllowed() {
+	for again := true; again; {
+		again = false
+		for i := 0; i < len(b.ready[spreads]); i++ {
+			again = b.bindWithSpreads(b.ready[spreads][i]) || again
+		}
+		b.ready[spreads] = slices.DeleteFunc(b.ready[spreads], func(at *batch) bool { return at.count == 0 })
+	}
+}
+
+// bind binds pods of the batch, and adds the batches that waited for one of them.
+func (b *bindOrder) bind(at *batch, pods int) {
+	at.count -= pods
+	b.count(at, pods)
+	for _, t := range b.solver.selectingTerms(at.group, b.terms) {
+		b.found[t] = true
+		where, ok := b.target(at, t)
+		if !ok || b.bound[where] {
+			continue
+		}
+		b.bound[where] = true
+		for _, o := range b.waiting[where] {
+			if o.waitsFor--; o.waitsFor == 0 && o.count > 0 {
+				b.add(o)
 			}
 		}
 	}

@@ -19,7 +19,8 @@ type learned struct {
 	openedDomains map[domainCountKey][]int
 	// minValuesLost are the pools whose launches have lost values; see learnMinValuesLost.
 	minValuesLost map[*cluster.PoolCatalog]*minValuesLoss
-	// joinLast are classes whose pods are placed after all others; see recordJoinLast.
+	// joinLast are classes whose pods are placed after all others; see recordJoinLast and
+	// recordUnbindable.
 	joinLast map[*cluster.PodClass]bool
 	// colocated are classes whose pods share nodes; see colocation.
 	colocated    [][]*cluster.PodClass
@@ -63,15 +64,38 @@ func (l *learned) learn(s *solver, round int) bool {
 		}
 	}
 	again = l.recordJoinLast(s) || again
-	for _, c := range s.unbindableClasses() {
-		if !l.unplaceable[c] {
-			l.unplaceable[c], again = true, true
-		}
-	}
+	again = l.recordUnbindable(s) || again
 	if round < maxLearningRounds {
 		again = l.recordColocations(s, round) || again
 	}
 	return s.recordOpenedDomains(l, round) || again
+}
+
+// recordUnbindable records the classes whose pods can be bound in no order. Those that a spread refuses
+// are placed after all others, and get no place when that was of no use; those that wait for each other
+// get none. It reports false when that is known.
+func (l *learned) recordUnbindable(s *solver) bool {
+	refused, waiting := s.unbindableClasses()
+	if len(refused) > 0 {
+		waiting = nil // perhaps for these
+	}
+	found := false
+	for _, c := range refused {
+		if l.joinLast[c] {
+			waiting = append(waiting, c)
+			continue
+		}
+		l.joinLast[c], found = true, true
+	}
+	if found {
+		return true
+	}
+	for _, c := range waiting {
+		if !l.unplaceable[c] {
+			l.unplaceable[c], found = true, true
+		}
+	}
+	return found
 }
 
 // recordJoinLast records the classes of which a pod, as the first anywhere that its own affinity over

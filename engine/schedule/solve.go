@@ -90,7 +90,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 	}
 	s.counters.compileAll(s.podGroups)
 	s.topology.compileAll(s.podGroups)
-	s.placements.enabled = s.placements.enabled || s.mayWaitForEachOther()
+	s.placements.enabled = s.placements.enabled || s.mayWaitForEachOther() || spreadsMayBlock(s)
 	return s
 }
 
