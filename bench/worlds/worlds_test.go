@@ -25,6 +25,7 @@ var found = map[string][]uint64{
 	"pods that wait for each other have no place":                        {27220, 36397, 101034, 101881},
 	"spread pods that must follow one that blocks them":                  {301821, 304717},
 	"order of binding along a chain of spreads":                          {314262},
+	"pods that join one whose spread counts them":                        {514626},
 	"hostname spread over nodes that this plan fills":                    {897, 3150, 7812, 10543, 25326},
 }
 

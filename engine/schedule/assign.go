@@ -108,9 +108,10 @@ func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 
 // maxPodsBesideEarlier is how many pods of g may be planned for a node with pods of o, when pods
 // of o count for a spread of g: kube-scheduler may bind the pods of g first, and they must then
-// not keep those of o off the node.
+// not keep those of o off the node. Pods that must join others on a node may be bound last, and
+// unbindableClasses finds those that cannot.
 func (g *podGroup) maxPodsBesideEarlier(o *podGroup, count func(int) int) int {
-	if o == g || !slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == spreadRule && !r.soft && r.count.of.includes(o.class) }) {
+	if o == g || g.mustJoin() || !slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == spreadRule && !r.soft && r.count.of.includes(o.class) }) {
 		return math.MaxInt32
 	}
 	return o.nodeRules.maxPodsInAnyBindOrder(&g.nodeRules, count)

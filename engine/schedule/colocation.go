@@ -138,6 +138,12 @@ func (c *colocation) placeMost(shares []int) bool {
 // follows reports whether pods of the group must join other pods on their node.
 func (g *podGroup) follows() bool { return len(g.nodeRules.needs) > 0 }
 
+// mustJoin reports whether pods of the group must join other pods on their node, whatever preferences
+// they drop.
+func (g *podGroup) mustJoin() bool {
+	return slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return !d.soft })
+}
+
 // mayBeFirst reports whether a pod of the group may be on a node without pods that it must join, while
 // there are none anywhere.
 func (g *podGroup) mayBeFirst() bool {
