@@ -17,6 +17,8 @@ type counter struct {
 	sum     int
 	running int // over all existing nodes, once counted
 	counted bool
+	// groups is how many pod groups have pods that the counter counts; not for ports.
+	groups int
 	// firstInDomain are pod groups of which a pod that the counter counts may be the first of
 	// its kind in a zone or another domain.
 	firstInDomain []*podGroup

@@ -91,6 +91,7 @@ func (cs *counters) compileIncrements(g *podGroup) {
 	rules := &g.nodeRules
 	for i := range cs.index.including(g.class).All() {
 		rules.increments = append(rules.increments, i)
+		cs.all[i].groups++
 	}
 	rules.increments = append(rules.increments, cs.portIncrements(g.class)...)
 }

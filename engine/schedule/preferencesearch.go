@@ -166,7 +166,11 @@ func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offer
 func (ps *preferenceSearch) makeRounds(l *learned, chosen chosenPreferences, maxPrice offering.Price) *solver {
 	for round := 0; ; round++ {
 		s := newSolver(ps, l, chosen, maxPrice)
-		if s.placeAndImprove(false, round) && s.placeAndImprove(true, round) && !l.learnMinValuesLost(s) {
+		if !s.placeAndImprove(false, round) || !s.placeAndImprove(true, round) {
+			continue
+		}
+		s.topology.ignoreUnread(s.podGroups)
+		if !l.learnMinValuesLost(s) {
 			return s
 		}
 	}

@@ -30,6 +30,7 @@ type topology struct {
 	mustNotOpenDomains bool                       // set while no launch may open a domain; see inCountedDomains
 	mayOpenEmpty       bool                       // set while launches may open a domain that mayBeEmpty
 	mayBeEmpty         map[*domainCount]bool      // see recount
+	unread             map[*domainCount]bool      // see ignoreUnread
 	recounts           int                        // calls of recount, each of which changes inCountedDomains
 	scratch            bitset.Set                 // scratch: see inCountedDomains
 }
@@ -58,7 +59,7 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 	}
 	pool.inCountedDomains = pool.Offerings.Clone()
 	for _, dc := range t.countList {
-		if len(dc.requiredKeys) == 0 || !dc.hard || t.mayOpenEmpty && t.mayBeEmpty[dc] {
+		if len(dc.requiredKeys) == 0 || !dc.hard || t.unread[dc] || t.mayOpenEmpty && t.mayBeEmpty[dc] {
 			continue
 		}
 		rows := &t.scratch
@@ -100,6 +101,26 @@ func (t *topology) recount(groups []*podGroup) {
 		pool.inCountedDomains, pool.launched = nil, t.summary.rows[pool]
 	}
 	t.summary = nil
+}
+
+// ignoreUnread lets launches open domains that only spreads of pods without a place do not count. No
+// pod may get a place afterwards.
+func (t *topology) ignoreUnread(groups []*podGroup) {
+	t.unread = map[*domainCount]bool{}
+	for _, dc := range t.countList {
+		t.unread[dc] = dc.hard
+	}
+	for _, g := range groups {
+		for i := range g.domainRules {
+			if r := &g.domainRules[i]; r.isHardSpread() && g.placed > 0 {
+				t.unread[r.count] = false
+			}
+		}
+	}
+	t.recounts++
+	for _, pool := range t.pools.all {
+		pool.inCountedDomains = nil
+	}
 }
 
 // forgetOpened forgets the domains that earlier rounds opened and this one does not.
