@@ -33,16 +33,29 @@ var moment = metav1.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // Random draws a world. The same seed always gives the same world.
 func Random(seed uint64) *World {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x301d5)), w: &World{}, used: map[string]corev1.ResourceList{}}
+	w := &World{}
+	return draw(seed, w, newExtras(seed, w))
+}
+
+// Plain draws the world of Random without quotas, reserved capacity, minValues, capacity buffers,
+// preferred pod affinity, workloads of many pods, and pods of nodes that do not exist.
+func Plain(seed uint64) *World { return draw(seed, &World{}, nil) }
+
+func draw(seed uint64, w *World, x *extras) *World {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x301d5)), w: w, used: map[string]corev1.ResourceList{}, extras: x}
 	g.namespaces()
 	g.types()
+	x.supply()
 	g.pools()
+	x.minValues()
 	g.storageClasses()
 	g.nodes()
 	g.daemonSets()
 	g.workloads()
+	x.buffers()
 	g.overlays()
 	g.settings()
+	x.settings()
 	return g.w
 }
 
@@ -51,6 +64,8 @@ type generator struct {
 	w    *World
 	used map[string]corev1.ResourceList // what the pods of each node request
 	n    int                            // makes names unique
+
+	extras *extras
 }
 
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }

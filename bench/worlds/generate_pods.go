@@ -23,9 +23,10 @@ func (g *generator) workloads() {
 		name := fmt.Sprintf("w%d", i+1)
 		kind := pick(g, "ReplicaSet", "ReplicaSet", "ReplicaSet", "StatefulSet", "")
 		template := g.template(name)
+		g.extras.preferences(template)
 		claim := g.volumeTemplate()
 		priority := int32(pick(g, 0, 0, 0, 10, -5))
-		for r := range 1 + min(g.IntN(4), g.IntN(5)) {
+		for r := range 1 + min(g.IntN(4), g.IntN(5)) + g.extras.replicas() {
 			p := &corev1.Pod{ObjectMeta: meta(template.Namespace, fmt.Sprintf("%s-%d", name, r)), Spec: *template.Spec.DeepCopy()}
 			p.Labels = template.Labels
 			p.Spec.Priority = &priority
@@ -35,6 +36,7 @@ func (g *generator) workloads() {
 			}
 			claim(p)
 			g.stand(p)
+			g.extras.lose(p)
 			g.w.Pods = append(g.w.Pods, p)
 		}
 	}

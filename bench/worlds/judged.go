@@ -30,29 +30,32 @@ type judged struct {
 	cluster judge.Cluster     // with the planned pods
 	names   map[string]string // of nodes, by the key that karve has for them
 	pods    map[string]*corev1.Pod
+	virtual map[string]bool // UIDs of the pods that are chunks of capacity buffers
 	placed  map[string]bool
 	errors  []judge.Rejection // errors of the plan itself
 }
 
 // newJudged writes the world and the plan for the judge, each launch as the offering that choose picks.
-func newJudged(w *World, plan schedule.Plan, choose func(schedule.Launch) offering.Ref) *judged {
+func newJudged(w *World, plan schedule.Plan, choose func(int, schedule.Launch) offering.Ref) *judged {
 	sold := *w
 	sold.Types = w.sold()
-	j := &judged{w: w, plan: plan, sold: &sold, names: map[string]string{}, pods: map[string]*corev1.Pod{}, placed: map[string]bool{}}
+	j := &judged{w: w, plan: plan, sold: &sold, names: map[string]string{}, pods: map[string]*corev1.Pod{}, virtual: map[string]bool{}, placed: map[string]bool{}}
 	j.cluster.Leaving, j.cluster.Moving, j.cluster.Ended = map[string]bool{}, map[types.UID]bool{}, map[types.UID]*corev1.Pod{}
 	j.references()
 	j.nodes()
 	j.runningPods()
+	j.chunks()
 	for _, n := range plan.Nominations {
 		j.nominate(n)
 	}
 	for i, l := range plan.Launches {
-		j.launch(fmt.Sprintf("launch-%d", i+1), l, choose)
+		j.launch(i, l, choose)
 	}
 	j.cluster.LastOrders = j.moreOrders
 	j.cluster.Daemons = j.daemons(j.daemonsOn)
 	j.everyPodOnce()
 	j.limits()
+	j.quotas()
 	return j
 }
 
@@ -66,6 +69,19 @@ func (j *judged) moreOrders() [][]judge.Placement {
 		out = append(out, pods)
 	}
 	return out
+}
+
+// launchName is the name of the i-th launch's node.
+func launchName(i int) string { return fmt.Sprintf("launch-%d", i+1) }
+
+// node is the node of that name; nil when there is none.
+func (j *judged) node(name string) *corev1.Node {
+	for _, n := range j.cluster.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
 }
 
 func (j *judged) fail(pods []cluster.PodRef, node, format string, args ...any) {
@@ -213,12 +229,7 @@ func (j *judged) attachable(t *offering.InstanceType) quantity.Amounts {
 
 // inFlight is the node that a NodeClaim becomes. Its requirements leave one offering.
 func (j *judged) inFlight(c *karpv1.NodeClaim) (*corev1.Node, *storagev1.CSINode) {
-	one := map[string]string{}
-	for _, r := range c.Spec.Requirements {
-		if r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
-			one[r.Key] = r.Values[0]
-		}
-	}
+	one := singleValues(c)
 	t, o := j.sold.offering(one[corev1.LabelInstanceTypeStable], one[corev1.LabelTopologyZone], one[karpv1.CapacityTypeLabelKey])
 	name := "node-of-" + c.Name
 	if t == nil || o == nil {
@@ -288,6 +299,15 @@ func (j *judged) runningPods() {
 	}
 }
 
+// chunks lists the pods that stand for the capacity of buffers: the plan must mention them, too.
+func (j *judged) chunks() {
+	for _, b := range j.w.Buffers {
+		for _, p := range b.pods() {
+			j.pods[string(p.UID)], j.virtual[string(p.UID)] = seen(p), true
+		}
+	}
+}
+
 func (j *judged) nominate(n schedule.Nomination) {
 	name, ok := j.names[n.Node]
 	switch {
@@ -312,11 +332,12 @@ func (j *judged) place(pods []cluster.PodRef, node string) {
 			continue
 		}
 		j.placed[ref.UID] = true
-		j.cluster.Placed = append(j.cluster.Placed, judge.Placement{Pod: p, Node: node, Turn: i, Moves: j.cluster.Moving[p.UID]})
+		j.cluster.Placed = append(j.cluster.Placed, judge.Placement{Pod: p, Node: node, Turn: i, Moves: j.cluster.Moving[p.UID], Virtual: j.virtual[ref.UID]})
 	}
 }
 
-func (j *judged) launch(name string, l schedule.Launch, choose func(schedule.Launch) offering.Ref) {
+func (j *judged) launch(i int, l schedule.Launch, choose func(int, schedule.Launch) offering.Ref) {
+	name := launchName(i)
 	pool := j.w.pool(l.Pool)
 	switch {
 	case pool == nil || !launches(pool):
@@ -326,7 +347,10 @@ func (j *judged) launch(name string, l schedule.Launch, choose func(schedule.Lau
 		j.fail(l.Pods, name, "the launch has no offerings")
 		return
 	}
-	chosen := choose(l)
+	chosen := choose(i, l)
+	if no := j.unmetMinValues(pool, l); no != "" {
+		j.fail(l.Pods, name, "the launch has too few values of %s", no)
+	}
 	for _, ref := range l.Offerings {
 		t, o := j.sold.offering(ref.Type, ref.Zone, ref.CapacityType)
 		if o == nil || o.Unavailable != "" || o.Price != ref.Price {

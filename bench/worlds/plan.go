@@ -70,6 +70,7 @@ func (w *World) events() []event {
 	out = append(out, each(w.Volumes, (*state.Mirror).SetVolume)...)
 	out = append(out, each(w.VolumeClaims, (*state.Mirror).SetPVC)...)
 	out = append(out, each(w.DaemonSets, (*state.Mirror).SetDaemon)...)
+	out = append(out, each(w.Buffers, func(m *state.Mirror, b *Buffer) { m.SetVirtualPods(nil, b.virtualPods()) })...)
 	return append(out, each(w.Pods, func(m *state.Mirror, p *corev1.Pod) { m.SetPod(p, false) })...)
 }
 

@@ -15,7 +15,7 @@ import (
 func (w *World) Text() string {
 	var b strings.Builder
 	tree, _ := compact(w.tree()).(map[string]any)
-	for _, kind := range []string{"Types", "Quota", "Settings", "Overlays", "Namespaces", "NodePools", "NodeClaims", "Nodes", "CSINodes", "StorageClasses", "Volumes", "VolumeClaims", "DaemonSets", "Pods"} {
+	for _, kind := range []string{"Types", "Quota", "Settings", "Overlays", "Namespaces", "NodePools", "NodeClaims", "Nodes", "CSINodes", "StorageClasses", "Volumes", "VolumeClaims", "DaemonSets", "Pods", "Buffers"} {
 		if v, ok := tree[kind]; ok {
 			fmt.Fprintf(&b, "%s:", kind)
 			write(&b, v, 2)

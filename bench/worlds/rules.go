@@ -11,6 +11,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/bench/judge"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // rule allows karve to leave out a pod that the scheduler would accept. Its id is that of a rule in
@@ -33,9 +35,13 @@ var rules = []rule{
 	}},
 	// A topology domain without a node counts, as the emptiest, where the pod could get one.
 	{"SPREAD-1", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.emptyDomain(p) }},
+	// A pod does not join a launch that would then list too few values for minValues.
+	{"MIN-VALUES-1", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.leavesTooFewValues(p, l.Node) }},
+	// Rules over topology domains put a pod in one of them, which alone must have the values that minValues asks for.
+	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.eachDomainHasTooFewValues(p, l) }},
 	// DaemonSets of all values of a label that the NodePool leaves open have capacity on each of its nodes.
 	{"PLAN-2", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
-		withAll := a.judged.afterPlan(a.daemonsOfAllValues)
+		withAll := a.judged.afterPlan(a.virtual, a.daemonsOfAllValues)
 		defer withAll.close()
 		return withAll.accepted(p).Node == ""
 	}},
@@ -155,6 +161,84 @@ func (j *judged) daemonsOfAllValues(n *corev1.Node) []judge.Daemon {
 				out[i].Pod = d.Pod.DeepCopy()
 				out[i].Pod.Spec.NodeSelector, out[i].Pod.Spec.Affinity = nil, nil
 				break
+			}
+		}
+	}
+	return out
+}
+
+// leavesTooFewValues reports whether the node is a launch that would list too few values for minValues if
+// the pod joined it.
+func (a *afterPlan) leavesTooFewValues(p *corev1.Pod, node string) bool {
+	at := -1
+	for i := range a.plan.Launches {
+		if launchName(i) == node {
+			at = i
+		}
+	}
+	if at < 0 || a.w.Settings.RelaxMinValues {
+		return false
+	}
+	var left []candidate
+	for _, ref := range a.plan.Launches[at].Offerings {
+		as := newJudged(a.w, a.plan, func(i int, l schedule.Launch) offering.Ref {
+			if i == at {
+				return ref
+			}
+			return l.Offerings[0]
+		})
+		after := as.afterPlan(a.virtual, as.daemonsOn)
+		if after.takes(p, node) {
+			left = append(left, candidate{node: as.node(node)})
+		}
+		after.close()
+	}
+	return unmetMinValues(a.w.pool(a.plan.Launches[at].Pool), left) != ""
+}
+
+// eachDomainHasTooFewValues reports whether the node can be launched, or is, for a NodePool with minValues
+// that has too few values in each single domain of the rules of all pods.
+func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
+	keys := a.domainKeys()
+	if a.w.Settings.RelaxMinValues || len(keys) == 0 || !l.Launch && !strings.HasPrefix(l.Node, "launch-") {
+		return false
+	}
+	type domain struct {
+		launchKey
+		values string
+	}
+	listed := map[domain][]candidate{}
+	for _, c := range a.candidates {
+		if !a.wouldTake(p, c) {
+			continue
+		}
+		in := domain{launchKey: c.launch}
+		for _, key := range keys {
+			in.values += c.node.Labels[key] + ","
+		}
+		if listed[in] = append(listed[in], c); unmetMinValues(a.w.pool(c.launch.pool), listed[in]) == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// domainKeys are the labels, but for the hostname, over which hard spreads and required pod affinity or
+// anti-affinity count.
+func (j *judged) domainKeys() []string {
+	var out []string
+	add := func(key string) {
+		if key != corev1.LabelHostname && !slices.Contains(out, key) {
+			out = append(out, key)
+		}
+	}
+	for _, p := range j.w.Pods {
+		for _, t := range podTerms(p) {
+			add(t.TopologyKey)
+		}
+		for _, s := range p.Spec.TopologySpreadConstraints {
+			if s.WhenUnsatisfiable == corev1.DoNotSchedule {
+				add(s.TopologyKey)
 			}
 		}
 	}

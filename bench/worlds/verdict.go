@@ -76,7 +76,7 @@ func Judge(w *World, seed uint64) Verdict {
 // JudgePlan judges a plan for the world, with each launch as its first offering and as any other.
 func JudgePlan(w *World, plan schedule.Plan, seed uint64) Verdict {
 	v := Verdict{Excused: map[string]int{}}
-	first := newJudged(w, plan, func(l schedule.Launch) offering.Ref { return l.Offerings[0] })
+	first := newJudged(w, plan, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[0] })
 	v.Refused = append(first.errors, first.cluster.Rejections()...)
 	if len(v.Refused) > 0 {
 		return v
@@ -84,7 +84,7 @@ func JudgePlan(w *World, plan schedule.Plan, seed uint64) Verdict {
 	v.LeftOut = first.leftOut(v.Excused)
 	r := rand.New(rand.NewPCG(seed, 0xa2))
 	if len(plan.Launches) > 0 {
-		other := newJudged(w, plan, func(l schedule.Launch) offering.Ref { return l.Offerings[r.IntN(len(l.Offerings))] })
+		other := newJudged(w, plan, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[r.IntN(len(l.Offerings))] })
 		v.Refused = other.cluster.Rejections()
 	}
 	return v

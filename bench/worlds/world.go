@@ -38,6 +38,7 @@ type World struct {
 	VolumeClaims   []*corev1.PersistentVolumeClaim
 	DaemonSets     []*appsv1.DaemonSet
 	Pods           []*corev1.Pod
+	Buffers        []*Buffer
 }
 
 // tree is the world as decoded JSON.
