@@ -58,6 +58,7 @@ func (s *solver) fillLaunches(allotments []*allotment) {
 			if n = l.addableWithMinValues(&s.minValues, next, a.group, n); n > 0 {
 				l.requirements = next
 				s.launches.addPods(l, a, n)
+				s.minValues.lowerRequired(l)
 			}
 		}
 	}

@@ -240,14 +240,23 @@ func within(a, b *quantity.Vector) bool {
 }
 
 // addableWithMinValues is how many of n more pods the launch can take, if its requirements
-// become next, without listing fewer values than it was planned with.
+// become next, without listing fewer values than it was planned with. When minValues are relaxed, the
+// launch takes all n.
 func (l *launch) addableWithMinValues(mc *minValuesChecker, next *nodeRequirements, g *podGroup, n int) int {
-	if !l.pool.hasMinValues() {
+	if !l.pool.hasMinValues() || mc.relaxing {
 		return n
 	}
 	return largestAddable(n, g, l.used, func(m cluster.Mount) bool { return l.mounts[m] }, func(sum *quantity.Vector) bool {
 		return mc.enough(l.pool, next.set, mc.largeEnough(l.pool, next, sum), l.requiredValues, func(row int) bool { return mc.canBecome(l, row) })
 	})
+}
+
+// lowerRequired makes the launch require the values that its pods leave, when minValues are relaxed.
+func (mc *minValuesChecker) lowerRequired(l *launch) {
+	if mc.relaxing && l.pool.hasMinValues() {
+		large := mc.largeEnough(l.pool, l.requirements, &l.used)
+		l.requiredValues = slices.Clone(mc.countValues(l.pool, l.requirements.set, large, l.requiredValues, func(row int) bool { return mc.canBecome(l, row) }).n)
+	}
 }
 
 // launchableFor returns those of a partition's offerings that can be launched for one pod of
@@ -357,7 +366,23 @@ func (s *solver) launchFromPools(pools []*poolState, last bool, allotments []*al
 	}
 	s.minValues.relaxing = true
 	s.launchNodes(pools, last, allotments)
+	s.fillWithFewerValues(allotments)
 	s.minValues.relaxing = false
+}
+
+// fillWithFewerValues puts pods for which no more nodes can be launched on planned launches, which then
+// list only the offerings that hold them.
+func (s *solver) fillWithFewerValues(allotments []*allotment) {
+	if !slices.ContainsFunc(allotments, func(a *allotment) bool { return a.left() > 0 }) {
+		return
+	}
+	for _, l := range s.launches.all {
+		if l.pool.hasMinValues() {
+			l.free = l.pool.Allocatable[l.row].Sub(l.used)
+		}
+	}
+	s.launches.forgetIndex()
+	s.fillLaunches(allotments)
 }
 
 // maxOfEach is the larger of two numbers, label by label.
