@@ -27,19 +27,20 @@ func main() {
 
 // config is what the flags say.
 type config struct {
-	only                   *regexp.Regexp
-	quick, karveOnly, list bool
-	profile, allocations   string // files of profiles
-	results                string
-	limit                  time.Duration // see shrinkLimit
-	started                time.Time
+	only                           *regexp.Regexp
+	quick, karveOnly, list, update bool
+	profile, allocations           string // files of profiles
+	results                        string
+	limit                          time.Duration // see shrinkLimit
+	started                        time.Time
 }
 
 func parse(args []string) (config, error) {
 	c := config{started: time.Now()}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	only := flags.String("only", "", "run only the scenarios whose name this regular expression finds; saves nothing")
+	only := flags.String("only", "", "run only the scenarios whose name this regular expression finds; saves nothing without -update")
 	flags.BoolVar(&c.quick, "quick", false, "small sizes: about four minutes")
+	flags.BoolVar(&c.update, "update", false, "with -only: replace the rows of these scenarios in the saved results")
 	flags.BoolVar(&c.karveOnly, "karve-only", false, "leave upstream out; saves nothing")
 	flags.DurationVar(&c.limit, "limit", 0, "for how long either side may decide how to consolidate a cluster (default 5m, 30s with -quick)")
 	flags.BoolVar(&c.list, "list", false, "name the scenarios and stop")
@@ -53,11 +54,14 @@ func parse(args []string) (config, error) {
 	if c.only, err = regexp.Compile(*only); err != nil {
 		return c, fmt.Errorf("reading -only: %w", err)
 	}
+	if c.update && (c.quick || c.karveOnly) {
+		return c, errors.New("-update takes neither -quick nor -karve-only: saved rows have both sides at full size")
+	}
 	return c, nil
 }
 
-// partial runs are for the developer's eyes: they leave the saved results alone.
-func (c config) partial() bool { return c.only.String() != "" || c.karveOnly }
+// partial runs are for the developer's eyes: they leave the saved results alone, unless they update them.
+func (c config) partial() bool { return (c.only.String() != "" || c.karveOnly) && !c.update }
 
 func run(ctx context.Context, args []string) error {
 	c, err := parse(args)

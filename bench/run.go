@@ -68,10 +68,27 @@ func (c config) bench(ctx context.Context) error {
 		return nil
 	}
 	e := c.environment()
+	r.SetOrigin(report.Origin{Commit: e.Commit, Measured: e.Started})
 	if err := report.Print(os.Stdout, e, r); err != nil || c.partial() {
 		return err
 	}
+	if c.update {
+		saved, err := report.Load(filepath.Join(c.results, "latest.json"))
+		if err != nil {
+			return err
+		}
+		r = saved.Merge(r, c.names())
+	}
 	return c.save(e, r)
+}
+
+// names are those of all scenarios, in order.
+func (c config) names() []string {
+	var out []string
+	for _, it := range c.items() {
+		out = append(out, it.name)
+	}
+	return out
 }
 
 // add runs the item.

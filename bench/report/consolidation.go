@@ -5,6 +5,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -22,12 +23,12 @@ type ConsolidationSide struct {
 
 	// PassCPU and ConvergeCPU are what all threads computed meanwhile, seconds; Rounds
 	// counts the decisions with a change, Launched the nodes.
-	PassCPU     float64 `json:"-"`
-	ConvergeCPU float64 `json:"-"`
-	Rounds      int     `json:"-"`
-	Launched    int     `json:"-"`
+	PassCPU     float64 `json:"pass_cpu_seconds,omitempty"`
+	ConvergeCPU float64 `json:"converge_cpu_seconds,omitempty"`
+	Rounds      int     `json:"rounds,omitempty"`
+	Launched    int     `json:"launched,omitempty"`
 	// Invalid says what is wrong with where pods ended up: it is then no answer.
-	Invalid string `json:"-"`
+	Invalid string `json:"invalid,omitempty"`
 }
 
 // PerDollar is how many pods were evicted for each $/h saved; nil where nothing was.
@@ -52,7 +53,9 @@ type Consolidation struct {
 	CostRatio     *float64 `json:"cost_ratio"`
 	EvictionRatio *float64 `json:"evictions_per_dollar_ratio"`
 
-	Note string `json:"-"`
+	Note string `json:"note,omitempty"`
+
+	Origin
 }
 
 // Compare fills in the ratios, where both ended with valid clusters.
@@ -81,14 +84,14 @@ func join(a, b string) string {
 }
 
 var consolidationHeader = []string{"cluster", "side", "first pass s", "CPU s", "until the end s", "CPU s", "rounds", "$/h before", "$/h after", "bound $/h", "over bound",
-	"nodes after", "launched", "evictions", "evictions per $/h", "timed out", "speedup", "cost ratio", "eviction ratio", "ours at upstream's price", "note"}
+	"nodes after", "launched", "evictions", "evictions per $/h", "timed out", "speedup", "cost ratio", "eviction ratio", "ours at upstream's price", "commit", "note"}
 
 // consolidations has a line for each side of each cluster.
 func consolidations(rows []Consolidation) [][]string {
 	lines := [][]string{consolidationHeader}
 	for _, r := range rows {
 		name := r.Scenario
-		ratios := []string{optional(r.Speedup, "%.0f×"), optional(r.CostRatio, "%.3f"), optional(r.EvictionRatio, "%.2f"), r.atUpstreamsPrice(), r.Note}
+		ratios := []string{optional(r.Speedup, "%.0f×"), optional(r.CostRatio, "%.3f"), optional(r.EvictionRatio, "%.2f"), r.atUpstreamsPrice(), r.Commit, r.Note}
 		for _, side := range []struct {
 			name string
 			*ConsolidationSide
@@ -141,6 +144,79 @@ func (r Results) MarshalJSON() ([]byte, error) {
 		all = append(all, c)
 	}
 	return json.Marshal(all)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Results) UnmarshalJSON(text []byte) error {
+	var all []json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return err
+	}
+	for _, one := range all {
+		var kind struct {
+			Karve struct {
+				PassSeconds *float64 `json:"pass_seconds"`
+			} `json:"karve"`
+		}
+		if err := json.Unmarshal(one, &kind); err != nil {
+			return err
+		}
+		var err error
+		if kind.Karve.PassSeconds != nil {
+			r.Consolidations = append(r.Consolidations, Consolidation{})
+			err = json.Unmarshal(one, &r.Consolidations[len(r.Consolidations)-1])
+		} else {
+			r.Rows = append(r.Rows, Row{})
+			err = json.Unmarshal(one, &r.Rows[len(r.Rows)-1])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Load reads the results that Save wrote.
+func Load(path string) (Results, error) {
+	var r Results
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return r, fmt.Errorf("reading the saved results: %w", err)
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// Merge returns the results of the named scenarios in that order, the newer ones where there are any.
+// Scenarios that are not named are left out.
+func (r Results) Merge(newer Results, scenarios []string) Results {
+	var out Results
+	out.Rows = merge(r.Rows, newer.Rows, scenarios, func(x Row) string { return x.Scenario })
+	out.Consolidations = merge(r.Consolidations, newer.Consolidations, scenarios, func(x Consolidation) string { return x.Scenario })
+	return out
+}
+
+// merge takes a scenario's rows by the beginning of their names: one scenario may have several rows.
+func merge[T any](old, newer []T, scenarios []string, name func(T) string) []T {
+	var out []T
+	for _, scenario := range scenarios {
+		of := func(rows []T) (own []T) {
+			for _, row := range rows {
+				if n := name(row); n == scenario || strings.HasPrefix(n, scenario+", ") {
+					own = append(own, row)
+				}
+			}
+			return own
+		}
+		if fresh := of(newer); len(fresh) > 0 {
+			out = append(out, fresh...)
+			continue
+		}
+		out = append(out, of(old)...)
+	}
+	return out
 }
 
 // tables are those that have lines.

@@ -25,14 +25,14 @@ type Side struct {
 	Unscheduled int     `json:"unscheduled"`
 	BytesPerOp  uint64  `json:"bytes_per_op"` // allocated by one decision
 
-	AllocsPerOp uint64 `json:"-"`
+	AllocsPerOp uint64 `json:"allocs_per_op,omitempty"`
 	// CPU is what all threads computed in the best run, seconds; zero when it is not known.
-	CPU float64 `json:"-"`
+	CPU float64 `json:"cpu_seconds,omitempty"`
 	// Runs is how many Seconds is the best of, and Median their median.
-	Runs   int     `json:"-"`
-	Median float64 `json:"-"`
+	Runs   int     `json:"runs,omitempty"`
+	Median float64 `json:"median_seconds,omitempty"`
 	// Solve is planning alone, without taking in the pods; zero when it is not known.
-	Solve float64 `json:"-"`
+	Solve float64 `json:"solve_seconds,omitempty"`
 }
 
 // Row is one scenario.
@@ -47,10 +47,28 @@ type Row struct {
 
 	// CPUSpeedup is Speedup by computing time: other load on the computer
 	// disturbs elapsed time, of long runs most, and CPU time hardly.
-	CPUSpeedup *float64 `json:"-"`
-	Note       string   `json:"-"`
+	CPUSpeedup *float64 `json:"cpu_speedup,omitempty"`
+	Note       string   `json:"note,omitempty"`
 	// Invalid says what is wrong with our plan: it is then no answer, however fast.
-	Invalid string `json:"-"`
+	Invalid string `json:"invalid,omitempty"`
+
+	Origin
+}
+
+// Origin says when a row was measured, and of which commit.
+type Origin struct {
+	Commit   string `json:"commit,omitempty"`
+	Measured string `json:"measured,omitempty"` // RFC 3339
+}
+
+// SetOrigin says of all rows where they come from.
+func (r *Results) SetOrigin(o Origin) {
+	for i := range r.Rows {
+		r.Rows[i].Origin = o
+	}
+	for i := range r.Consolidations {
+		r.Consolidations[i].Origin = o
+	}
 }
 
 // Environment is where and how a run took place.

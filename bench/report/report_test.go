@@ -41,6 +41,7 @@ func rows() []Row {
 			Scenario: "diverse 1",
 			Karve:    &Side{Seconds: 0.5, PodsPerSecond: 2, Nodes: 7, USDPerHour: 3, LowerBound: 2.5, BytesPerOp: 100, Runs: 9},
 			Upstream: &Side{Seconds: 2, PodsPerSecond: 0.5, Nodes: 9, USDPerHour: 4, LowerBound: 2.5, BytesPerOp: 900, Runs: 1},
+			Origin:   Origin{Commit: "abc"},
 		},
 		{Scenario: "alone", Karve: &Side{Seconds: 1, Unscheduled: 3}, Note: "why"},
 	}
@@ -92,7 +93,8 @@ func TestSavedForm(t *testing.T) {
       "usd_per_hour": 3,
       "lower_bound_usd_per_hour": 2.5,
       "unscheduled": 0,
-      "bytes_per_op": 100
+      "bytes_per_op": 100,
+      "runs": 9
     },
     "upstream": {
       "seconds": 2,
@@ -101,10 +103,12 @@ func TestSavedForm(t *testing.T) {
       "usd_per_hour": 4,
       "lower_bound_usd_per_hour": 2.5,
       "unscheduled": 0,
-      "bytes_per_op": 900
+      "bytes_per_op": 900,
+      "runs": 1
     },
     "speedup": 4,
-    "cost_ratio": 0.75
+    "cost_ratio": 0.75,
+    "commit": "abc"
   },
   {
     "scenario": "alone",
@@ -119,7 +123,8 @@ func TestSavedForm(t *testing.T) {
     },
     "upstream": null,
     "speedup": null,
-    "cost_ratio": null
+    "cost_ratio": null,
+    "note": "why"
   },
   {
     "scenario": "consolidate-1",
@@ -130,7 +135,8 @@ func TestSavedForm(t *testing.T) {
       "usd_per_hour_after": 3,
       "nodes_after": 4,
       "evictions": 100,
-      "timed_out": false
+      "timed_out": false,
+      "rounds": 2
     },
     "upstream": {
       "pass_seconds": 5,
@@ -145,12 +151,37 @@ func TestSavedForm(t *testing.T) {
     "karve_evictions_at_upstream_price": 70,
     "speedup": 40,
     "cost_ratio": 0.75,
-    "evictions_per_dollar_ratio": null
+    "evictions_per_dollar_ratio": null,
+    "note": "how many pods"
   }
 ]
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Saved results are read again as they were, and newer rows take the place of older ones.
+func TestLoadAndMerge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "latest.json")
+	if err := Save(path, results()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(results(), got); diff != "" {
+		t.Errorf("read again (-want +got):\n%s", diff)
+	}
+	newer := Results{Rows: []Row{{Scenario: "alone", Note: "newer"}, {Scenario: "first, p50"}, {Scenario: "first, p99"}}}
+	merged := got.Merge(newer, []string{"first", "diverse 1", "alone", "consolidate-1"})
+	var names []string
+	for _, r := range merged.Rows {
+		names = append(names, r.Scenario+" "+r.Note)
+	}
+	if diff := cmp.Diff([]string{"first, p50 ", "first, p99 ", "diverse 1 ", "alone newer"}, names); diff != "" || len(merged.Consolidations) != 1 {
+		t.Errorf("merged (-want +got):\n%s", diff)
 	}
 }
 

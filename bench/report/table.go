@@ -10,13 +10,13 @@ import (
 )
 
 var header = []string{"scenario", "side", "seconds", "of runs", "median", "CPU s", "solve", "pods/s", "nodes", "$/h", "bound $/h",
-	"unplaced", "MB/op", "allocs/op", "speedup", "by CPU", "cost ratio", "note"}
+	"unplaced", "MB/op", "allocs/op", "speedup", "by CPU", "cost ratio", "commit", "note"}
 
 // table has a line for each side of each row.
 func table(rows []Row) [][]string {
 	lines := [][]string{header}
 	for _, r := range rows {
-		name, ratios := r.Scenario, []string{optional(r.Speedup, "%.0f×"), optional(r.CPUSpeedup, "%.0f×"), optional(r.CostRatio, "%.3f"), r.Note}
+		name, ratios := r.Scenario, []string{optional(r.Speedup, "%.0f×"), optional(r.CPUSpeedup, "%.0f×"), optional(r.CostRatio, "%.3f"), r.Commit, r.Note}
 		for _, side := range []struct {
 			name string
 			*Side
