@@ -54,20 +54,14 @@ func (l *launcher) launchAll(ctx context.Context, launches []schedule.Launch) er
 	return errors.Join(errs...)
 }
 
-// create creates the claim of one launch and nominates its pods to it. If that fails, the pods are
-// in the next batch.
+// create creates the claim of one launch and nominates its pods to it, unless none of them needs the
+// node any more. If that fails, the pods are in the next batch.
 func (l *launcher) create(ctx context.Context, launch schedule.Launch) error {
-	pool, urgent := l.mirror.Pool(launch.Pool), l.mirror.AnyInterrupted(launch.Pods)
-	if pool == nil {
-		return fmt.Errorf("creating a nodeclaim: nodepool %q was deleted meanwhile", launch.Pool)
+	if !l.mirror.AnyWaits(launch.Pods) {
+		l.report.notNeeded(launch)
+		return nil
 	}
-	claim, err := CreateClaim(ctx, l.client, func() *karpv1.NodeClaim {
-		claim := NewClaim(l.catalog, launch, pool)
-		if urgent {
-			claim.Annotations[kube.UrgentAnnotation] = "true"
-		}
-		return claim
-	})
+	claim, err := l.createClaim(ctx, launch)
 	if err != nil {
 		for _, pod := range launch.Pods {
 			l.batches.Trigger(pod.UID)
@@ -79,3 +73,19 @@ func (l *launcher) create(ctx context.Context, launch schedule.Launch) error {
 	l.report.claimCreated(claim.Name, launch)
 	return nil
 }
+
+func (l *launcher) createClaim(ctx context.Context, launch schedule.Launch) (*karpv1.NodeClaim, error) {
+	pool, urgent := l.mirror.Pool(launch.Pool), l.mirror.AnyInterrupted(launch.Pods)
+	if !Exists(pool) {
+		return nil, errPoolDeleted
+	}
+	return CreateClaim(ctx, l.client, func() *karpv1.NodeClaim {
+		claim := NewClaim(l.catalog, launch, pool)
+		if urgent {
+			claim.Annotations[kube.UrgentAnnotation] = "true"
+		}
+		return claim
+	})
+}
+
+var errPoolDeleted = errors.New("the nodepool was deleted meanwhile")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/events"
@@ -58,6 +59,11 @@ func preferences(p schedule.Preferences) []any {
 	return []any{"preferences-asked", p.Asked, "preferences-honoured", p.Honoured, "preferences-cost", p.Cost.USD()}
 }
 
+// notNeeded logs a launch that was planned for pods none of which needs it any more.
+func (r *reporter) notNeeded(l schedule.Launch) {
+	r.log.Info("no nodeclaim created, its pods need none any more", "nodepool", l.Pool, "pods", len(l.Pods))
+}
+
 // claimCreated reports a NodeClaim that was created.
 func (r *reporter) claimCreated(claim string, l schedule.Launch) {
 	r.metrics.ClaimsCreated.WithLabelValues("provisioned", l.Pool, strconv.FormatBool(len(l.Relaxed) > 0)).Inc()
@@ -84,11 +90,15 @@ func offeringValues(l schedule.Launch) []any {
 	return append(words, "runners-up", others)
 }
 
-// nominated publishes on each pod the node where it should be scheduled.
+// nominated publishes on each of the pods that is nominated to the node that it should be scheduled
+// there.
 func (r *reporter) nominated(pods []cluster.PodRef, node string) {
-	name := r.mirror.DescribeNode(node)
+	name, uids := r.mirror.DescribeNode(node), map[types.UID]bool{}
+	for _, pod := range r.mirror.NominatedTo(node) {
+		uids[pod.UID] = true
+	}
 	for _, ref := range pods {
-		if pod := r.mirror.Pod(ref.UID); pod != nil {
+		if pod := r.mirror.Pod(ref.UID); pod != nil && uids[pod.UID] {
 			r.events.Publish(events.Event{About: pod, Reason: "Nominated", Message: "Pod should schedule on: " + name})
 		}
 	}

@@ -167,8 +167,9 @@ func (b *Builder) InternedCount() int { return b.interner.Len() + b.classes.sele
 // ObjectCount is the number of pods, nodes, classes and selectors in the Snapshot.
 func (b *Builder) ObjectCount() int { return len(b.pods.byUID) + len(b.nodes.byKey) + b.classes.load() }
 
-// SelectorLabels lists the labels that selectors use or used before, in no order.
-func (b *Builder) SelectorLabels() []string { return b.labels.known() }
+// SelectorLabels lists, in no order, the labels that selectors use or used before and that some pod
+// has.
+func (b *Builder) SelectorLabels() []string { return b.pods.selectorLabels() }
 
 // AddFormerSelectorLabels makes the labels count as used before: the classes of pods that are
 // not to be placed may differ in them. It is for a new Builder that replaces another one,

@@ -2,7 +2,10 @@
 
 package cluster
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // pod is what the Builder keeps of a Pod. The class holds everything that decisions look at;
 // a copy per pod would double the memory of a large cluster.
@@ -117,6 +120,19 @@ func (s *podStore) useAll(sets ...map[string]bool) {
 			s.labels.use(label)
 		}
 	}
+}
+
+// selectorLabels lists the labels of pods that selectors use or used before, in no order.
+func (s *podStore) selectorLabels() []string {
+	found := map[string]bool{}
+	for _, p := range s.byUID {
+		for label := range p.labels {
+			if s.labels.known(label) {
+				found[label] = true
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(found))
 }
 
 // toBePlaced reports whether decisions place the pod: it is pending, or its node is marked

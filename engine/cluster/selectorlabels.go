@@ -2,10 +2,7 @@
 
 package cluster
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // selectorLabels are the pod labels that selectors select by. Only these labels tell pod
 // classes apart: others, such as a pod-template-hash, would make a class of nearly every pod.
@@ -79,8 +76,8 @@ func (l *selectorLabels) release(label string) {
 	}
 }
 
-// known lists the labels in use and the former ones, in no order.
-func (l *selectorLabels) known() []string { return slices.Collect(maps.Keys(l.users)) }
+// known reports whether the label is in use or was before.
+func (l *selectorLabels) known(label string) bool { _, ok := l.users[label]; return ok }
 
 func (l *selectorLabels) addFormer(labels []string) {
 	for _, label := range labels {

@@ -4,20 +4,20 @@ package state
 
 import (
 	"reflect"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// builder is a cluster.Builder that remembers the values last written to it: writers of nodes and
-// pods compare with them, setPool and setDaemon skip an unchanged value, and renew writes all of them
-// again. Every write but setCatalog increments the revision.
+// builder writes values to the snapshot and remembers those last written: writers of nodes and pods
+// compare with them, setPool and setDaemon skip an unchanged value, and renewed writes all of them
+// to a new cluster.Builder. Nothing else reads the snapshot, since a decision may be using it.
+// Every write but setCatalog increments the revision.
 type builder struct {
 	revision *revision
-	inner    *cluster.Builder
-	size     builderSize
+	snapshot snapshotBuilder
 
 	settings   cluster.Settings
 	namespaces map[string]map[string]string // labels by name
@@ -37,7 +37,7 @@ type classCatalog struct {
 
 func newBuilder(r *revision) *builder {
 	return &builder{
-		revision: r, inner: cluster.NewBuilder(),
+		revision: r, snapshot: newSnapshotBuilder(),
 		namespaces: map[string]map[string]string{}, catalogs: map[string]classCatalog{},
 		pools: map[string]cluster.NodePool{}, daemons: map[string]cluster.DaemonSet{},
 		nodes: map[string]cluster.Node{}, pods: map[string]cluster.Pod{}, virtual: map[string]cluster.Pod{},
@@ -47,31 +47,31 @@ func newBuilder(r *revision) *builder {
 func (s *builder) setSettings(settings cluster.Settings) {
 	s.revision.increment()
 	s.settings = settings
-	s.inner.SetSettings(settings)
+	s.snapshot.write(objectKey{kind: "settings"}, func(b *cluster.Builder) { b.SetSettings(settings) })
 }
 
 func (s *builder) setNamespace(name string, labels map[string]string) {
 	s.revision.increment()
 	s.namespaces[name] = labels
-	s.inner.SetNamespace(name, labels)
+	s.snapshot.write(objectKey{"namespace", name}, func(b *cluster.Builder) { b.SetNamespace(name, labels) })
 }
 
 func (s *builder) removeNamespace(name string) {
 	s.revision.increment()
 	delete(s.namespaces, name)
-	s.inner.RemoveNamespace(name)
+	s.snapshot.write(objectKey{"namespace", name}, func(b *cluster.Builder) { b.RemoveNamespace(name) })
 }
 
 // setCatalog does not increment the revision: new quota alone may change nothing.
 func (s *builder) setCatalog(class string, c classCatalog) {
 	s.catalogs[class] = c
-	s.inner.SetCatalog(class, c.types, c.quota)
+	s.snapshot.write(objectKey{"catalog", class}, func(b *cluster.Builder) { b.SetCatalog(class, c.types, c.quota) })
 }
 
 func (s *builder) removeCatalog(class string) {
 	s.revision.increment()
 	delete(s.catalogs, class)
-	s.inner.RemoveCatalog(class)
+	s.snapshot.write(objectKey{"catalog", class}, func(b *cluster.Builder) { b.RemoveCatalog(class) })
 }
 
 // setPool reports whether the pool differs from the version written last.
@@ -81,14 +81,14 @@ func (s *builder) setPool(p cluster.NodePool) (changed bool) {
 	}
 	s.revision.increment()
 	s.pools[p.Name] = p
-	s.inner.SetPool(p)
+	s.snapshot.write(objectKey{"pool", p.Name}, func(b *cluster.Builder) { b.SetPool(p) })
 	return true
 }
 
 func (s *builder) removePool(name string) {
 	s.revision.increment()
 	delete(s.pools, name)
-	s.inner.RemovePool(name)
+	s.snapshot.write(objectKey{"pool", name}, func(b *cluster.Builder) { b.RemovePool(name) })
 }
 
 // setDaemon writes a DaemonSet. Most events change nothing there, and a change causes every node
@@ -99,14 +99,14 @@ func (s *builder) setDaemon(d cluster.DaemonSet) {
 	}
 	s.revision.increment()
 	s.daemons[d.UID] = d
-	s.inner.SetDaemon(d)
+	s.snapshot.write(objectKey{"daemon", d.UID}, func(b *cluster.Builder) { b.SetDaemon(d) })
 }
 
 func (s *builder) removeDaemon(uid string) {
 	if _, had := s.daemons[uid]; had {
 		s.revision.increment()
 		delete(s.daemons, uid)
-		s.inner.RemoveDaemon(uid)
+		s.snapshot.write(objectKey{"daemon", uid}, func(b *cluster.Builder) { b.RemoveDaemon(uid) })
 	}
 }
 
@@ -118,7 +118,7 @@ func (s *builder) node(key string) (cluster.Node, bool) {
 func (s *builder) setNode(n cluster.Node) {
 	s.revision.increment()
 	s.nodes[n.Key] = n
-	s.inner.SetNode(n)
+	s.snapshot.write(objectKey{"node", n.Key}, func(b *cluster.Builder) { b.SetNode(n) })
 }
 
 // setNominatedUntil sets until when pods are nominated to a node. It reports false for a node that
@@ -137,7 +137,7 @@ func (s *builder) removeNode(key string) {
 	if _, had := s.nodes[key]; had && key != "" {
 		s.revision.increment()
 		delete(s.nodes, key)
-		s.inner.RemoveNode(key)
+		s.snapshot.write(objectKey{"node", key}, func(b *cluster.Builder) { b.RemoveNode(key) })
 	}
 }
 
@@ -162,13 +162,13 @@ func (s *builder) pod(uid string) (cluster.Pod, bool) {
 func (s *builder) setPod(p cluster.Pod) {
 	s.revision.increment()
 	s.pods[p.UID] = p
-	s.inner.SetPod(p)
+	s.snapshot.setPod(p)
 }
 
 func (s *builder) removePod(uid string) {
 	s.revision.increment()
 	delete(s.pods, uid)
-	s.inner.RemovePod(uid)
+	s.snapshot.removePod(uid)
 }
 
 // setVirtual replaces virtual pods: removed by UID, added as new ones.
@@ -176,11 +176,11 @@ func (s *builder) setVirtual(removed []string, added []cluster.Pod) {
 	s.revision.increment()
 	for _, uid := range removed {
 		delete(s.virtual, uid)
-		s.inner.RemovePod(uid)
+		s.snapshot.removePod(uid)
 	}
 	for _, p := range added {
 		s.virtual[p.UID] = p
-		s.inner.SetPod(p)
+		s.snapshot.setPod(p)
 	}
 }
 
@@ -195,73 +195,37 @@ func (s *builder) waiting() int {
 	return n
 }
 
-// A cluster.Builder interns labels and values and never frees the numbers. They are of no use
-// once the objects are deleted.
-
-// spareEntries is how many unused numbers or shared values never cause a renewal, however few are
-// in use.
-const spareEntries = 1024
-
-// builderSize is how many strings were interned when the builder was made, and the most objects
-// that it has had since.
-type builderSize struct {
-	interned, mostObjects int
-}
-
-// tidy makes a new builder once most of the interned strings may be unused, or most of the
-// objects are deleted. Between two renewals at least as many objects are added or deleted as
-// the Snapshot has, so the cost of renewals is always a small part of the cost of the changes.
-// The new Snapshot equals the old one.
-func (s *builder) tidy() {
-	interned, objects := s.inner.InternedCount(), s.inner.ObjectCount()
-	s.size.mostObjects = max(s.size.mostObjects, objects)
-	switch {
-	case s.size.interned == 0: // everything listed at the start is in use
-		s.size.interned = interned
-	case interned > 2*s.size.interned+spareEntries, s.size.mostObjects > 4*(objects+spareEntries):
-		s.renew()
-		s.size = builderSize{interned: max(1, s.inner.InternedCount()), mostObjects: objects}
-	}
-}
-
-// renew makes a new builder and writes the current values to it.
-func (s *builder) renew() {
+// renewed returns a new cluster.Builder with the values last written. former are labels that
+// selectors use or used before (see cluster.Builder.SelectorLabels).
+//
+// Call it without the lock, which it takes for each value by itself. A value that changes meanwhile
+// may be the old or the new one, so the changes that were kept since must follow.
+func (s *builder) renewed(former []string, lock sync.Locker) *cluster.Builder {
 	b := cluster.NewBuilder()
-	b.AddFormerSelectorLabels(s.mentioned()...)
-	b.SetSettings(s.settings)
-	for name, labels := range s.namespaces {
-		b.SetNamespace(name, labels)
-	}
-	for class, c := range s.catalogs {
-		b.SetCatalog(class, c.types, c.quota)
-	}
-	for _, p := range s.pools {
-		b.SetPool(p)
-	}
-	for _, d := range s.daemons {
-		b.SetDaemon(d)
-	}
-	for _, n := range s.nodes {
-		b.SetNode(n)
-	}
-	for _, pods := range []map[string]cluster.Pod{s.pods, s.virtual} {
-		for _, p := range pods {
-			b.SetPod(p)
-		}
-	}
-	s.inner = b
+	b.AddFormerSelectorLabels(former...)
+	lock.Lock()
+	settings := s.settings
+	lock.Unlock()
+	b.SetSettings(settings)
+	each(s.namespaces, lock, b.SetNamespace)
+	each(s.catalogs, lock, func(class string, c classCatalog) { b.SetCatalog(class, c.types, c.quota) })
+	each(s.pools, lock, func(_ string, p cluster.NodePool) { b.SetPool(p) })
+	each(s.daemons, lock, func(_ string, d cluster.DaemonSet) { b.SetDaemon(d) })
+	each(s.nodes, lock, func(_ string, n cluster.Node) { b.SetNode(n) })
+	each(s.pods, lock, func(_ string, p cluster.Pod) { b.SetPod(p) })
+	each(s.virtual, lock, func(_ string, p cluster.Pod) { b.SetPod(p) })
+	return b
 }
 
-// mentioned lists the labels that selectors ask for, or once asked for, and that some pod has.
-func (s *builder) mentioned() []string {
-	return slices.DeleteFunc(s.inner.SelectorLabels(), func(label string) bool { return !s.anyPodHas(label) })
-}
-
-func (s *builder) anyPodHas(label string) bool {
-	for _, p := range s.pods {
-		if _, ok := p.Labels[label]; ok {
-			return true
-		}
+// each calls f, without the lock, with every entry of a map that the lock guards. It takes the lock
+// between two calls, so that events wait for one call at most: a map may change while it is ranged
+// over. Entries that are added meanwhile may be left out.
+func each[V any](of map[string]V, lock sync.Locker, f func(key string, value V)) {
+	lock.Lock()
+	for key, value := range of {
+		lock.Unlock() // not deferred: f may panic
+		f(key, value)
+		lock.Lock()
 	}
-	return false
+	lock.Unlock()
 }

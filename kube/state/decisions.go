@@ -16,18 +16,21 @@ import (
 // The methods of this file record karve's decisions before any watch shows their result.
 
 // RecordCreatedClaim records a claim that was just created, before any watch shows it, with the
-// offerings it accepts and the pods it was launched for.
+// offerings it accepts and the pods it was launched for, which are nominated to it (see Nominate).
 func (m *Mirror) RecordCreatedClaim(c *karpv1.NodeClaim, choices []offering.Ref, pods []cluster.PodRef) {
 	m.change(func() wakeups {
 		m.parts.nodeEvents.expectClaim(c, choices, time.Now())
-		m.parts.nominator.nominate(c.Name, pods)
-		return wakeups{}
+		return wakeups{pods: m.parts.nominator.nominate(c.Name, pods)}
 	})
 }
 
 // Nominate nominates pods to a node that exists or is in flight: they count as bound to it.
+//
+// The decision may be older than some events. Pods that need no capacity any more, or are nominated
+// already, are ignored. If the node was removed, or other pods have taken its capacity, the Mirror
+// wakes for the pods: the next decision is about them again.
 func (m *Mirror) Nominate(key string, pods []cluster.PodRef) {
-	m.change(func() wakeups { m.parts.nominator.nominate(key, pods); return wakeups{} })
+	m.change(func() wakeups { return wakeups{pods: m.parts.nominator.nominate(key, pods)} })
 }
 
 // BeginMove marks nodes for deletion although they are not deleted yet, and nominates their pods to

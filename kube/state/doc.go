@@ -6,6 +6,9 @@
 // evicted pods and the protections of pods against eviction; writers derive the Snapshot from
 // them.
 //
+// A decision takes the Snapshot, and runs without the lock that events and queries wait for:
+// snapshotBuilder keeps the changes that come meanwhile.
+//
 // The package makes no decisions and has no client, so it writes nothing to the cluster. The zero
 // Mirror is not usable; see NewMirror.
 package state

@@ -125,7 +125,7 @@ func TestPoisonObjectIsTriedRarely(t *testing.T) {
 	})
 }
 
-// A decision that panics leaves the Mirror as it was: unlocked, with its nominations, with claims
+// A change that panics leaves the Mirror as it was: unlocked, with its nominations, with claims
 // that no watch has shown yet, and with nodes that are to be deleted.
 //
 // Rule PANIC-1, Rule PANIC-2.
@@ -155,8 +155,8 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 			return out
 		}
 		before := read()
-		m.Panics.Try("decision", "", func() {
-			m.View(func(*cluster.Snapshot) {
+		m.Panics.Try("change", "", func() {
+			m.change(func() wakeups {
 				m.parts.pods.byUID, m.parts.builder.nodes = nil, nil // destroy the state
 				panic("boom")
 			})

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/internal/panics"
 )
 
@@ -38,7 +37,10 @@ type Mirror struct {
 	pdbs     *PDBs // has a lock of its own
 	feeds    []*feed
 
-	mu sync.Mutex // guards everything below
+	// deciding is held while a decision has the Snapshot; lock it before mu. No event waits for it.
+	deciding sync.Mutex
+
+	mu sync.Mutex // guards everything below, but not the cluster.Builder that a decision has taken
 	// halfChanged is set while the parts are being changed. If it is already set when the lock is
 	// taken, the last change ended with a panic and the parts cannot be relied on.
 	halfChanged bool
@@ -58,20 +60,11 @@ func NewMirror(wake func(pod string)) *Mirror {
 	return m
 }
 
-// View applies the changes that were put off until now, calls f with the Snapshot, which is valid
-// until f returns, and then wakes for pods that now need capacity.
-func (m *Mirror) View(f func(*cluster.Snapshot)) {
-	m.change(func() wakeups {
-		m.parts.nodeEvents.applyLimits()
-		waiting := m.parts.writeDue(time.Now())
-		f(m.parts.builder.inner.Snapshot())
-		return wakeups{pods: waiting}
-	})
-}
-
 // Revision changes whenever the Snapshot, or anything else that decisions about nodes read, may
 // have changed: nodes, what blocks their disruption, pools, budgets, prices. Routine kubelet
 // reports every few seconds do not change it. It does not reflect changes that time alone causes.
+// The Snapshot of a View that begins after the call shows at least the changes counted here; one
+// that had begun before may lack some.
 func (m *Mirror) Revision() uint64 { return m.revision.n.Load() }
 
 // DropLapsed ends records that have lapsed. Nodes that do not initialize stop counting as capacity.
@@ -86,16 +79,6 @@ func (m *Mirror) DropLapsed() {
 		waiting = append(waiting, m.parts.nodeWriter.writeStuck(now)...)
 		waiting = append(waiting, m.parts.nominator.endLapsed(now)...)
 		waiting = append(waiting, m.parts.nodeEvents.removeOverdue(now)...)
-		m.parts.tidy()
-		return wakeups{pods: waiting}
-	})
-}
-
-// Tidy frees memory that is not needed any more. DropLapsed does so too: Tidy is for a process that
-// follows the cluster and makes no decisions.
-func (m *Mirror) Tidy() {
-	m.change(func() wakeups {
-		waiting := m.parts.writeDue(time.Now())
 		m.parts.tidy()
 		return wakeups{pods: waiting}
 	})

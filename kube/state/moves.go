@@ -52,10 +52,10 @@ func (m *moves) begin(r BeginMoveRequest) (waiting []string) {
 		}
 	}
 	for _, n := range r.Nominations {
-		m.nominator.nominate(n.Node, n.Pods)
+		waiting = append(waiting, m.nominator.nominate(n.Node, n.Pods)...)
 	}
 	for _, l := range r.NewClaims {
-		m.nominator.nominate(l.Claim.Name, l.Pods)
+		waiting = append(waiting, m.nominator.nominate(l.Claim.Name, l.Pods)...)
 	}
 	return m.nominations.notNominated(waiting)
 }

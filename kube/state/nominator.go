@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // NominatedFor is how long a nomination to an initialized node lasts: twice the longest batch,
@@ -23,26 +24,36 @@ type nominator struct {
 	podWriter       *podWriter
 }
 
-// nominate nominates pods to a node, by its key. It ignores a node that is unknown or marked for
-// deletion, and pods that need no capacity.
-func (s *nominator) nominate(key string, pods []cluster.PodRef) {
+// nominate nominates pods to a node, by its key, and returns those that still need capacity: the node
+// is unknown or marked for deletion, or other pods have taken its capacity since the decision. It
+// ignores pods that need no capacity any more, and pods that are nominated already.
+func (s *nominator) nominate(key string, pods []cluster.PodRef) (waiting []string) {
 	until := time.Now().Add(NominatedFor)
-	if !s.builder.setNominatedUntil(key, until) {
-		return
+	exists := s.builder.setNominatedUntil(key, until)
+	if exists {
+		s.nominations.extend(key, until)
 	}
-	s.nominations.extend(key, until)
+	n, _ := s.builder.node(key)
+	free := s.free(n)
 	for _, p := range pods {
-		s.nominatePod(p.UID, key)
+		uid := s.podReplacements.effectivePod(p.UID)
+		if _, nominated := s.nominations.of(uid); nominated || !s.needsCapacity(s.pods.get(uid)) {
+			continue
+		}
+		pod, _ := s.builder.pod(uid)
+		// Until a node is initialized its capacity is an estimate, and kept for these pods.
+		if !exists || n.Initialized && !holds(free, pod.Requests) {
+			waiting = append(waiting, uid)
+			continue
+		}
+		s.nominatePod(uid, key)
+		free = free.Sub(pod.Requests)
 	}
+	return waiting
 }
 
 // nominatePod nominates a pod, or the pod that replaces it.
 func (s *nominator) nominatePod(uid, key string) {
-	uid = s.podReplacements.effectivePod(uid)
-	pod := s.pods.get(uid)
-	if pod == nil || !s.needsCapacity(pod) {
-		return
-	}
 	if replacement := s.podReplacements.replacementOf(uid); s.pods.get(replacement) != nil {
 		s.evictions.supersede(uid)
 		uid = replacement
@@ -52,10 +63,43 @@ func (s *nominator) nominatePod(uid, key string) {
 }
 
 // needsCapacity reports whether a pod may be nominated: it is unbound, or its node is marked for
-// deletion, and no replacement counts in its place.
+// deletion, and no replacement counts in its place. The pod may be nil.
 func (s *nominator) needsCapacity(p *knownPod) bool {
-	return !s.podReplacements.isSuperseded(string(p.UID)) &&
+	return p != nil && !s.podReplacements.isSuperseded(string(p.UID)) &&
 		(p.Spec.NodeName == "" || s.builder.markedForDeletion(s.nodes.key(p.Spec.NodeName)))
+}
+
+// waits reports whether a decision would still look for capacity for the pod, which may be virtual,
+// or for the pod that counts in its place.
+func (s *nominator) waits(uid string) bool {
+	if _, ok := s.builder.virtual[uid]; ok {
+		return true
+	}
+	p, ok := s.builder.pod(s.podReplacements.effectivePod(uid))
+	return ok && p.Refused == "" && (p.Node == "" || p.ReschedulableNow && s.builder.markedForDeletion(s.nodes.key(p.Node)))
+}
+
+// free is the capacity of a node that neither bound nor nominated pods use. It is negative where they
+// use more than there is.
+func (s *nominator) free(n cluster.Node) quantity.Amounts {
+	free := n.Allocatable
+	for _, uids := range []map[string]bool{s.pods.on(n.Name), s.nominations.to(n.Key)} {
+		for uid := range uids {
+			p, _ := s.builder.pod(uid)
+			free = free.Sub(p.Requests)
+		}
+	}
+	return free
+}
+
+// holds reports whether the free capacity is enough for the requests.
+func holds(free, requests quantity.Amounts) bool {
+	for name, amount := range requests {
+		if amount > 0 && amount > free[name] {
+			return false
+		}
+	}
+	return true
 }
 
 // endOvercommitted ends the nominations to an initialized node, by its name, once other pods use
@@ -66,14 +110,7 @@ func (s *nominator) endOvercommitted(node string) (waiting []string) {
 	if len(s.nominations.to(key)) == 0 || !n.Initialized {
 		return nil
 	}
-	free := n.Allocatable
-	for _, uids := range []map[string]bool{s.pods.on(node), s.nominations.to(key)} {
-		for uid := range uids {
-			p, _ := s.builder.pod(uid)
-			free = free.Sub(p.Requests)
-		}
-	}
-	for _, left := range free {
+	for _, left := range s.free(n) {
 		if left < 0 {
 			return s.podWriter.removeNominations(key)
 		}

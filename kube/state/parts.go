@@ -197,9 +197,8 @@ func (p *parts) writeDue(now time.Time) (waiting []string) {
 	return p.podWriter.writeAll(p.protections.takeDue(now))
 }
 
-// tidy frees memory that is not needed any more.
+// tidy frees memory that is not needed any more, but for the snapshot's; see builder.update.
 func (p *parts) tidy() {
 	p.interruptions.forgetOld(time.Now())
 	p.podWriter.tidy()
-	p.builder.tidy()
 }

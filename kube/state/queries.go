@@ -53,6 +53,14 @@ func (m *Mirror) CountWaiting() int {
 	return m.parts.builder.waiting()
 }
 
+// AnyWaits reports whether any of the pods, which may be virtual, still needs capacity and is not
+// nominated to a node.
+func (m *Mirror) AnyWaits(pods []cluster.PodRef) bool {
+	m.lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(pods, func(p cluster.PodRef) bool { return m.parts.nominator.waits(p.UID) })
+}
+
 // CountPods counts the pods of each owner. Terminating and finished pods, and pods whose
 // replacements are on their way, do not count. Owners without pods are left out.
 //
