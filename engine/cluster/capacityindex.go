@@ -17,6 +17,9 @@ type capacityIndex struct {
 	offerings []bitset.Set
 }
 
+// capacityIndexes has an index for each resource that was asked for.
+type capacityIndexes [quantity.Dims]*capacityIndex
+
 func newCapacityIndex(allocatable []quantity.Vector, d quantity.Dim) *capacityIndex {
 	order := make([]int, len(allocatable))
 	for i := range order {

@@ -140,7 +140,10 @@ func (ps *nodePools) compile(daemons *daemonSets) (catalogs []*PoolCatalog, reco
 	slices.SortFunc(catalogs, func(x, y *PoolCatalog) int {
 		return cmp.Or(-cmp.Compare(x.Pool.Weight, y.Pool.Weight), cmp.Compare(x.Pool.Name, y.Pool.Name))
 	})
-	return catalogs, shared != nil
+	if recompiled = shared != nil; recompiled {
+		findAlike(catalogs)
+	}
+	return catalogs, recompiled
 }
 
 // byDaemonOverheadKey returns the catalogs by their daemonOverheadKey.

@@ -37,15 +37,16 @@ type PoolCatalog struct {
 	// MinValues are the labels with minValues, in the order of the pool's requirements.
 	MinValues []MinValues
 
-	capacityIndexes   [quantity.Dims]*capacityIndex
+	capacityIndexes   *capacityIndexes // of Allocatable
+	likeness          poolLikeness
 	cells             map[string][]CellOfferings
 	daemonPorts       []daemonPorts // host ports that DaemonSets take
 	daemonOverheadKey daemonOverheadKey
 }
 
 // daemonOverheadKey identifies what DaemonSets take of a catalog's offerings. Pools with the same
-// key share Allocatable and DaemonOverhead, because many pools launch from one large
-// catalog.
+// key share Allocatable with its indexes and DaemonOverhead, because many pools launch from one
+// large catalog.
 type daemonOverheadKey struct {
 	catalog *offering.Catalog
 	daemons string // each with the offerings on which it runs
@@ -136,9 +137,10 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[daemonOverhe
 	}
 	c.daemonOverheadKey = daemonOverheadKey{c.Catalog, string(key)}
 	if same := shared[c.daemonOverheadKey]; same != nil {
-		c.Allocatable, c.DaemonOverhead = same.Allocatable, same.DaemonOverhead
+		c.Allocatable, c.DaemonOverhead, c.capacityIndexes = same.Allocatable, same.DaemonOverhead, same.capacityIndexes
 		return
 	}
+	c.capacityIndexes = &capacityIndexes{}
 	c.Allocatable = make([]quantity.Vector, len(c.Catalog.Offerings))
 	c.DaemonOverhead = make([]quantity.Vector, len(c.Catalog.Offerings))
 	for _, o := range all {
@@ -179,8 +181,9 @@ type CompatibleOfferings struct {
 	All bitset.Set
 }
 
-// Compatible computes, once per shape and pool, which offerings fit the shape.
+// Compatible computes, once per shape for all pools that are alike, which offerings fit the shape.
 func (c *PoolCatalog) Compatible(s *PodShape) *CompatibleOfferings {
+	c = c.FirstAlike(s.Keys)
 	if f, ok := s.compatible[c]; ok {
 		return f
 	}

@@ -48,7 +48,7 @@ func (lr *launcher) gatherCandidates() {
 	requests := lr.divide()
 	lr.demand.setUseful()
 	lr.candidates = lr.candidates[:0]
-	for i := range lr.pools {
+	for i := range lr.pools.offeringMore() {
 		for _, g := range lr.groupOfferings(i) {
 			lr.candidates = lr.addUndominated(lr.candidates, i, g)
 		}
@@ -91,9 +91,9 @@ type offeringGroup struct {
 
 // groupOfferings groups the offerings of a pool by the shape groups that they suit.
 func (lr *launcher) groupOfferings(i int) []offeringGroup {
-	rows := lr.pools[i].available()
+	rows := lr.pools.all[i].available()
 	if lr.topology.mustNotOpenDomains {
-		rows = rows.And(lr.topology.inCountedDomains(lr.pools[i]))
+		rows = rows.And(lr.topology.inCountedDomains(lr.pools.all[i]))
 	}
 	groups := []offeringGroup{{rows: rows}}
 	for _, alike := range lr.groupByOfferings(i) {
@@ -139,7 +139,7 @@ func (lr *launcher) groupByOfferings(i int) []offeringGroup {
 // addUndominated adds the offerings of a group for which no cheaper one of the group is at
 // least as good in every way.
 func (lr *launcher) addUndominated(out []*candidate, i int, g offeringGroup) []*candidate {
-	pool, first := lr.pools[i], len(out)
+	pool, first := lr.pools.all[i], len(out)
 	shared := &candidateGroup{suits: g.suits, summedAt: -1}
 	for at := range g.suits.All() {
 		sg := lr.shapeGroups[at]

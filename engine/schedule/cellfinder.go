@@ -31,6 +31,7 @@ type cellFinder struct {
 	byKey     map[cellsKey][]cell // see launchable
 	atStart   map[cellsKey][]cell // the same before any launch, for all attempts
 	key       []byte              // scratch: of labels
+	alike     alikePools          // scratch: see findWith
 }
 
 // find lists the cells where pods of the group could go.
@@ -134,10 +135,10 @@ func (cf *cellFinder) launchable(g *podGroup) []cell {
 // of a node there. Fallbacks are offerings like others, or left out.
 func (cf *cellFinder) findWith(g *podGroup, fallbacks bool) []cell {
 	var out []cell
-	for _, pool := range cf.pools.all {
-		if pool.Pool.Blocked != "" || pool.Pool.Static {
-			continue
-		}
+	keys, _ := g.distinguishingKeys()
+	cf.alike.find(cf.pools.launching, cf.topology, keys)
+	for i := range cf.alike.offeringMore() {
+		pool := cf.pools.launching[i]
 		all := pool.Compatible(g.shape).All
 		if !fallbacks && all.Intersects(pool.Catalog.Fallbacks) {
 			all = all.Minus(pool.Catalog.Fallbacks)

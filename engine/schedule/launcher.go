@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -52,7 +53,7 @@ type launcher struct {
 	compatibility *compatibility
 	launches      *launchList
 
-	pools       []*poolState
+	pools       alikePools // to the pods of all shape groups
 	shapeGroups []*shapeGroup
 	shapesLeft  shapesLeft // of shapeGroups
 	placed      []placedPods
@@ -99,7 +100,8 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 		return
 	}
 	lr := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
-		compatibility: &s.compatibility, launches: &s.launches, pools: pools, followers: map[int][]*allotment{}, stopEarly: s.preferences.options.placeAllOrStop && last}
+		compatibility: &s.compatibility, launches: &s.launches, followers: map[int][]*allotment{}, stopEarly: s.preferences.options.placeAllOrStop && last}
+	lr.findAlikePools(pools, allotments)
 	lr.groupByShape(allotments)
 	if len(lr.shapeGroups) == 0 {
 		return
@@ -147,6 +149,18 @@ func (lr *launcher) launchRepeatedly(cand *candidate) bool {
 	}
 }
 
+// findAlikePools finds which pools are alike to all pods left to place.
+func (lr *launcher) findAlikePools(pools []*poolState, allotments []*allotment) {
+	keys := keySet{}
+	for _, a := range allotments {
+		if len(pools) > 1 && a.left() > 0 {
+			own, _ := a.group.distinguishingKeys()
+			keys.add(own)
+		}
+	}
+	lr.pools.find(pools, lr.topology, slices.Collect(maps.Keys(keys)))
+}
+
 // groupByShape sorts the pods left to place into shape groups, the largest pods first.
 func (lr *launcher) groupByShape(allotments []*allotment) {
 	type key struct {
@@ -164,10 +178,14 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 		}
 		sg := byKey[at]
 		if sg == nil {
-			sg = &shapeGroup{shape: a.group.shape, cell: a.cell}
-			for _, pool := range lr.pools {
-				sg.compatible = append(sg.compatible, lr.compatibleWithMinValues(pool, a))
-				sg.hosted = sg.hosted || !sg.compatible[len(sg.compatible)-1].All.Empty()
+			sg = &shapeGroup{shape: a.group.shape, cell: a.cell, compatible: make([]*cluster.CompatibleOfferings, len(lr.pools.all))}
+			for i, pool := range lr.pools.all {
+				if first := lr.pools.first[i]; first < i {
+					sg.compatible[i] = sg.compatible[first]
+					continue
+				}
+				sg.compatible[i] = lr.compatibleWithMinValues(pool, a)
+				sg.hosted = sg.hosted || !sg.compatible[i].All.Empty()
 			}
 			byKey[at] = sg
 			if sg.hosted {

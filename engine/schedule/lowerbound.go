@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -38,11 +39,12 @@ type demandGroup struct {
 // the fractional covering of all demand together, by as many nodes as the pods limited per
 // node need. The other takes into account which offerings each pod may use.
 func (s *solver) lowerBoundOf(pools []*poolState) float64 {
-	demands := s.demandGroups(pools)
+	different := differentPools(pools, &s.topology)
+	demands := s.demandGroups(pools, different)
 	if len(demands) == 0 {
 		return 0
 	}
-	rows := make([]bitset.Set, len(pools))
+	rows := make([]bitset.Set, len(different))
 	for _, dg := range demands {
 		for i := range rows {
 			rows[i].Merge(dg.rows[i])
@@ -54,11 +56,27 @@ func (s *solver) lowerBoundOf(pools []*poolState) float64 {
 			demand = demand.Add(l.used)
 		}
 	}
-	together, _ := covering.Solve(demand, s.counters.minNodes(pools), nodeTypes(pools, rows, &demand))
+	together, _ := covering.Solve(demand, s.counters.minNodes(pools), nodeTypes(different, rows, &demand))
 	if len(demands) == 1 {
 		return together
 	}
-	return max(together, boundByGroup(pools, demands, demand))
+	return max(together, boundByGroup(different, demands, demand))
+}
+
+// differentPools leaves out pools that are alike to one before them: their offerings cost the same.
+func differentPools(pools []*poolState, t *topology) []*poolState {
+	if len(pools) == 1 {
+		return pools
+	}
+	keys := keySet{}
+	for _, pool := range pools {
+		for shape := range pool.pods {
+			keys.add(shape.Keys)
+		}
+	}
+	var alike alikePools
+	alike.find(pools, t, slices.Collect(maps.Keys(keys)))
+	return alike.firstPools()
 }
 
 // boundByGroup prices each group's demand by its own covering problem, but never above a group
@@ -116,9 +134,10 @@ func (dg *demandGroup) shares(o *demandGroup) bool {
 	return false
 }
 
-// demandGroups groups the pods of launches by the offerings that they may use. It ignores
-// preferences: they add cost, but do not exclude offerings.
-func (s *solver) demandGroups(pools []*poolState) []*demandGroup {
+// demandGroups groups the pods of launches from the pools by the offerings that they may use; the
+// different ones among the pools have all of these. It ignores preferences: they add cost, but do not
+// exclude offerings.
+func (s *solver) demandGroups(pools, different []*poolState) []*demandGroup {
 	var key []byte
 	by, seen := map[string]*demandGroup{}, map[*cluster.PodShape]bool{}
 	var out []*demandGroup
@@ -133,16 +152,16 @@ func (s *solver) demandGroups(pools []*poolState) []*demandGroup {
 		}
 		seen[of] = true
 		key = key[:0]
-		for _, pool := range pools {
+		for _, pool := range different {
 			key = append(pool.Admitting(of).And(pool.available()).Append(key), '|')
 		}
 		dg := by[string(key)]
 		if dg == nil {
-			dg = newDemandGroup(pools)
+			dg = newDemandGroup(different)
 			by[string(key)], out = dg, append(out, dg)
 		}
 		dg.demand = dg.demand.Add(of.Requests.Times(n))
-		dg.addOfferings(pools, of)
+		dg.addOfferings(different, of)
 	}
 	return out
 }

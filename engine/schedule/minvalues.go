@@ -306,7 +306,7 @@ func (lr *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *clus
 // refreshMinValues computes again what shape groups can use of pools with minValues, as limits
 // and quota shrink.
 func (lr *launcher) refreshMinValues() {
-	for i, pool := range lr.pools {
+	for i, pool := range lr.pools.all {
 		if !pool.hasMinValues() {
 			continue
 		}
@@ -321,13 +321,13 @@ func (lr *launcher) refreshMinValues() {
 // mayHaveLostValues reports whether launches may have left candidates without the values that
 // they had when they were compared with others.
 func (lr *launcher) mayHaveLostValues() bool {
-	return lr.gatheredAt < lr.launchCalls && slices.ContainsFunc(lr.pools, (*poolState).hasMinValues)
+	return lr.gatheredAt < lr.launchCalls && slices.ContainsFunc(lr.pools.all, (*poolState).hasMinValues)
 }
 
 // largestWithMinValues is the most of each resource that a node for the group can hold with
 // enough values; nil without minValues.
 func (lr *launcher) largestWithMinValues(i int, g *candidateGroup) *quantity.Vector {
-	pool := lr.pools[i]
+	pool := lr.pools.all[i]
 	if !pool.hasMinValues() || lr.minValues.relaxing {
 		return nil
 	}

@@ -90,7 +90,17 @@ func (pool *poolState) release(l *launch) {
 }
 
 // poolList is the NodePools of one round, as the snapshot orders them: the heaviest first.
-type poolList struct{ all []*poolState }
+type poolList struct {
+	all       []*poolState
+	launching []*poolState // those that launch nodes for pods
+}
+
+func (pl *poolList) add(pool *poolState) {
+	pl.all = append(pl.all, pool)
+	if pool.Pool.Blocked == "" && !pool.Pool.Static {
+		pl.launching = append(pl.launching, pool)
+	}
+}
 
 // compatibleKey names what a shape can use of a pool within a cell.
 type compatibleKey struct {
@@ -108,34 +118,44 @@ type compatibility struct {
 
 // compatible is PoolCatalog.Compatible narrowed to the allotment's cell.
 func (s *compatibility) compatible(pool *poolState, a *allotment) *cluster.CompatibleOfferings {
-	whole := pool.Compatible(a.group.shape)
 	if a.cell == nil {
-		return whole
+		return pool.Compatible(a.group.shape)
 	}
-	key, fits := compatibleKey{pool.PoolCatalog, a.group.shape, a.cell.key}, s.byCell
+	of, fits := pool.PoolCatalog, s.byCell
 	if len(a.group.spreadFilters) == 0 {
-		fits = s.shared
+		of, fits = pool.FirstAlike(a.group.shape.Keys, a.cell.Keys), s.shared
 	}
+	key := compatibleKey{of, a.group.shape, a.cell.key}
 	if f := fits[key]; f != nil {
 		return f
 	}
-	var here bitset.Set
+	f := narrowed(of.Compatible(a.group.shape), s.offeringsIn(pool, a))
+	fits[key] = f
+	return f
+}
+
+// offeringsIn are the pool's offerings in the allotment's cell.
+func (s *compatibility) offeringsIn(pool *poolState, a *allotment) bitset.Set {
 	for _, c := range pool.Cells(a.cell.Keys) {
 		if !slices.Equal(c.Values, a.cell.Values) {
 			continue
 		}
 		for _, at := range s.topology.partitions(a.group, pool, c.Offerings) {
 			if at.name == a.cell.partition {
-				here = at.rows
+				return at.rows
 			}
 		}
 	}
+	return nil
+}
+
+// narrowed is what is compatible of these offerings.
+func narrowed(whole *cluster.CompatibleOfferings, here bitset.Set) *cluster.CompatibleOfferings {
 	f := &cluster.CompatibleOfferings{All: whole.All.And(here), AnyPortTaken: whole.AnyPortTaken}
 	for i := range whole.Fitting {
 		f.Fitting = append(f.Fitting, whole.Fitting[i].And(here))
 		f.Admitted = append(f.Admitted, whole.Admitted[i].And(here))
 	}
-	fits[key] = f
 	return f
 }
 
@@ -196,10 +216,7 @@ func (pool *poolState) sizes(d quantity.Dim) []int64 {
 // byWeight groups the pools of equal weight, the heaviest first.
 func (pl *poolList) byWeight() [][]*poolState {
 	var out [][]*poolState
-	for _, pool := range pl.all {
-		if pool.Pool.Blocked != "" || pool.Pool.Static {
-			continue
-		}
+	for _, pool := range pl.launching {
 		if n := len(out); n > 0 && out[n-1][0].Pool.Weight == pool.Pool.Weight {
 			out[n-1] = append(out[n-1], pool)
 			continue

@@ -102,7 +102,7 @@ func (s *solver) makePoolStates() {
 			base: s.requirements.intern(m.NodeRequirements, m.Offerings), pods: map[*cluster.PodShape]int{}, limitedPods: map[int]limitedPods{},
 		}
 		pool.minValues = s.minValues.newPoolMinValues(pool)
-		s.pools.all = append(s.pools.all, pool)
+		s.pools.add(pool)
 	}
 }
 
