@@ -5,7 +5,6 @@ package kube
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -38,7 +37,6 @@ type Storage struct {
 	PVCs           map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	Volumes        map[string]*corev1.PersistentVolume
 	StorageClasses map[string]*storagev1.StorageClass
-	users          map[types.NamespacedName]map[types.UID]string // names of bound pods, by claim
 	csi            csitranslation.CSITranslator
 }
 
@@ -48,7 +46,6 @@ func NewStorage() *Storage {
 		PVCs:           map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
 		Volumes:        map[string]*corev1.PersistentVolume{},
 		StorageClasses: map[string]*storagev1.StorageClass{},
-		users:          map[types.NamespacedName]map[types.UID]string{},
 		csi:            csitranslation.New(),
 	}
 }
@@ -80,6 +77,7 @@ func sameClass(a, b *storagev1.StorageClass) bool {
 // its volumes cannot be mounted anywhere for now. A bound pod keeps the volumes that are known:
 // they use up attachments.
 func (s *Storage) Mount(w *cluster.Pod, p *corev1.Pod) {
+	w.ExclusiveClaims = s.exclusiveOf(p)
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		mounted, fault := s.mount(p, v)
@@ -110,9 +108,6 @@ func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out cluster.Volume, fa
 		return out, fmt.Sprintf("PersistentVolumeClaim %s was not made for this pod's ephemeral volume: delete or rename one of them", key)
 	default:
 		out, fault = s.existingPVC(c)
-	}
-	if p.Spec.NodeName == "" {
-		fault = cmp.Or(fault, s.inUse(key))
 	}
 	out.Shared = v.Ephemeral == nil && shared(c, p)
 	return out, fault
@@ -149,25 +144,6 @@ func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
 	return !(ownedBy(p, "apps/v1", "StatefulSet") && strings.HasSuffix(c.Name, "-"+p.Name))
 }
 
-// AddUser records that a bound pod uses the claims behind its volumes.
-func (s *Storage) AddUser(p *corev1.Pod) {
-	for _, key := range PVCsOf(p) {
-		if s.users[key] == nil {
-			s.users[key] = map[types.UID]string{}
-		}
-		s.users[key][p.UID] = client.ObjectKeyFromObject(p).String()
-	}
-}
-
-// RemoveUser records that the pod does not use them any more.
-func (s *Storage) RemoveUser(p *corev1.Pod) {
-	for _, key := range PVCsOf(p) {
-		if delete(s.users[key], p.UID); len(s.users[key]) == 0 {
-			delete(s.users, key)
-		}
-	}
-}
-
 // Exclusive reports whether only one pod at a time may use the claim (ReadWriteOncePod).
 func (s *Storage) Exclusive(key types.NamespacedName) bool {
 	c := s.PVCs[key]
@@ -178,15 +154,15 @@ func exclusive(c *corev1.PersistentVolumeClaim) bool {
 	return slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod)
 }
 
-// inUse says that a bound pod uses the claim, which one pod at a time may use; empty when none does.
-// kube-scheduler binds no other pod with the claim until that pod is gone (its plugin
-// VolumeRestrictions).
-func (s *Storage) inUse(key types.NamespacedName) string {
-	if len(s.users[key]) == 0 || !s.Exclusive(key) {
-		return ""
+// exclusiveOf lists the claims behind a pod's volumes that one pod at a time may use, each once.
+func (s *Storage) exclusiveOf(p *corev1.Pod) []string {
+	var out []string
+	for _, key := range PVCsOf(p) {
+		if s.Exclusive(key) && !slices.Contains(out, key.String()) {
+			out = append(out, key.String())
+		}
 	}
-	user := slices.Min(slices.Collect(maps.Values(s.users[key])))
-	return fmt.Sprintf("PersistentVolumeClaim %s (ReadWriteOncePod) is used by pod %s: one pod at a time may use it", key, user)
+	return out
 }
 
 // inline is a disk that the pod names itself by an in-tree volume type. Other volumes without a

@@ -91,8 +91,7 @@ func (j *judged) fail(pods []cluster.PodRef, node, format string, args ...any) {
 	j.errors = append(j.errors, judge.Rejection{Pod: pods[0], Node: node, Plugin: judge.Plan, Reason: fmt.Sprintf(format, args...)})
 }
 
-// references adds the objects that nodes and pods refer to. A ReadWriteOncePod claim that no bound
-// pod uses counts as one for several pods: karve plans for all of them (VOLUME-5).
+// references adds the objects that nodes and pods refer to.
 func (j *judged) references() {
 	c := &j.cluster
 	for _, n := range j.w.Namespaces {
@@ -106,14 +105,6 @@ func (j *judged) references() {
 		c.Others = append(c.Others, v)
 	}
 	for _, v := range j.w.VolumeClaims {
-		if !slices.ContainsFunc(j.w.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" && !finished(p) && mounts(p, v) }) {
-			v = v.DeepCopy()
-			for i, mode := range v.Spec.AccessModes {
-				if mode == corev1.ReadWriteOncePod {
-					v.Spec.AccessModes[i] = corev1.ReadWriteOnce
-				}
-			}
-		}
 		c.Others = append(c.Others, v)
 		leftover := v.DeepCopy()
 		leftover.Namespace = ended

@@ -27,8 +27,6 @@ var rules = []rule{
 	{"POD-2", func(_ *afterPlan, p *corev1.Pod, _ LeftOut) bool { return optsOut(p) }},
 	{"POD-3", func(_ *afterPlan, p *corev1.Pod, _ LeftOut) bool { return unsupported(p) }},
 	{"REQUIREMENT-4", func(_ *afterPlan, p *corev1.Pod, _ LeftOut) bool { return requiresHost(p) }},
-	// Several pods with one such claim never run together; the judge takes the claim for one that they may share.
-	{"VOLUME-5", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.exclusiveVolume(p) }},
 	// On a node without any zone label kube-scheduler does not look at the zone labels of volumes.
 	{"VOLUME-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
 		return !l.Launch && a.noZone(l.Node) && a.zonedVolume(p)
@@ -91,14 +89,6 @@ func requiresHost(p *corev1.Pod) bool {
 		domain, name, _ := strings.Cut(r.Key, "/")
 		own := (domain == "karpenter.sh" || strings.HasSuffix(domain, ".karpenter.sh")) && name != "nodepool" && name != "capacity-type"
 		return own || r.Key == corev1.LabelHostname
-	})
-}
-
-// exclusiveVolume reports whether the pod mounts a ReadWriteOncePod claim that another pod mounts as well.
-func (j *judged) exclusiveVolume(p *corev1.Pod) bool {
-	return slices.ContainsFunc(j.w.VolumeClaims, func(c *corev1.PersistentVolumeClaim) bool {
-		return mounts(p, c) && slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) &&
-			slices.ContainsFunc(j.w.Pods, func(o *corev1.Pod) bool { return o.UID != p.UID && mounts(o, c) })
 	})
 }
 

@@ -31,7 +31,7 @@ func NewBuilder() *Builder {
 	b := &Builder{interner: constraint.NewInterner(), resources: quantity.NewPositions(), labels: newSelectorLabels(), quotas: newQuotas()}
 	b.nodes = newNodeStore(b.interner, b.resources)
 	b.classes = newPodClasses(&b.labels, newPodShapes(b.interner, b.resources, &b.nodes.indexes))
-	b.pods = podStore{byUID: map[string]*pod{}, labels: &b.labels, classes: &b.classes, nodes: &b.nodes}
+	b.pods = podStore{byUID: map[string]*pod{}, labels: &b.labels, classes: &b.classes, nodes: &b.nodes, claims: newExclusiveClaims()}
 	b.pools = newNodePools(b.interner, b.resources)
 	b.daemons = daemonSets{interner: b.interner, resources: b.resources, byUID: map[string]*daemon{}}
 	return b

@@ -29,6 +29,7 @@ type podStore struct {
 	labels  *selectorLabels
 	classes *podClasses
 	nodes   *nodeStore
+	claims  exclusiveClaims
 }
 
 func (s *podStore) set(p *Pod) {
@@ -44,6 +45,7 @@ func (s *podStore) set(p *Pod) {
 		added.bound = s.nodes.nodePodsOrNew(p.Node)
 	}
 	s.byUID[p.UID] = added
+	s.claims.add(added, p.ExclusiveClaims)
 	s.link(added)
 }
 
@@ -53,6 +55,7 @@ func (s *podStore) remove(uid string) {
 		return
 	}
 	delete(s.byUID, uid)
+	s.claims.remove(p)
 	s.unlink(p)
 	s.classes.removeIfEmpty(p.class)
 	if p.bound != nil {

@@ -74,6 +74,9 @@ type Pod struct {
 	// Ports are the host ports of the pod's containers.
 	Ports   []Port
 	Volumes []Volume
+	// ExclusiveClaims are the PersistentVolumeClaims that the pod mounts and that one pod at a time
+	// may use (ReadWriteOncePod), as namespace/name.
+	ExclusiveClaims []string
 	// Refused says why nothing can be planned for the pod, whatever offerings there are; a lost
 	// volume is one such reason. It is empty when the pod can be planned for. RefusedDetail says
 	// it in words.

@@ -21,8 +21,9 @@ import (
 // Check verifies a plan against its script from first principles, without the engine's own
 // indexes. Every pending pod appears exactly once. kube-scheduler accepts every placement on
 // any of the launch's offerings, and there is an order in which it binds all of them. Limits,
-// quotas and reservations are kept, minValues hold, static pools launch nothing, no pod is left
-// out for which some node has capacity, and the price is not below the lower bound.
+// quotas and reservations are kept, minValues hold, static pools launch nothing, no two pods use a claim
+// that is for one, no pod is left out for which some node has capacity, and the price is not below
+// the lower bound.
 //
 // Domains are those of nodes that exist or are launched: kube-scheduler sees no others. A plan
 // that also counts domains that could be opened, and so spreads wider, passes too.
@@ -37,6 +38,7 @@ func Check(s *Script, p schedule.Plan) error {
 		c.launch(i, l)
 	}
 	if len(c.errs) == 0 {
+		c.exclusiveClaims()
 		c.bindable()
 		c.unplacedNeedlessly()
 	}
@@ -370,7 +372,7 @@ func (c *checker) unplacedNeedlessly() {
 		c.minValuesNeedlessly(u)
 		for _, ref := range u.Pods {
 			i := c.pods[ref.UID]
-			if p := c.cluster.pods[i]; p.Refused != "" || len(c.cluster.spreads[i]) > 0 || optsOutOfPools(p) {
+			if p := c.cluster.pods[i]; p.Refused != "" || len(c.cluster.spreads[i]) > 0 || optsOutOfPools(p) || c.userOfClaims(i) != nil {
 				continue
 			}
 			for _, at := range c.byKey {
@@ -389,7 +391,7 @@ func (c *checker) unplacedNeedlessly() {
 // and for which a pool without limits, quota or minValues could launch a node. Nodes that may
 // still have several values for some label are skipped.
 func (c *checker) fitsLaunch(i int) {
-	if p := c.cluster.pods[i]; p.Refused != "" || optsOutOfPools(p) || c.dependsOnOtherNodes(i) {
+	if p := c.cluster.pods[i]; p.Refused != "" || optsOutOfPools(p) || c.dependsOnOtherNodes(i) || c.userOfClaims(i) != nil {
 		return
 	}
 	for _, pool := range c.Pools {

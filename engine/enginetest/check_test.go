@@ -77,6 +77,11 @@ func TestCheck(t *testing.T) {
 		{"volume elsewhere", "pods w x1 cpu=1 volume=v:disk volume-in:zone=In:2 volume-in:zone=In:3", "launch D4 1: w-1", "cannot be mounted there"},
 		{"volume here", "pods w x1 cpu=1 volume=v:disk volume-in:zone=In:2 volume-in:zone=In:3", "launch D4 3: w-1", ""},
 
+		{"one claim for one pod", "pods w x2 cpu=1 volume=v::exclusive", "launch D4 1: w-1; unplaced w-2", ""},
+		{"one claim for two pods", "pods w x2 cpu=1 volume=v::exclusive", "launch D4 1: w-1; launch D4 2: w-2", "uses a claim of it"},
+		{"one claim, used by a running pod", "node n cpu=1\npod x cpu=1 volume=v::exclusive on=n\npods w x1 cpu=1 volume=v::exclusive", "launch D4 1: w-1", "pod x uses a claim of it"},
+		{"one claim, used by no pod", "pods w x2 cpu=1 volume=v::exclusive", "unplaced w-1 w-2", "could launch a node for it"},
+
 		{"unschedulable", "node n cpu=4 unschedulable\npods w x1 cpu=1", "on n: w-1", "takes no pods"},
 		{"leaving", "node n cpu=4 leaving\npods w x1 cpu=1", "on n: w-1", "takes no pods"},
 		{"left out", "node n cpu=4\npods w x1 cpu=1", "unplaced w-1", "would take it"},

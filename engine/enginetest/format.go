@@ -367,7 +367,7 @@ func (f *formatter) podWords(p cluster.Pod, index int) []string {
 		words = append(words, f.termWord("anti-affinity", t, p.Namespace))
 	}
 	words = append(words, portWords(p.Ports)...)
-	return append(words, volumeWords(p.Volumes)...)
+	return append(words, volumeWords(p)...)
 }
 
 func portWords(ports []cluster.Port) []string {
@@ -382,15 +382,19 @@ func portWords(ports []cluster.Port) []string {
 	return words
 }
 
-func volumeWords(vs []cluster.Volume) []string {
+func volumeWords(p cluster.Pod) []string {
 	var words []string
-	for _, v := range vs {
+	for _, v := range p.Volumes {
 		word := "volume=" + escape(v.ID)
-		if v.Driver != "" || v.Shared {
+		exclusive := slices.Contains(p.ExclusiveClaims, claimOf(p.Namespace, v))
+		if v.Driver != "" || v.Shared || exclusive {
 			word += ":" + escape(v.Driver)
 		}
 		if v.Shared {
 			word += ":shared"
+		}
+		if exclusive {
+			word += ":exclusive"
 		}
 		words = append(append(words, word), alternatives("volume-in", v.AnyOf)...)
 	}

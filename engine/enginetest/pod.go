@@ -151,8 +151,8 @@ func port(text string) (cluster.Port, error) {
 	return cluster.Port{Protocol: protocol, IP: ip, Port: n}, nil
 }
 
-// volume: volume=ID[:driver][:shared]; volume-in words that follow say where it can
-// be mounted.
+// volume: volume=ID[:driver][:shared|:exclusive]; volume-in words that follow say where it can
+// be mounted. The claim of an exclusive volume is one that one pod at a time may use.
 func (r *podReader) volume(text string) error {
 	f := strings.Split(text, ":")
 	v := cluster.Volume{ID: plain(f[0])}
@@ -160,16 +160,21 @@ func (r *podReader) volume(text string) error {
 		switch {
 		case word == "shared":
 			v.Shared = true
+		case word == "exclusive":
+			r.ExclusiveClaims = append(r.ExclusiveClaims, claimOf(r.Namespace, v))
 		case i == 0:
 			v.Driver = plain(word)
 		default:
-			return fmt.Errorf("%q is not a volume: say ID:driver:shared", text)
+			return fmt.Errorf("%q is not a volume: say ID:driver:shared or ID:driver:exclusive", text)
 		}
 	}
 	r.Volumes = append(r.Volumes, v)
 	r.places = grouped{}
 	return nil
 }
+
+// claimOf is the claim of an exclusive volume.
+func claimOf(namespace string, v cluster.Volume) string { return namespace + "/" + v.ID }
 
 func (r *podReader) readPodTerms() error {
 	for _, arg := range r.podTerms {

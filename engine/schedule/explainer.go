@@ -62,6 +62,10 @@ func (e *explainer) unplaced(g *podGroup) Unplaced {
 	if g.class.Refused != "" {
 		return u
 	}
+	if g.waits != nil && g.waits.claim != "" {
+		u.Because, u.Detail, u.Facts = g.waits.explain()
+		return u
+	}
 	if len(e.pools.all) == 0 {
 		u.Because, u.Detail = reason.NoNodePools, "there is no NodePool to launch nodes from"
 		return u

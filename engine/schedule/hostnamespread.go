@@ -27,7 +27,7 @@ func (s *solver) spreadOverNodes() {
 	s.topology.mustNotOpenDomains = true
 	defer func() { s.topology.mustNotOpenDomains = false }()
 	for _, g := range s.podGroups {
-		if len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.class.Refused != "" {
+		if len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.excluded() {
 			continue
 		}
 		g.allotted = 0 // their allotments failed

@@ -19,7 +19,7 @@ func newLeadingGroups(s *solver) leadingGroups {
 	out := leadingGroups{counters: &s.counters, byCounter: map[int][]*podGroup{}}
 	for _, g := range s.podGroups {
 		for _, c := range g.nodeRules.increments {
-			if needed[c] && (g.placed > 0 || g.follows() && g.class.Refused == "") {
+			if needed[c] && (g.placed > 0 || g.follows() && !g.excluded()) {
 				out.byCounter[c] = append(out.byCounter[c], g)
 			}
 		}

@@ -27,6 +27,8 @@ type learned struct {
 	colocationOf map[*cluster.PodClass]int // index in colocated
 	// withoutColocations is set when no colocation is to be learned.
 	withoutColocations bool
+	// passedOver are pods that had the first turn at a claim and got no place; see exclusiveClaims.
+	passedOver map[claimTurn]bool
 }
 
 func newLearned() *learned {
@@ -34,6 +36,7 @@ func newLearned() *learned {
 		podsPerCell: map[learnedKey]int{}, unplaceable: map[*cluster.PodClass]bool{}, withoutPreferences: map[*cluster.PodClass]bool{},
 		openedDomains: map[domainCountKey][]int{}, minValuesLost: map[*cluster.PoolCatalog]*minValuesLoss{},
 		joinLast: map[*cluster.PodClass]bool{}, colocationOf: map[*cluster.PodClass]int{},
+		passedOver: map[claimTurn]bool{},
 	}
 }
 

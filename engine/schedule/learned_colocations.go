@@ -20,7 +20,7 @@ func (l *learned) recordColocations(s *solver, round int) bool {
 	var leading leadingGroups
 	all := round >= learnAllColocations && len(l.colocated) > 0
 	for _, g := range s.podGroups {
-		if !g.follows() || g.placed == len(g.pods) && !all || g.class.Refused != "" || l.unplaceable[g.class] || l.isColocated(g.class) {
+		if !g.follows() || g.placed == len(g.pods) && !all || g.excluded() || l.unplaceable[g.class] || l.isColocated(g.class) {
 			continue
 		}
 		if leading.byCounter == nil {

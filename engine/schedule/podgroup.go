@@ -21,8 +21,12 @@ type podGroup struct {
 	domainRules      []domainRule
 	domainIncrements []domainIncrements
 	spreadFilters    []*spreadFilter
-	cells            []*cell // where assignGroup last looked for places
+	cells            []*cell    // where assignGroup last looked for places
+	waits            *claimWait // nil unless the pods get no place because of their claims
 }
+
+// excluded reports whether the pods of the group get no place, wherever there is room.
+func (g *podGroup) excluded() bool { return g.class.Refused != "" || g.waits != nil }
 
 // unassigned is how many pods are neither placed nor in an allotment.
 func (g *podGroup) unassigned() int { return len(g.pods) - g.placed - g.allotted }

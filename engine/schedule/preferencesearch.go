@@ -31,6 +31,7 @@ type preferenceSearch struct {
 	// distinguishNodes holds the classes with preferences that distinguish nodes.
 	distinguishNodes map[*cluster.PodClass]bool
 	runnable         map[*cluster.PodShape]bool // see someNodeOrOffering
+	claims           exclusiveClaims
 	// These are the same in all attempts: see compatibility and cellFinder.
 	compatible map[compatibleKey]*cluster.CompatibleOfferings
 	cells      map[cellsKey][]cell
@@ -77,6 +78,7 @@ func withoutPreferences(snapshot *cluster.Snapshot) *preferenceSearch {
 	ps := &preferenceSearch{
 		snapshot: snapshot, wanted: map[*cluster.PodClass][]preference{}, distinguishNodes: map[*cluster.PodClass]bool{}, runnable: map[*cluster.PodShape]bool{},
 		cells:   map[cellsKey][]cell{},
+		claims:  newExclusiveClaims(snapshot),
 		options: attemptOptions{maxPrice: noMaxPrice, maxAttempts: maxAttempts, maxImproveSteps: maxImproveSteps},
 	}
 	if snapshot.InWhatIf() {
@@ -170,7 +172,7 @@ func (ps *preferenceSearch) makeRounds(l *learned, chosen chosenPreferences, max
 			continue
 		}
 		s.topology.ignoreUnread(s.podGroups)
-		if !l.learnMinValuesLost(s) {
+		if !l.learnMinValuesLost(s) && !l.passOver(s) {
 			return s
 		}
 	}

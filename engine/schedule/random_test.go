@@ -26,6 +26,9 @@ func TestRandomClusters(t *testing.T) { holdsOn(t, enginetest.Random, 3000) }
 // TestFullClusters (Rule POD-3) checks them on scripts in which all semantics are mixed.
 func TestFullClusters(t *testing.T) { holdsOn(t, enginetest.RandomFull, 1500) }
 
+// Rule VOLUME-5.
+func TestExclusiveClaims(t *testing.T) { holdsOn(t, enginetest.RandomExclusive, 600) }
+
 func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script, snapshots uint64) {
 	t.Helper()
 	placed := uint64(0)

@@ -60,7 +60,7 @@ func (s *solver) retryUnplaced(virtual bool) {
 func (r *retrier) leftOut(virtual bool) []*podGroup {
 	var out []*podGroup
 	for _, g := range r.solver.podGroups {
-		if g.placed < len(g.pods) && g.class.Virtual == virtual && g.class.Refused == "" {
+		if g.placed < len(g.pods) && g.class.Virtual == virtual && !g.excluded() {
 			out = append(out, g)
 		}
 	}

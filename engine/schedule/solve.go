@@ -78,12 +78,13 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 		requirements: &s.requirements, minValues: &s.minValues, offerings: &s.offerings,
 		byKey: map[descriptionKey]*launchDescription{}, runnersUpByKey: map[runnersUpKey][]RunnerUp{}, shapeNumbers: map[*cluster.PodShape]int{},
 	}
+	waits := ps.claims.waits(l.passedOver)
 	for _, c := range snapshot.Classes {
 		var held heldPreferences
 		if list := chosen[c]; len(list) > 0 && !l.withoutPreferences[c] && !l.unplaceable[c] {
 			held = ps.initiallyHeld(c, list)
 		}
-		s.podGroups = append(s.podGroups, newPodGroup(c, c.PodsToPlace, held))
+		s.podGroups = append(s.podGroups, podGroupsOf(c, held, waits)...)
 	}
 	if !ps.options.noLaunches {
 		s.makePoolStates()
@@ -187,7 +188,7 @@ func (s *solver) retryNodes(allotments []*allotment) {
 func (s *solver) byPriority() [][]*podGroup {
 	var out, last [][]*podGroup
 	for _, g := range s.podGroups {
-		if g.class.Refused != "" || s.learned.unplaceable[g.class] {
+		if g.excluded() || s.learned.unplaceable[g.class] {
 			continue
 		}
 		list := &out

@@ -44,7 +44,7 @@ func (e *podEvents) set(p *corev1.Pod, listed bool) wakeups {
 	}
 	e.evictions.update(now)
 	n := wakeups{pods: e.podWriter.write(uid)}
-	n.pods = append(n.pods, e.podWriter.writeAll(sharers)...)
+	n.pods = append(n.pods, e.podWriter.pending(sharers)...)
 	n.pods = append(n.pods, e.nominator.endOvercommitted(p.Spec.NodeName)...)
 	if slices.Contains(n.pods, uid) && e.interruptions.urgent(now) {
 		n.urgent = []string{uid}
@@ -71,7 +71,7 @@ func (e *podEvents) remove(p *corev1.Pod) wakeups {
 	e.nominations.remove(uid)
 	e.daemonSets.removePod(uid)
 	e.podWriter.write(uid)
-	return wakeups{pods: e.podWriter.writeAll(sharers)}
+	return wakeups{pods: e.podWriter.pending(sharers)}
 }
 
 // forgetActivity drops the record of a node that was deleted, once the last of its pods is

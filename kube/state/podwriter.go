@@ -53,6 +53,16 @@ func (w *podWriter) writeAll(uids []string) (waiting []string) {
 	return waiting
 }
 
+// pending are those of the pods that need capacity: they are bound and nominated to no node.
+func (w *podWriter) pending(uids []string) (waiting []string) {
+	for _, uid := range uids {
+		if p, ok := w.builder.pod(uid); ok && p.Node == "" {
+			waiting = append(waiting, uid)
+		}
+	}
+	return waiting
+}
+
 // writeBoundTo updates the pods bound to a node, by its name. It does not say which start to need
 // capacity: all of them, if any, are among reschedulablePods.
 func (w *podWriter) writeBoundTo(node string) {
@@ -77,8 +87,11 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	w.volumes.mount(&out, p.Pod)
 	blocked := w.protections.record(uid, p, now)
 	out.ReschedulableNow = role != superseded && (out.ReschedulableNow && !blocked || w.losesNode(p))
-	if role == evicting && p.facts.Terminating {
+	switch {
+	case role == evicting && p.facts.Terminating:
 		out.ReschedulableNow, out.Terminating = true, false
+	case role == superseded && p.facts.Terminating:
+		out.ExclusiveClaims = nil // its replacement takes them over as soon as it is gone
 	}
 	if nominated {
 		node, _ := w.builder.node(key)

@@ -261,39 +261,3 @@ func TestPodIsWokenWhenItsVolumeCanBeMounted(t *testing.T) {
 		t.Errorf("something is remembered: %v, %v", m.parts.volumes.mounts, m.parts.volumes.pvcsOn)
 	}
 }
-
-// Rule VOLUME-5: pods wait while a bound pod uses a claim that one pod at a time may use.
-func TestOnePodAtATimeUsesAnExclusiveClaim(t *testing.T) {
-	var woken []string
-	m := NewMirror(func(pod string) { woken = append(woken, pod) })
-	alone := unboundClaim("data", "late")
-	alone.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
-	m.SetStorageClass(late("late"))
-	m.SetPVC(alone)
-	bound, done := mounting("b", "data"), mounting("b", "data")
-	next := mounting("b", "data") // of a StatefulSet: another pod of the same name
-	bound.Spec.NodeName, done.Spec.NodeName, next.Spec.NodeName = "n", "n", "n"
-	next.UID = "uid-next"
-	done.Status.Phase = corev1.PodSucceeded
-	for _, step := range []struct {
-		change func()
-		may    bool // use the claim: pod a
-		wakes  string
-	}{
-		{func() { m.SetPod(mounting("a", "data"), false) }, true, "uid-a"},
-		{func() { m.SetPod(mounting("b", "data"), false) }, true, "uid-b"},
-		{func() { m.SetPod(bound, false) }, false, ""},
-		{func() { m.SetPod(done, false) }, true, "uid-a"},
-		{func() { m.SetPod(bound, false) }, false, ""},
-		{func() { m.SetPod(next, false) }, false, ""},
-		{func() { m.RemovePod(bound) }, false, ""},
-		{func() { m.RemovePod(next) }, true, "uid-a"},
-	} {
-		woken = nil
-		step.change()
-		a := m.parts.builder.pods["uid-a"]
-		if may := a.Refused == ""; may != step.may || !may && !strings.Contains(a.RefusedDetail, "is used by pod default/b") || strings.Join(woken, "") != step.wakes {
-			t.Errorf("a may use the claim: %v (%s), and %v are woken, want %v and %q", may, a.RefusedDetail, woken, step.may, step.wakes)
-		}
-	}
-}

@@ -32,8 +32,8 @@ func newVolumes() *volumes {
 // mount fills in the volumes of p in w, which was converted from p.
 func (s *volumes) mount(w *cluster.Pod, p *corev1.Pod) { s.storage.Mount(w, p) }
 
-// setPod records which claims a new pod mounts, and whether it uses them as a bound pod. It returns
-// the pods that may or may not use a claim since then. A pod's volumes never change.
+// setPod records which claims a new pod mounts. When the pod was bound and has ended, it returns the
+// pods that may use its claims now. A pod's volumes never change.
 func (s *volumes) setPod(old, now *knownPod) (sharers []string) {
 	claims := kube.PVCsOf(now.Pod)
 	if old == nil {
@@ -41,27 +41,18 @@ func (s *volumes) setPod(old, now *knownPod) (sharers []string) {
 			set(s.mounts, claim, string(now.UID))
 		}
 	}
-	switch uses := now.usesVolumes(); {
-	case uses == old.usesVolumes():
-		return nil
-	case uses:
-		s.storage.AddUser(now.Pod)
-	default:
-		s.storage.RemoveUser(now.Pod)
+	if old.usesVolumes() && !now.usesVolumes() {
+		return s.sharing(claims)
 	}
-	return s.sharing(claims)
+	return nil
 }
 
-// removePod forgets a pod; see setPod.
+// removePod forgets a pod; see setPod. A pending pod may have been the one that goes first.
 func (s *volumes) removePod(p *knownPod) (sharers []string) {
 	claims := kube.PVCsOf(p.Pod)
 	for _, claim := range claims {
 		unset(s.mounts, claim, string(p.UID))
 	}
-	if !p.usesVolumes() {
-		return nil
-	}
-	s.storage.RemoveUser(p.Pod)
 	return s.sharing(claims)
 }
 
