@@ -214,7 +214,7 @@ func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 }
 
 // domainKeys are the labels, but for the hostname, over which hard spreads and required pod affinity or
-// anti-affinity count.
+// anti-affinity count, and those that say on which nodes the spreads count.
 func (j *judged) domainKeys() []string {
 	var out []string
 	add := func(key string) {
@@ -227,8 +227,12 @@ func (j *judged) domainKeys() []string {
 			add(t.TopologyKey)
 		}
 		for _, s := range p.Spec.TopologySpreadConstraints {
-			if s.WhenUnsatisfiable == corev1.DoNotSchedule {
-				add(s.TopologyKey)
+			if s.WhenUnsatisfiable != corev1.DoNotSchedule {
+				continue
+			}
+			add(s.TopologyKey)
+			for _, r := range required(p) {
+				add(r.Key)
 			}
 		}
 	}

@@ -74,7 +74,9 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 // mustWait reports whether no pod is anywhere that pods of the group must join. In a chain of groups
 // most wait most of the time.
 func (g *podGroup) mustWait(cs *counters) bool {
-	if slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return !d.soft && !d.selfSelecting && cs.all[d.counter].groups == 0 && cs.runs(d.counter) == 0 }) {
+	if slices.ContainsFunc(g.nodeRules.needs, func(d need) bool {
+		return !d.soft && !d.selfSelecting && cs.all[d.counter].groups == 0 && cs.runs(d.counter) == 0
+	}) {
 		return true
 	}
 	return slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == affinityRule && r.count.total == 0 && !r.countsOwnPods })
