@@ -48,8 +48,7 @@ func (c *PoolCatalog) Cells(keys []*constraint.Key) []CellOfferings {
 		var next []CellOfferings
 		for _, v := range c.valuesOf(k) {
 			cell := Cell{Keys: keys[i : i+1], Values: []int{v}}
-			set := cell.Set()
-			offerings := c.meeting(c.NodeRequirements.And(set), set)
+			offerings := c.meetingToo(cell.Set())
 			for _, found := range cells {
 				if both := found.Offerings.And(offerings); !both.Empty() {
 					next = append(next, CellOfferings{Values: append(slices.Clone(found.Values), v), Offerings: both})

@@ -110,6 +110,12 @@ func (c *PoolCatalog) meeting(narrowed, changed constraint.Set) bitset.Set {
 	return offerings
 }
 
+// meetingToo returns the offerings that can meet the node requirements together with more. It does not
+// look at node requirements on other labels, of which there may be many.
+func (c *PoolCatalog) meetingToo(more constraint.Set) bitset.Set {
+	return c.meeting(c.NodeRequirements.On(more).And(more), more)
+}
+
 // subtractDaemons subtracts the overhead of DaemonSets from every offering, and notes the host
 // ports that they take there. Which DaemonSets match may differ from offering to offering
 // (architecture, GPU, zone), so the overhead is exact per offering. The vectors are those of the
@@ -159,7 +165,7 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[daemonOverhe
 func (c *PoolCatalog) offeringsMeetingAny(alternatives []constraint.Set) bitset.Set {
 	var offerings bitset.Set
 	for _, alt := range alternatives {
-		offerings.Merge(c.meeting(c.NodeRequirements.And(alt), alt))
+		offerings.Merge(c.meetingToo(alt))
 	}
 	return offerings
 }
@@ -206,7 +212,7 @@ func (c *PoolCatalog) fit(s *PodShape) *CompatibleOfferings {
 			f.Admitted[i], f.Fitting[i] = c.Offerings, fitting
 			continue
 		}
-		f.Admitted[i] = c.meeting(c.NodeRequirements.And(alt), alt).And(c.Offerings).Minus(taken)
+		f.Admitted[i] = c.meetingToo(alt).And(c.Offerings).Minus(taken)
 		f.Fitting[i] = f.Admitted[i].And(fitting)
 	}
 	if len(f.Fitting) == 1 {
@@ -259,8 +265,7 @@ func (c *PoolCatalog) Admitting(s *PodShape) bitset.Set {
 func (c *PoolCatalog) MatchingBoth(s *PodShape, more constraint.Set) bitset.Set {
 	var offerings bitset.Set
 	for _, alt := range s.Alternatives {
-		both := alt.And(more)
-		offerings.Merge(c.meeting(c.NodeRequirements.And(both), both).And(c.Offerings))
+		offerings.Merge(c.meetingToo(alt.And(more)).And(c.Offerings))
 	}
 	return offerings
 }

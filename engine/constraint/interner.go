@@ -29,13 +29,14 @@ type Key struct {
 	numbers  []int64
 	isNumber []bool
 	interner *Interner
+	number   int // of keys that the interner had before
 }
 
 // Key returns the interned key of that name.
 func (in *Interner) Key(name string) *Key {
 	k, ok := in.keys[name]
 	if !ok {
-		k = &Key{Name: name, ids: map[string]int{}, interner: in}
+		k = &Key{Name: name, ids: map[string]int{}, interner: in, number: len(in.keys)}
 		in.keys[name] = k
 		in.size++
 	}

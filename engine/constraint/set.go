@@ -89,6 +89,44 @@ func (s Set) Equal(o Set) bool {
 	})
 }
 
+// Hash returns a number that is the same for equal sets, and different for most others.
+func (s Set) Hash() uint64 {
+	const factor = 0x9e3779b97f4a7c15 // odd, its bits evenly mixed
+	h := uint64(len(s))
+	add := func(n uint64) {
+		h = (h ^ (n + factor)) * factor
+		h ^= h >> 32
+	}
+	for _, q := range s {
+		add(uint64(q.Key.number))
+		for at, w := range q.values {
+			if w != 0 { // trailing words may be zero
+				add(uint64(at))
+				add(w)
+			}
+		}
+		for _, set := range []bool{q.except, q.absent, q.bounded} {
+			if h <<= 1; set {
+				h++
+			}
+		}
+		add(uint64(q.low))
+		add(uint64(q.high))
+	}
+	return h
+}
+
+// On returns the requirements of s on labels that o has requirements on.
+func (s Set) On(o Set) Set {
+	var out Set
+	for _, q := range o {
+		if i, ok := s.find(q.Key.Name); ok {
+			out = append(out, s[i])
+		}
+	}
+	return out
+}
+
 // Impossible returns the first requirement, by key, that nothing can meet.
 func (s Set) Impossible() (Requirement, bool) {
 	for _, q := range s {

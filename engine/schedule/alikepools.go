@@ -3,82 +3,100 @@
 package schedule
 
 import (
-	"iter"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // alikePools is pools of which some are alike to pods that look at certain labels: see
 // PoolCatalog.FirstAlike. What the pods can use of a pool is then computed for the first of those that
 // are alike. While limits let that one launch all that it offers, a later one offers nothing more.
 type alikePools struct {
-	all     []*poolState
-	first   []int                  // by pool, the index of the first that is alike
-	firsts  []*cluster.PoolCatalog // scratch
-	covered bitset.Set             // scratch: see offeringMore
+	all   []*poolState
+	alike []alikePool // by pool
+}
+
+// alikePool is what alikePools keeps of a pool.
+type alikePool struct {
+	of    *cluster.PoolCatalog
+	first int // the index of the first pool that is alike
+	// These are of next, for pools that are the first: which one alike it has returned last, and
+	// whether one that it returned may launch all that it offers.
+	last    int
+	covered bool
 }
 
 // find finds which of the pools are alike to pods that look at the keys. A pool with minValues is
 // alike to no other: what fits there changes with limits and quota. Nor is any pool while launches may
 // open no domain: it depends on all pods which domains those are.
 func (ap *alikePools) find(pools []*poolState, t *topology, keys []*constraint.Key) {
-	ap.all, ap.first, ap.firsts = pools, ap.first[:0], ap.firsts[:0]
+	ap.all, ap.alike = pools, slices.Grow(ap.alike[:0], len(pools))
 	for i, pool := range pools {
-		of, first := pool.PoolCatalog, i
+		like := alikePool{of: pool.PoolCatalog, first: i}
 		if !t.mustNotOpenDomains && !pool.hasMinValues() {
-			of = pool.FirstAlike(keys)
-			if at := slices.Index(ap.firsts, of); at >= 0 {
-				first = at
+			like.of = pool.FirstAlike(keys)
+			if at := slices.IndexFunc(ap.alike, func(o alikePool) bool { return o.of == like.of }); at >= 0 {
+				like.first = at
 			}
 		}
-		ap.firsts, ap.first = append(ap.firsts, of), append(ap.first, first)
+		ap.alike = append(ap.alike, like)
 	}
 }
 
-// offeringMore yields the indices of the pools that may offer what no pool before them does.
-func (ap *alikePools) offeringMore() iter.Seq[int] {
-	return func(yield func(int) bool) {
-		clear(ap.covered)
-		for i, pool := range ap.all {
-			if ap.covered.Has(ap.first[i]) && pool.launched.Empty() {
-				continue
-			}
-			if !yield(i) {
-				return
-			}
-			if pool.mayLaunchAll() {
-				ap.covered.Put(ap.first[i])
-			}
-		}
-	}
-}
+// first is the index of the first pool that pool i is alike.
+func (ap *alikePools) first(i int) int { return ap.alike[i].first }
 
 // firstPools lists the first of each of the pools that are alike.
 func (ap *alikePools) firstPools() []*poolState {
 	var out []*poolState
 	for i, pool := range ap.all {
-		if ap.first[i] == i {
+		if ap.first(i) == i {
 			out = append(out, pool)
 		}
 	}
 	return out
 }
 
+// next returns the index of the first pool after i that may offer what no pool before it does; -1 when
+// there is none. A walk begins with an i of -1, and asks for each pool in turn.
+func (ap *alikePools) next(i int) int {
+	for i++; i < len(ap.all); i++ {
+		first := &ap.alike[ap.first(i)]
+		if ap.first(i) == i {
+			first.covered = false
+		} else if !first.covered {
+			first.covered = ap.all[first.last].mayLaunchAll()
+		}
+		if !first.covered || !ap.all[i].launched.Empty() {
+			first.last = i
+			return i
+		}
+	}
+	return -1
+}
+
 // mayLaunchAll reports whether the pool's limits allow one more node of every offering, and minValues
 // exclude none.
 func (pool *poolState) mayLaunchAll() bool {
-	if pool.nodesLeft == 0 || len(pool.UncountedLimits) > 0 || pool.hasMinValues() {
-		return false
-	}
-	for _, d := range pool.Limited {
-		if rows := pool.descending(d); len(rows) > 0 && pool.capacity(rows[0])[d] > pool.left[d] {
-			return false
+	return pool.nodesLeft != 0 && len(pool.UncountedLimits) == 0 && !pool.hasMinValues() &&
+		!slices.ContainsFunc(pool.Limited, func(d quantity.Dim) bool { return pool.largest(d) > pool.left[d] })
+}
+
+// largest is the largest capacity of one resource that an offering has.
+func (pool *poolState) largest(d quantity.Dim) int64 {
+	most, known := pool.largestOf[d]
+	if !known {
+		for row := range pool.Offerings.All() {
+			most = max(most, pool.capacity(row)[d])
 		}
+		if pool.largestOf == nil {
+			pool.largestOf = map[quantity.Dim]int64{}
+		}
+		pool.largestOf[d] = most
 	}
-	return true
+	return most
 }
 
 // keySet collects labels.

@@ -48,7 +48,7 @@ func (lr *launcher) gatherCandidates() {
 	requests := lr.divide()
 	lr.demand.setUseful()
 	lr.candidates = lr.candidates[:0]
-	for i := range lr.pools.offeringMore() {
+	for i := lr.pools.next(-1); i >= 0; i = lr.pools.next(i) {
 		for _, g := range lr.groupOfferings(i) {
 			lr.candidates = lr.addUndominated(lr.candidates, i, g)
 		}

@@ -36,12 +36,13 @@ type cellFinder struct {
 
 // find lists the cells where pods of the group could go.
 func (cf *cellFinder) find(g *podGroup) []*cell {
-	own := slices.Clone(cf.launchable(g))
+	keys, named := g.distinguishingKeys()
+	own := slices.Clone(cf.launchable(g, keys))
 	out := make([]*cell, len(own))
 	for i := range own {
 		out[i] = &own[i]
 	}
-	out = cf.addNodes(g, out)
+	out = cf.addNodes(g, keys, named, out)
 	for _, c := range out {
 		if n, ok := cf.learned.podsPerCell[learnedKey{g.class, g.held.key(), c.name}]; ok && !cf.topology.mustNotOpenDomains {
 			c.maxPods = n
@@ -53,9 +54,8 @@ func (cf *cellFinder) find(g *podGroup) []*cell {
 
 // addNodes adds to each cell the nodes with capacity for the group, and makes cells for nodes
 // that are in none.
-func (cf *cellFinder) addNodes(g *podGroup, cells []*cell) []*cell {
+func (cf *cellFinder) addNodes(g *podGroup, keys []*constraint.Key, named bool, cells []*cell) []*cell {
 	values := make([]int, len(g.domainKeys))
-	keys, named := g.distinguishingKeys()
 	x := cf.nodes.snapshot.NodeIndex(cf.nodes.preferred.keys(keys, g.class))
 	for _, nodeGroup := range cf.nodes.preferred.accepting(g, x) {
 		for _, seek := range nodeRanges(x, int(nodeGroup), named) {
@@ -104,7 +104,7 @@ func (g *podGroup) distinguishingKeys() ([]*constraint.Key, bool) {
 
 // launchable lists the cells in which a node can be launched for the group. It is the same for
 // all groups of a shape, unless spread filters divide the cells.
-func (cf *cellFinder) launchable(g *podGroup) []cell {
+func (cf *cellFinder) launchable(g *podGroup, keys []*constraint.Key) []cell {
 	cf.key = cf.key[:0]
 	for _, key := range g.domainKeys {
 		cf.key = append(append(cf.key, key.Name...), 0)
@@ -121,9 +121,9 @@ func (cf *cellFinder) launchable(g *podGroup) []cell {
 	name := string(cf.key)
 	// The zone of a fallback (a regional VM, say) is not a zone that users mean: fallbacks make
 	// a cell only where nothing else does.
-	cells := cf.findWith(g, false)
+	cells := cf.findWith(g, keys, false)
 	if len(cells) == 0 {
-		cells = cf.findWith(g, true)
+		cells = cf.findWith(g, keys, true)
 	}
 	if shared {
 		known[cellsKey{g.shape, name, len(cf.launches.all)}] = cells
@@ -133,11 +133,10 @@ func (cf *cellFinder) launchable(g *podGroup) []cell {
 
 // findWith lists the cells where a node can be launched for the group, with the lowest price
 // of a node there. Fallbacks are offerings like others, or left out.
-func (cf *cellFinder) findWith(g *podGroup, fallbacks bool) []cell {
+func (cf *cellFinder) findWith(g *podGroup, keys []*constraint.Key, fallbacks bool) []cell {
 	var out []cell
-	keys, _ := g.distinguishingKeys()
 	cf.alike.find(cf.pools.launching, cf.topology, keys)
-	for i := range cf.alike.offeringMore() {
+	for i := cf.alike.next(-1); i >= 0; i = cf.alike.next(i) {
 		pool := cf.pools.launching[i]
 		all := pool.Compatible(g.shape).All
 		if !fallbacks && all.Intersects(pool.Catalog.Fallbacks) {

@@ -158,7 +158,7 @@ func (lr *launcher) putAllotment(cand *candidate, sg *shapeGroup, a *allotment, 
 	if f.residents.keepOff(&a.group.nodeRules) {
 		return 0
 	}
-	n = min(n, a.left()-a.inFilling, a.group.countFitting(&f.room))
+	n = a.group.fittingOf(min(n, a.left()-a.inFilling), &f.room)
 	if n <= 0 {
 		return 0
 	}
@@ -183,7 +183,7 @@ func (lr *launcher) putAllotment(cand *candidate, sg *shapeGroup, a *allotment, 
 	next := cand.requirements
 	if !sg.inFilling {
 		var ok bool
-		if next, ok = lr.requirements.join(cand.requirements, cand.pool, cand.row, sg.compatible[cand.poolIndex], a); !ok {
+		if next, ok = lr.requirements.joinGroup(cand, sg, a); !ok {
 			return 0
 		}
 	}

@@ -204,6 +204,19 @@ func (l *launch) addPods(a *allotment, pods []cluster.PodRef) {
 	l.pods = append(l.pods, pods...)
 }
 
+// fittingOf is how many of n pods of the group fit into the room.
+func (g *podGroup) fittingOf(n int, room *quantity.Vector) int {
+	if n != 1 {
+		return min(n, g.countFitting(room))
+	}
+	for _, d := range g.shape.Dims {
+		if room[d] < g.shape.Requests[d] {
+			return 0
+		}
+	}
+	return 1
+}
+
 // countFitting is Vector.CountFitting for only the resources that the group asks for.
 func (g *podGroup) countFitting(room *quantity.Vector) int {
 	most := int64(math.MaxInt32)

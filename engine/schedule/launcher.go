@@ -27,6 +27,7 @@ type shapeGroup struct {
 	droppedAt          int  // launchCalls when dropPlaced was last called
 	hosted             bool // some pool has an offering for them
 	limitedPerNode     bool // the number of some of these pods per node is limited
+	lastJoined         lastJoined
 	// inFilling is set while fill has pods of this shape group on its node.
 	inFilling bool
 }
@@ -96,7 +97,7 @@ func (ls *launchScratch) reset(counters int) {
 // the same while it stays about as good. last is set for the pools that are tried last: later
 // ones might have cheaper offerings for the pods that are left.
 func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotment) {
-	if s.limits.overMaxPrice() {
+	if s.limits.overMaxPrice() || !slices.ContainsFunc(allotments, func(a *allotment) bool { return a.left() > 0 }) {
 		return
 	}
 	lr := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
@@ -180,7 +181,7 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 		if sg == nil {
 			sg = &shapeGroup{shape: a.group.shape, cell: a.cell, compatible: make([]*cluster.CompatibleOfferings, len(lr.pools.all))}
 			for i, pool := range lr.pools.all {
-				if first := lr.pools.first[i]; first < i {
+				if first := lr.pools.first(i); first < i {
 					sg.compatible[i] = sg.compatible[first]
 					continue
 				}
@@ -293,14 +294,24 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 // next returns the first allotment after that order of which pods may be put on the node that is
 // filled, as far as their affinity goes; nil when there is none.
 func (sg *shapeGroup) next(order int) *allotment {
-	var next *allotment
-	for _, list := range [][]*allotment{sg.independent, sg.ready} {
-		i, _ := slices.BinarySearchFunc(list, order+1, func(a *allotment, order int) int { return a.order - order })
-		if i < len(list) && (next == nil || list[i].order < next.order) {
-			next = list[i]
-		}
+	next, ready := firstAfter(sg.independent, order), firstAfter(sg.ready, order)
+	if next == nil || ready != nil && ready.order < next.order {
+		return ready
 	}
 	return next
+}
+
+// firstAfter returns the first allotment after that order in a list by order; nil when there is none.
+// Most lists have one allotment, and most calls ask for the first: these search nothing.
+func firstAfter(list []*allotment, order int) *allotment {
+	switch n := len(list); {
+	case n == 0 || list[n-1].order <= order:
+		return nil
+	case list[0].order > order:
+		return list[0]
+	}
+	i, _ := slices.BinarySearchFunc(list, order+1, func(a *allotment, order int) int { return a.order - order })
+	return list[i]
 }
 
 // dropPlaced drops allotments that have no pods left.

@@ -32,17 +32,23 @@ type joinedKey struct {
 	row         int // -1 where the result is the same for all offerings
 }
 
+// internedKey names a set of offerings and the hash of label requirements.
+type internedKey struct {
+	rows string
+	set  uint64
+}
+
 // requirementSets interns the nodeRequirements of a round, and caches how pod shapes join
 // them.
 type requirementSets struct {
 	joined   map[joinedKey]*nodeRequirements // nil where they cannot hold together
-	interned map[string][]*nodeRequirements
+	interned map[internedKey][]*nodeRequirements
 	key      []byte     // scratch: of a set of offerings
 	common   bitset.Set // scratch: see joinNew
 }
 
 func newRequirementSets() requirementSets {
-	return requirementSets{joined: map[joinedKey]*nodeRequirements{}, interned: map[string][]*nodeRequirements{}}
+	return requirementSets{joined: map[joinedKey]*nodeRequirements{}, interned: map[internedKey][]*nodeRequirements{}}
 }
 
 // join adds the requirements of an allotment on the given offering. It takes the first of the
@@ -76,6 +82,26 @@ func (rs *requirementSets) join(reqs *nodeRequirements, pool *poolState, row int
 		}
 	}
 	return nil, false
+}
+
+// lastJoined is how a shape group last joined a node. Where most pods have the same requirements, the
+// next node that is filled asks the same again, for each of as many shape groups as there are pods.
+type lastJoined struct {
+	from, next *nodeRequirements
+	pool       *poolState
+}
+
+// joinGroup is join for a shape group that joins the pods on the candidate.
+func (rs *requirementSets) joinGroup(cand *candidate, sg *shapeGroup, a *allotment) (*nodeRequirements, bool) {
+	f, last := sg.compatible[cand.poolIndex], &sg.lastJoined
+	if len(sg.shape.Alternatives) != 1 || cand.pool.AnyFlexible(cand.row) || !f.Fitting[0].Has(cand.row) {
+		return rs.join(cand.requirements, cand.pool, cand.row, f, a)
+	}
+	if last.from != cand.requirements || last.pool != cand.pool {
+		next, _ := rs.join(cand.requirements, cand.pool, cand.row, f, a)
+		*last = lastJoined{from: cand.requirements, next: next, pool: cand.pool}
+	}
+	return last.next, last.next != nil
 }
 
 // joinNew adds requirements that hold on the admitted offerings. It returns nil when they and
@@ -113,12 +139,14 @@ func (pool *poolState) choosesLabel(row int, alt constraint.Set, c *cell) bool {
 // time. It copies rows.
 func (rs *requirementSets) intern(set constraint.Set, rows bitset.Set) *nodeRequirements {
 	rs.key = rows.Append(rs.key[:0])
-	for _, reqs := range rs.interned[string(rs.key)] {
+	hash := set.Hash()
+	alike := rs.interned[internedKey{string(rs.key), hash}]
+	for _, reqs := range alike {
 		if reqs.set.Equal(set) {
 			return reqs
 		}
 	}
 	reqs := &nodeRequirements{set: set, rows: rows.Clone()}
-	rs.interned[string(rs.key)] = append(rs.interned[string(rs.key)], reqs)
+	rs.interned[internedKey{string(rs.key), hash}] = append(alike, reqs)
 	return reqs
 }

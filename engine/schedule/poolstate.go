@@ -26,6 +26,7 @@ type poolState struct {
 	inCountedDomains bitset.Set             // see inCountedDomains
 	availableRows    bitset.Set             // see available
 	bySize           map[quantity.Dim][]int // see descending
+	largestOf        map[quantity.Dim]int64 // see largest
 	minValues        *poolMinValues         // nil without minValues
 }
 
@@ -93,6 +94,11 @@ func (pool *poolState) release(l *launch) {
 type poolList struct {
 	all       []*poolState
 	launching []*poolState // those that launch nodes for pods
+}
+
+func newPoolList(pools int) poolList {
+	both := make([]*poolState, 2*pools)
+	return poolList{all: both[:0:pools], launching: both[pools:pools]}
 }
 
 func (pl *poolList) add(pool *poolState) {

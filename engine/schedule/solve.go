@@ -97,6 +97,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 
 // makePoolStates makes the state of each NodePool.
 func (s *solver) makePoolStates() {
+	s.pools = newPoolList(len(s.snapshot.PoolCatalogs))
 	for _, m := range s.snapshot.PoolCatalogs {
 		pool := &poolState{
 			PoolCatalog: m, availableRows: availableFromMemo(s.snapshot, m), left: m.Left, nodesLeft: m.NodesLeft,
