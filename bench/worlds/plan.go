@@ -156,6 +156,6 @@ func Render(p schedule.Plan) string {
 			fmt.Fprintf(&b, "  %+v\n", f)
 		}
 	}
-	fmt.Fprintf(&b, "preferences %+v, at least %d, unexamined %d\n", p.Preferences, p.LowerBound, p.UnexaminedLaunches)
+	fmt.Fprintf(&b, "preferences %+v, at least %d, cut short %v\n", p.Preferences, p.LowerBound, p.CutShort)
 	return b.String()
 }

@@ -158,6 +158,10 @@ func (r *reporter) logDecision(m *move, nodes []kube.ManagedNode) {
 	if m.Detail != "" {
 		line = append(line, "why", m.Detail)
 	}
+	if len(m.CutShort) > 0 {
+		line = append(line, "cut-short", m.CutShort)
+		r.metrics.CountCutShort(m.CutShort)
+	}
 	r.log.Info("disrupting node(s)", line...)
 }
 

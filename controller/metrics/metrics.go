@@ -58,9 +58,10 @@ type Set struct {
 	ClaimsUpdated  *prometheus.CounterVec // nodepool, outcome
 	LaunchRefusals *prometheus.CounterVec // nodepool, reason why a launch was refused
 	LaunchSeconds  *prometheus.HistogramVec
-	PlanPrice      prometheus.Gauge // USD per hour of the last plan's first offerings
-	PlanBound      prometheus.Gauge // and the least any plan could cost
-	GCHalted       prometheus.Gauge // 1 while garbage collection is halted
+	PlanPrice      prometheus.Gauge       // USD per hour of the last plan's first offerings
+	PlanBound      prometheus.Gauge       // and the least any plan could cost
+	PlanCutShort   *prometheus.CounterVec // search
+	GCHalted       prometheus.Gauge       // 1 while garbage collection is halted
 	// OrphanedInstances have no NodeClaim and are kept, since the NodeClaims may have been lost.
 	OrphanedInstances prometheus.Gauge
 	GCUnreadable      prometheus.Gauge // malformed entries of the cloud's lists
@@ -142,6 +143,7 @@ func New(registry prometheus.Registerer) *Set {
 		LaunchSeconds:     m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
 		PlanPrice:         m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan, each node at its first offering.").WithLabelValues(),
 		PlanBound:         m.gauge("karve_plan_lower_bound_usd_per_hour", "Price below which no plan for the same pods is possible.").WithLabelValues(),
+		PlanCutShort:      m.counter("karve_plan_searches_cut_short_total", "Searches for plans that stopped because their steps were spent.", "search"),
 		GCHalted:          m.gauge("karve_garbage_collection_halted", "1 while the list of instances, or that of NodeClaims, may be incomplete.").WithLabelValues(),
 		OrphanedInstances: m.gauge("karve_orphaned_instances", "Instances without a NodeClaim that are kept, because their NodeClaims may be lost.").WithLabelValues(),
 		GCUnreadable:      m.gauge("karve_garbage_collection_unreadable_instances", "Entries of the cloud's list of instances that cannot be read and are skipped.").WithLabelValues(),

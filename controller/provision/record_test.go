@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/schedule"
@@ -36,6 +39,26 @@ func TestPreferencesAreLeftOutWhenNobodyHasAny(t *testing.T) {
 	want := []any{"preferences-asked", 3, "preferences-honoured", 2, "preferences-cost", 0.5}
 	if diff := cmp.Diff(want, preferences(schedule.Preferences{Asked: 3, Honoured: 2, Cost: 5e8})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Rule PLAN-9: plans whose searches were cut short are logged as such, and counted.
+func TestCutShortPlansAreReported(t *testing.T) {
+	if words := cutShort(nil); words != nil {
+		t.Errorf("says %v", words)
+	}
+	cuts := []schedule.CutShort{{Search: schedule.Retry, Unexamined: 12}, {Search: schedule.Rounds, Unexamined: 1}}
+	if diff := cmp.Diff([]any{"cut-short", cuts}, cutShort(cuts)); diff != "" {
+		t.Error(diff)
+	}
+	set := metrics.New(prometheus.NewRegistry())
+	r := reporter{metrics: set}
+	r.finished(schedule.Plan{CutShort: cuts}, 0)
+	r.finished(schedule.Plan{CutShort: cuts[:1]}, 0)
+	for search, want := range map[schedule.Search]float64{schedule.Retry: 2, schedule.Rounds: 1} {
+		if got := testutil.ToFloat64(set.PlanCutShort.WithLabelValues(string(search))); got != want {
+			t.Errorf("%s: %v, want %v", search, got, want)
+		}
 	}
 }
 

@@ -40,7 +40,16 @@ func (r *reporter) decided(plan schedule.Plan) {
 		return
 	}
 	r.log.Info("computed new nodeclaim(s) to fit pod(s)", append([]any{"nodeclaims", len(plan.Launches), "pods", podCount(plan),
-		"price", plan.Price().USD(), "price-lower-bound", plan.LowerBound.USD()}, preferences(plan.Preferences)...)...)
+		"price", plan.Price().USD(), "price-lower-bound", plan.LowerBound.USD()}, append(preferences(plan.Preferences), cutShort(plan.CutShort)...)...)...)
+}
+
+// cutShort returns the log values about the searches of a plan that were cut short; none when there are
+// none.
+func cutShort(searches []schedule.CutShort) []any {
+	if len(searches) == 0 {
+		return nil
+	}
+	return []any{"cut-short", searches}
 }
 
 func podCount(plan schedule.Plan) int {
@@ -124,6 +133,7 @@ func (r *reporter) finished(plan schedule.Plan, took time.Duration) {
 		unplaced += len(u.Pods)
 		r.explain(u)
 	}
+	r.metrics.CountCutShort(plan.CutShort)
 	r.metrics.Scheduling.WithLabelValues(controllerName).Observe(took.Seconds())
 	r.metrics.UnschedulablePods.WithLabelValues(controllerName).Set(float64(unplaced))
 	r.metrics.IgnoredPods.Set(float64(ignored))

@@ -30,6 +30,8 @@ type Move struct {
 	PriceBefore, PriceAfter offering.Price
 	// Evictions counts the pods that move.
 	Evictions int
+	// CutShort are the searches for the move's plan that were cut short.
+	CutShort []schedule.CutShort
 	// Detail describes the move in words. For Balanced pools Score is the deciding score, by pool.
 	Detail string
 	Score  map[string]float64
@@ -69,7 +71,7 @@ type Cursor struct {
 
 // newMove builds a move from the plan.
 func newMove(cause Cause, set []*node, p schedule.Plan) Move {
-	m := Move{Cause: cause, Nominations: p.Nominations, Launches: p.Launches, PriceAfter: p.Price()}
+	m := Move{Cause: cause, Nominations: p.Nominations, Launches: p.Launches, PriceAfter: p.Price(), CutShort: p.CutShort}
 	for _, n := range set {
 		m.Nodes = append(m.Nodes, n.Key)
 		m.PriceBefore = m.PriceBefore.Add(n.price)

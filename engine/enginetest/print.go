@@ -45,6 +45,9 @@ func Print(p schedule.Plan) string {
 			fmt.Fprintf(&w, "  %s\n", funnel(f))
 		}
 	}
+	for _, c := range p.CutShort {
+		fmt.Fprintf(&w, "cut short: %s, %d not examined\n", c.Search, c.Unexamined)
+	}
 	if p.Preferences.Asked > 0 {
 		fmt.Fprintf(&w, "preferences: %d of %d honoured, for %s/h\n", p.Preferences.Honoured, p.Preferences.Asked, p.Preferences.Cost)
 	}

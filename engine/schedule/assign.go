@@ -100,8 +100,17 @@ func (t *topology) addToDomainCounts(g *podGroup, c *cell, n int) {
 // the emptiest, then one where a node is to be launched already, then the cheapest.
 func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 	var best *cell
+	usable, mayBeFirst := g.usableValues(cells), g.noneToJoin(&s.counters)
 	for _, c := range cells {
-		if !g.allowed(&s.counters, c, cells) || !s.nodes.hasRoom(g, c) {
+		if !g.allows(c, usable, mayBeFirst) {
+			continue
+		}
+		hadNodes := len(c.nodes) > 0
+		hasRoom := s.nodes.hasRoom(g, c)
+		if hadNodes && len(c.nodes) == 0 {
+			usable = g.usableValues(cells)
+		}
+		if !hasRoom {
 			continue
 		}
 		if best == nil || s.nodes.betterCell(g, c, best) {
@@ -135,14 +144,26 @@ func (g *podGroup) spreadCount(c *cell) int {
 
 // allowed reports whether the group's rules over domains allow one more pod in the cell.
 func (g *podGroup) allowed(cs *counters, c *cell, cells []*cell) bool {
-	mayBeFirst := g.noneToJoin(cs)
+	return g.allows(c, g.usableValues(cells), g.noneToJoin(cs))
+}
+
+// usableValues lists for each rule of the group the values that pods can use; see domainRule.usableValues.
+func (g *podGroup) usableValues(cells []*cell) [][]int {
+	out := make([][]int, len(g.domainRules))
+	for i := range g.domainRules {
+		if r := &g.domainRules[i]; r.kind == spreadRule {
+			out[i] = r.usableValues(cells)
+		}
+	}
+	return out
+}
+
+// allows is allowed for one of several cells: usable are the values that pods can use by rule, and
+// mayBeFirst is set when there is no pod to join.
+func (g *podGroup) allows(c *cell, usable [][]int, mayBeFirst bool) bool {
 	for i := range g.domainRules {
 		r := &g.domainRules[i]
-		var usable []int
-		if r.kind == spreadRule {
-			usable = r.usableValues(cells)
-		}
-		if !r.allows(c.Values[r.keyIndex], usable, mayBeFirst) {
+		if !r.allows(c.Values[r.keyIndex], usable[i], mayBeFirst) {
 			return false
 		}
 	}

@@ -183,6 +183,7 @@ func (s *solver) unbindableClasses() (refused, waiting []*cluster.PodClass) {
 		}
 	}
 	if b.pods.exhausted() {
+		s.searches.cut(BindOrder, b.unbound())
 		return nil, nil
 	}
 	for _, at := range b.batches {
@@ -195,6 +196,15 @@ func (s *solver) unbindableClasses() (refused, waiting []*cluster.PodClass) {
 		}
 	}
 	return refused, waiting
+}
+
+// unbound counts the pods that are not bound yet.
+func (b *bindOrder) unbound() int {
+	n := 0
+	for _, at := range b.batches {
+		n += at.count
+	}
+	return n
 }
 
 // listBatches lists the pods that have a place.
@@ -273,6 +283,7 @@ func (b *bindOrder) bindAllowed() {
 // bind binds pods of the batch, and adds the batches that waited for one of them.
 func (b *bindOrder) bind(at *batch, pods int) {
 	at.count -= pods
+	b.pods.steps += 1 + at.group.countsChanged()/countsPerStep
 	b.count(at, pods)
 	for _, t := range b.solver.selectingTerms(at.group, b.terms) {
 		b.found[t] = true

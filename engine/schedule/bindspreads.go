@@ -9,9 +9,8 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// maxBindSteps bounds how often a bindOrder looks whether a spread lets a pod be bound. A plan whose
-// order is not found within it counts as one that can be bound.
-const maxBindSteps = 1 << 16
+// countsPerStep is how many counts a bindOrder changes in one step.
+const countsPerStep = 64
 
 // spreadsMayBlock reports whether some pods must be bound after others, because of a required term of
 // their affinity, and before others, because a hard spread of theirs counts those.
@@ -91,8 +90,18 @@ func (b *boundPods) looksAt(dc *domainCount, at *batch) bool {
 	return dc.filter.admits(at.launch) && b.solver.topology.countedOfferings(dc, at.launch.pool).Has(at.launch.row)
 }
 
-// exhausted reports whether no step is left.
-func (b *boundPods) exhausted() bool { return b.steps >= maxBindSteps }
+// countsChanged is how many counts a pod of the group changes.
+func (g *podGroup) countsChanged() int {
+	n := len(g.nodeRules.increments)
+	for i := range g.domainIncrements {
+		n += g.domainIncrements[i].counts.Len()
+	}
+	return n
+}
+
+// exhausted reports whether no step is left. A step is a look whether spreads let a pod be bound, or
+// pods that are bound. A plan whose order is not found by then counts as one that can be bound.
+func (b *boundPods) exhausted() bool { return b.steps >= b.solver.searches.budgets[BindOrder] }
 
 // bindWithSpreads binds one pod of the batch at a time, as long as the group's spreads let it.
 func (b *bindOrder) bindWithSpreads(at *batch) (bound bool) {

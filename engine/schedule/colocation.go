@@ -45,10 +45,23 @@ func (s *solver) placeColocated(groups []*podGroup) {
 		for _, class := range classes {
 			c.groups = append(c.groups, byClass[class]...)
 		}
-		for c.placeSome() {
+		for !c.outOfSteps() && c.placeSome() {
 			c.groups = slices.DeleteFunc(c.groups, func(g *podGroup) bool { return g.unassigned() == 0 })
 		}
+		if c.outOfSteps() {
+			s.searches.cut(Colocation, c.following())
+		}
 	}
+}
+
+// spend takes steps: one for a look at a node, a launch or an offering for pods of one group, and one for
+// each cell that a pod is compared with. Pods that are left when all are spent are placed one group after
+// another, like those that share no node.
+func (c *colocation) spend(steps int) { c.solver.searches.colocateSteps += steps }
+
+// outOfSteps reports whether no step is left.
+func (c *colocation) outOfSteps() bool {
+	return c.solver.searches.colocateSteps >= c.solver.searches.budgets[Colocation]
 }
 
 // placeSome places pods on one node. It reports false when it found none on which pods follow.
@@ -73,7 +86,7 @@ func (c *colocation) placeSome() bool {
 	if !c.place(found) {
 		return false
 	}
-	for next := c.clip(shares); next != nil && c.place(c.nodeFor(next)); next = c.clip(shares) {
+	for next := c.clip(shares); next != nil && !c.outOfSteps() && c.place(c.nodeFor(next)); next = c.clip(shares) {
 	}
 	return true
 }
@@ -314,6 +327,7 @@ func (c *colocation) existingFor(shares []int) *sharedNode {
 				break
 			}
 			tried++
+			c.spend(len(shares))
 			if found := c.onNode(x.PositionOf(slot), shares); found != nil {
 				return found
 			}
@@ -386,6 +400,7 @@ func (c *colocation) plannedFor(allotments []*allotment) *sharedNode {
 		}
 		sum = sum.Add(a.group.shape.Requests.Times(a.wanted))
 	}
+	c.spend(len(c.solver.launches.all))
 	for _, l := range c.solver.launches.all {
 		if !l.free.Holds(&sum) || l.pool.hasMinValues() {
 			continue
@@ -440,6 +455,7 @@ func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *
 	}
 	pool.DropNotFitting(rows, used)
 	for row := range rows.All() {
+		c.spend(len(allotments))
 		if s.limits.nodesAllowed(pool, row) == 0 {
 			continue
 		}
@@ -511,7 +527,9 @@ func (c *colocation) allowed(allotments []*allotment) bool {
 	}()
 	for _, a := range allotments {
 		for n := 0; a.cell != nil && n < a.wanted; n++ {
-			if !a.group.allowed(&c.solver.counters, a.cell, c.cells[slices.Index(c.groups, a.group)]) {
+			cells := c.cells[slices.Index(c.groups, a.group)]
+			c.spend(len(cells))
+			if !a.group.allowed(&c.solver.counters, a.cell, cells) {
 				return false
 			}
 			c.solver.topology.addToDomainCounts(a.group, a.cell, 1)

@@ -23,7 +23,7 @@ func (s *solver) plan() Plan {
 	}
 	p.Launches = s.descriptions.launchesOfPlan()
 	p.Unplaced = s.leftOut()
-	p.UnexaminedLaunches = s.improved.unexamined
+	p.CutShort = s.searches.list()
 	if !s.preferences.options.skipLowerBound {
 		p.LowerBound = s.lowerBound()
 	}

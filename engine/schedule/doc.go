@@ -18,6 +18,7 @@
 //	nodes.go            pods go to nodes that exist or are in flight
 //	colocation.go       pods that must share a node are placed as one
 //	launcher.go         nodes are launched: candidate.go, filling.go, nodedemand.go
+//	budget.go           how many steps each search may take
 //	exclusiveclaims.go  which of the pods that share a claim for one pod goes first
 //	improver.go         launches are merged and dropped
 //	retry.go            pods that were left out are tried again; enlarge.go

@@ -103,7 +103,7 @@ func (d *Draft) Plan() Plan {
 	return *d.plan
 }
 
-// maxDraftAttempts is maxAttempts for plans that are one of many: the moves of a cluster.
+// maxDraftAttempts is the budget of Preferred for plans that are one of many: the moves of a cluster.
 const maxDraftAttempts = 2
 
 // planOfDraft honours as many preferences as the maximum price and the surplus allow, compared
@@ -111,7 +111,7 @@ const maxDraftAttempts = 2
 func (ps *preferenceSearch) planOfDraft(plain *solver) Plan {
 	ps.options.placeAllOrStop = false
 	if plain.limits.spending.max < noMaxPrice {
-		ps.options.maxAttempts, ps.options.skipLowerBound = maxDraftAttempts, true
+		ps.options.budgets[Preferred], ps.options.skipLowerBound = maxDraftAttempts, true
 	}
 	if plain.limits.overMaxPrice() {
 		return plain.plan()

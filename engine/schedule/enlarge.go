@@ -4,9 +4,6 @@ package schedule
 
 import "github.com/karve-dev/karve/engine/bitset"
 
-// maxEnlargeSteps bounds enlarge, which takes a step for each launch and each offering that it tries.
-const maxEnlargeSteps = 1 << 16
-
 // enlarge places pods of the allotments for which no node may be launched any more on planned
 // launches that become larger: limits, quota or addresses may allow few nodes and yet larger ones.
 // Launches with minValues stay as they are.

@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/reason"
@@ -134,16 +135,25 @@ func (l *learned) passOver(s *solver) bool {
 			}
 		}
 	}
-	found := false
+	turns, waiting := map[claimTurn]bool{}, 0
 	for _, g := range s.podGroups {
 		if g.waits == nil || g.waits.running {
 			continue
 		}
 		if first := leftOut[g.waits.user]; first != nil && first != g.class {
-			l.passedOver[claimTurn{first, g.waits.claim}], found = true, true
+			turns[claimTurn{first, g.waits.claim}] = true
+			waiting += len(g.pods)
 		}
 	}
-	return found
+	if len(turns) == 0 {
+		return false
+	}
+	if l.turns++; l.turns > s.searches.budgets[ClaimTurns] {
+		s.searches.cut(ClaimTurns, waiting)
+		return false
+	}
+	maps.Copy(l.passedOver, turns)
+	return true
 }
 
 // explain says for which pod and claim the pods wait.

@@ -11,7 +11,17 @@ const MostSteps = maxImproveSteps
 // how many steps improve took.
 func SolveWithin(snapshot *cluster.Snapshot, steps int) (Plan, int) {
 	ps := newPreferenceSearch(snapshot)
-	ps.options.maxImproveSteps = steps
+	ps.options.budgets[Improvement] = steps
 	s := ps.makeAttempt(nil, noMaxPrice)
-	return s.plan(), s.improved.steps
+	return s.plan(), s.searches.improveSteps
+}
+
+// Searches lists the searches that steps bound.
+func Searches() []Search { return searchNames }
+
+// SolveWithBudget is Solve with another budget for one search.
+func SolveWithBudget(snapshot *cluster.Snapshot, of Search, steps int) Plan {
+	ps := newPreferenceSearch(snapshot)
+	ps.options.budgets[of] = steps
+	return ps.solve()
 }

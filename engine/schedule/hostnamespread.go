@@ -26,12 +26,17 @@ func (s *solver) spreadOverNodes() {
 	}
 	s.topology.mustNotOpenDomains = true
 	defer func() { s.topology.mustNotOpenDomains = false }()
+	steps := s.searches.budgets[Evening]
 	for _, g := range s.podGroups {
 		if len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.excluded() {
 			continue
 		}
 		g.allotted = 0 // their allotments failed
 		for g.unassigned() > 0 && s.raiseMaxCounts(g) {
+			if steps -= len(s.snapshot.Nodes) + len(s.launches.all); steps < 0 {
+				s.searches.cut(Evening, g.unassigned())
+				break
+			}
 			before := g.placed
 			if len(g.domainKeys) > 0 {
 				s.placeOneByOne(g, maxRetriedPods, s.fillLaunches)

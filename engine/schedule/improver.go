@@ -57,7 +57,7 @@ type improver struct {
 
 func newImprover(s *solver) *improver {
 	return &improver{launches: &s.launches, limits: &s.limits, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues,
-		requirements: &s.requirements, compatibility: &s.compatibility, offerings: &s.offerings, maxSteps: s.preferences.options.maxImproveSteps,
+		requirements: &s.requirements, compatibility: &s.compatibility, offerings: &s.offerings, maxSteps: s.searches.budgets[Improvement],
 		prices: map[*launch]offering.Price{}, dropped: map[*launch]bool{}}
 }
 
@@ -71,14 +71,14 @@ func (im *improver) outOfSteps() bool { return im.progress.steps >= im.maxSteps 
 func (s *solver) improve() {
 	im := newImprover(s)
 	examined := im.listExamined()
-	s.improved = im.progress
+	defer func() { s.searches.cut(Improvement, im.progress.unexamined) }()
 	if len(s.launches.all) < 2 || len(examined) == 0 {
 		return
 	}
 	s.launches.forgetIndex()
 	im.dropLaunches(examined)
 	im.merge(examined)
-	s.improved = im.progress
+	s.searches.improveSteps = im.progress.steps
 	if len(im.dropped) == 0 {
 		return
 	}

@@ -58,8 +58,8 @@ func TestImproveIsBounded(t *testing.T) {
 		if len(plan.Launches) != n || len(plan.Unplaced) > 0 {
 			t.Errorf("%d pods: %d launches, %d groups left out", n, len(plan.Launches), len(plan.Unplaced))
 		}
-		if want := max(0, n-256); plan.UnexaminedLaunches != want {
-			t.Errorf("%d pods: %d launches left alone, want %d", n, plan.UnexaminedLaunches, want)
+		if want := max(0, n-256); plan.Unexamined(schedule.Improvement) != want {
+			t.Errorf("%d pods: %d launches left alone, want %d", n, plan.Unexamined(schedule.Improvement), want)
 		}
 		taken[n] = steps
 	}
@@ -86,14 +86,14 @@ func TestImproveStopsWhereStepsEnd(t *testing.T) {
 			if taken > max(0, steps)+look {
 				t.Errorf("seed %d, %d steps: %d taken", seed, steps, taken)
 			}
-			if plan.UnexaminedLaunches == 0 && plan.Price() > all.Price() {
+			if plan.Unexamined(schedule.Improvement) == 0 && plan.Price() > all.Price() {
 				t.Errorf("seed %d, %d steps: costs %s instead of %s and does not say why", seed, steps, plan.Price(), all.Price())
 			}
 			again, _ := schedule.SolveWithin(shuffle(script, seed).Snapshot(), max(0, steps))
-			if diff := cmp.Diff(enginetest.Print(plan), enginetest.Print(again)); diff != "" || plan.UnexaminedLaunches != again.UnexaminedLaunches {
+			if diff := cmp.Diff(enginetest.Print(plan), enginetest.Print(again)); diff != "" || plan.Unexamined(schedule.Improvement) != again.Unexamined(schedule.Improvement) {
 				t.Errorf("seed %d, %d steps: not the same plan again:\n%s", seed, steps, diff)
 			}
-			cut += min(1, plan.UnexaminedLaunches)
+			cut += min(1, plan.Unexamined(schedule.Improvement))
 		}
 	}
 	if cut < 30 {

@@ -29,6 +29,9 @@ type learned struct {
 	withoutColocations bool
 	// passedOver are pods that had the first turn at a claim and got no place; see exclusiveClaims.
 	passedOver map[claimTurn]bool
+	turns      int // rounds in which pods were passed over
+	// isLast is set when no round may follow the current one.
+	isLast bool
 }
 
 func newLearned() *learned {
@@ -72,6 +75,22 @@ func (l *learned) learn(s *solver, round int) bool {
 		again = l.recordColocations(s, round) || again
 	}
 	return s.recordOpenedDomains(l, round) || again
+}
+
+// uncertain counts the pods of classes about which rounds learned something: where they have a place, it
+// may not be one where they can be bound.
+func (l *learned) uncertain(s *solver) int {
+	classes := map[*cluster.PodClass]bool{}
+	for key := range l.podsPerCell {
+		classes[key.class] = true
+	}
+	n := 0
+	for _, g := range s.podGroups {
+		if classes[g.class] || l.unplaceable[g.class] || l.joinLast[g.class] || l.isColocated(g.class) {
+			n += len(g.pods)
+		}
+	}
+	return n
 }
 
 // recordUnbindable records the classes whose pods can be bound in no order. Those that a spread refuses

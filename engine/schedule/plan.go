@@ -22,9 +22,8 @@ type Plan struct {
 	// pod may use and how many nodes the pods limited per node need. Zero when no node is
 	// launched.
 	LowerBound offering.Price
-	// UnexaminedLaunches is how many nodes with free capacity are launched without a check whether
-	// the plan can do without them: that search is bounded.
-	UnexaminedLaunches int
+	// CutShort are the searches that stopped because their steps were spent, each once.
+	CutShort []CutShort
 	// Preferences counts the preferences (affinity, soft spread and the like) that are
 	// honoured.
 	Preferences Preferences

@@ -38,6 +38,7 @@ type preferenceSearch struct {
 
 	options   attemptOptions
 	attempted int                       // how many attempts honoured some preferences
+	undecided int                       // how many preferences no attempt was left for
 	placed    map[*cluster.PodClass]int // by the plan that honours no preference
 	best      *solver
 	// maxFinalPrice and maxPlannedPrice are upper bounds of finalPrice and of what is spent.
@@ -46,12 +47,11 @@ type preferenceSearch struct {
 
 // attemptOptions are what the caller of a search asks of its attempts.
 type attemptOptions struct {
-	maxPrice        offering.Price // the most that any plan may cost
-	noLaunches      bool           // no node may be launched
-	placeAllOrStop  bool           // a plan that leaves a pod out is of no use
-	skipLowerBound  bool           // the plan's lower bound is not needed
-	maxAttempts     int            // how many plans are made at most to find the best one
-	maxImproveSteps int            // how many steps improve may take for each plan
+	maxPrice       offering.Price // the most that any plan may cost
+	noLaunches     bool           // no node may be launched
+	placeAllOrStop bool           // a plan that leaves a pod out is of no use
+	skipLowerBound bool           // the plan's lower bound is not needed
+	budgets        budgets
 }
 
 // classPreference is one preference of one class.
@@ -63,9 +63,6 @@ type classPreference struct {
 // chosenPreferences says which preferences an attempt is to honour. A nil map holds none, and
 // nodes are not sorted by preference either.
 type chosenPreferences map[*cluster.PodClass][]preference
-
-// maxAttempts bounds how many plans are made to find the best one.
-const maxAttempts = 8
 
 func newPreferenceSearch(snapshot *cluster.Snapshot) *preferenceSearch {
 	ps := withoutPreferences(snapshot)
@@ -79,7 +76,7 @@ func withoutPreferences(snapshot *cluster.Snapshot) *preferenceSearch {
 		snapshot: snapshot, wanted: map[*cluster.PodClass][]preference{}, distinguishNodes: map[*cluster.PodClass]bool{}, runnable: map[*cluster.PodShape]bool{},
 		cells:   map[cellsKey][]cell{},
 		claims:  newExclusiveClaims(snapshot),
-		options: attemptOptions{maxPrice: noMaxPrice, maxAttempts: maxAttempts, maxImproveSteps: maxImproveSteps},
+		options: attemptOptions{maxPrice: noMaxPrice, budgets: defaultBudgets()},
 	}
 	if snapshot.InWhatIf() {
 		ps.compatible = memoOf(snapshot).compatible
@@ -149,6 +146,15 @@ func softTaints(snapshot *cluster.Snapshot) []cluster.Taint {
 	return out
 }
 
+// solve makes the plan that honours most.
+func (ps *preferenceSearch) solve() Plan {
+	plain := ps.makeAttempt(nil, noMaxPrice)
+	if len(ps.byWeight) == 0 {
+		return plain.plan()
+	}
+	return ps.choose(plain)
+}
+
 // makeAttempt makes one plan; see Solve for why it may take several rounds. A plan with colocations
 // counts only when it places more pods than the one without.
 func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offering.Price) *solver {
@@ -168,11 +174,16 @@ func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offer
 func (ps *preferenceSearch) makeRounds(l *learned, chosen chosenPreferences, maxPrice offering.Price) *solver {
 	for round := 0; ; round++ {
 		s := newSolver(ps, l, chosen, maxPrice)
+		l.isLast = round+1 >= ps.options.budgets[Rounds]
 		if !s.placeAndImprove(false, round) || !s.placeAndImprove(true, round) {
 			continue
 		}
 		s.topology.ignoreUnread(s.podGroups)
 		if !l.learnMinValuesLost(s) && !l.passOver(s) {
+			return s
+		}
+		if l.isLast {
+			s.searches.cut(Rounds, max(1, l.uncertain(s)))
 			return s
 		}
 	}
@@ -186,6 +197,7 @@ func (ps *preferenceSearch) choose(plain *solver) Plan {
 	if !ps.allMetByChance() {
 		ps.search(before)
 	}
+	ps.best.searches.cut(Preferred, ps.undecided)
 	p := ps.best.plan()
 	p.Preferences = ps.summarize(&p)
 	p.Preferences.Cost = max(0, p.Price()-before)
@@ -198,15 +210,20 @@ func (ps *preferenceSearch) search(before offering.Price) {
 	ps.maxFinalPrice = min(ps.options.maxPrice, withSurplus(before, ps.snapshot.Settings.PreferenceSurplusPermille))
 	ps.maxPlannedPrice = min(ps.options.maxPrice, max(ps.maxFinalPrice, withSurplus(ps.best.limits.spending.spent, ps.snapshot.Settings.PreferenceSurplusPermille)))
 	kept := []classPreference{}
-	for rest := ps.byWeight; len(rest) > 0 && ps.attempted < ps.options.maxAttempts; {
+	rest := ps.byWeight
+	for len(rest) > 0 && !ps.outOfPlans() {
 		n := ps.mostHonoured(kept, rest)
 		kept = append(kept, rest[:n]...)
 		rest = rest[min(n+1, len(rest)):]
 	}
+	ps.undecided = len(rest)
 	if len(kept) == 0 && slices.ContainsFunc(ps.snapshot.Nodes, takesPods) {
 		ps.tryHonouring(nil) // choosing which nodes are filled first costs nothing
 	}
 }
+
+// outOfPlans reports whether no further plan may be made.
+func (ps *preferenceSearch) outOfPlans() bool { return ps.attempted >= ps.options.budgets[Preferred] }
 
 // allMetByChance reports whether the plan that honours no preference meets all of them by
 // chance, whichever of its offerings are launched.
@@ -238,7 +255,7 @@ func (ps *preferenceSearch) mostHonoured(kept, rest []classPreference) int {
 		return len(rest)
 	}
 	had, tooMany := 0, len(rest)
-	for tooMany-had > 1 && ps.attempted < ps.options.maxAttempts {
+	for tooMany-had > 1 && !ps.outOfPlans() {
 		if n := (had + tooMany) / 2; ps.tryHonouring(slices.Concat(kept, rest[:n])) {
 			had = n
 		} else {

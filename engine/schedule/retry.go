@@ -19,12 +19,14 @@ type retrier struct {
 	solver *solver
 	// podsLeft is how many more pods it may place.
 	podsLeft int
+	// steps is how many steps are left. A trial of a pod group takes a step, and one for each NodePool.
+	steps int
 }
 
 // retryUnplaced tries again to place the pods that were left out; then also in domains that may be
 // empty (see topology.recount), and at last on larger launches.
 func (s *solver) retryUnplaced(virtual bool) {
-	r := retrier{solver: s, podsLeft: maxRetriedPods}
+	r := retrier{solver: s, podsLeft: maxRetriedPods, steps: s.searches.budgets[Retry]}
 	left := r.leftOut(virtual)
 	if len(left) == 0 {
 		return
@@ -49,11 +51,26 @@ func (s *solver) retryUnplaced(virtual bool) {
 		s.topology.recount(s.podGroups)
 		r.podsLeft = maxRetriedPods
 		im := newImprover(s)
-		im.maxSteps = min(im.maxSteps, maxEnlargeSteps)
+		im.maxSteps = s.searches.budgets[Enlargement]
 		if r.retryGroups(left, im.enlarge) {
 			r.retryGroups(left, s.placeOnLaunches) // they may join those pods now
 		}
+		if im.outOfSteps() {
+			s.searches.cut(Enlargement, unassigned(left))
+		}
 	}
+	if r.podsLeft <= 0 || r.steps <= 0 {
+		s.searches.cut(Retry, unassigned(left))
+	}
+}
+
+// unassigned counts the pods of the groups without a place.
+func unassigned(groups []*podGroup) int {
+	n := 0
+	for _, g := range groups {
+		n += g.unassigned()
+	}
+	return n
 }
 
 // leftOut lists the pod groups with pods that were left out, by priority.
@@ -80,6 +97,12 @@ func (r *retrier) retryGroups(groups []*podGroup, onLaunches func([]*allotment))
 	for again := true; again && r.podsLeft > 0; {
 		again = false
 		for _, g := range groups {
+			if r.steps <= 0 {
+				return r.podsLeft < before
+			}
+			if g.unassigned() > 0 {
+				r.steps -= 1 + len(s.pools.all)
+			}
 			launched := s.limits.reservations
 			placed := r.retryGroup(g, onLaunches)
 			r.podsLeft -= placed

@@ -22,12 +22,7 @@ import (
 //
 // Preferences are honoured as far as the snapshot's Settings allow: see preferenceSearch.
 func Solve(snapshot *cluster.Snapshot) Plan {
-	ps := newPreferenceSearch(snapshot)
-	plain := ps.makeAttempt(nil, noMaxPrice)
-	if len(ps.byWeight) == 0 {
-		return plain.plan()
-	}
-	return ps.choose(plain)
+	return newPreferenceSearch(snapshot).solve()
 }
 
 // solver makes one round of an attempt: it places pod groups by asking the parts that own what the
@@ -52,14 +47,14 @@ type solver struct {
 	descriptions  descriptions
 	requirements  requirementSets
 	preferences   *preferenceSearch
-	improved      improveProgress
+	searches      searches
 }
 
 // newSolver prepares a round of an attempt that honours some preferences, with what earlier rounds
 // learned.
 func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPrice offering.Price) *solver {
 	snapshot := ps.snapshot
-	s := &solver{preferences: ps, snapshot: snapshot, learned: l, quota: newQuota(snapshot.QuotaLeft), requirements: newRequirementSets()}
+	s := &solver{preferences: ps, snapshot: snapshot, learned: l, quota: newQuota(snapshot.QuotaLeft), requirements: newRequirementSets(), searches: searches{budgets: ps.options.budgets}}
 	s.limits = newLimits(&s.pools, &s.quota, maxPrice)
 	s.counters = newCounters(snapshot, antiAffinityTermsOf(snapshot))
 	s.placements = placements{enabled: len(ps.byWeight) > 0 || ps.options.placeAllOrStop}
@@ -212,7 +207,10 @@ func (s *solver) placeAndImprove(virtual bool, round int) bool {
 		return true
 	}
 	if s.learned.learn(s, round) {
-		return false
+		if !s.learned.isLast {
+			return false
+		}
+		s.searches.cut(Rounds, max(1, s.learned.uncertain(s)))
 	}
 	if !virtual {
 		s.improve()
