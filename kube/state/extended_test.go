@@ -136,6 +136,55 @@ func TestInventedResourcesKeepNoPodWaiting(t *testing.T) {
 	expectOutcomes(t, m, "after forty invented resources", served)
 }
 
+// A thousand pods with resources that exist nowhere, all at once, and after they are deleted.
+//
+// Rule POD-7.
+func TestThousandInventedResources(t *testing.T) {
+	m := gpuCluster()
+	const invented = 1000
+	for i := range invented {
+		m.SetPod(asking(fmt.Sprint("odd-", i), fmt.Sprint("example.com/invented-", i)), true)
+	}
+	m.SetPod(asking("trainer", gpu), false)
+	m.SetPod(mounting("database", "data"), false)
+	want := map[string]string{"trainer": "nc4", "database": "nc4", "odd-999": "Resources: requests 1 of example.com/invented-999, which no instance type and no node offers"}
+	expectOutcomes(t, m, "a thousand alive", want)
+	for i := range invented {
+		m.RemovePod(asking(fmt.Sprint("odd-", i)))
+	}
+	delete(want, "odd-999")
+	expectOutcomes(t, m, "a thousand deleted", want)
+}
+
+// The words of a plan name resources in an order of their own, whichever pod was seen first.
+//
+// Rule PLAN-10.
+func TestWordsDoNotDependOnEventOrder(t *testing.T) {
+	pods := []*corev1.Pod{
+		asking("a", "example.com/a", "example.com/b"), asking("b", "example.com/c", "example.com/a", gpu),
+		asking("c", "example.com/b", "example.com/c"), asking("d", "example.com/c", "example.com/d", "example.com/a"),
+	}
+	var want schedule.Plan
+	for seed := range uint64(24) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		m := gpuCluster()
+		shuffled := slices.Clone(pods)
+		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		for _, p := range shuffled {
+			if m.SetPod(p, false); random.IntN(2) == 0 {
+				planOf(m)
+			}
+		}
+		got := planOf(m)
+		if seed == 0 {
+			want = got
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("seed %d: another order, other words: %s", seed, diff)
+		}
+	}
+}
+
 // A pod that waits for a resource gets a node once a node or instance type offers the resource,
 // and waits again when none does, with the same message as before.
 //
