@@ -140,6 +140,17 @@ func (ll *launchList) next(i int, g *podGroup) int {
 	return ll.free.NextFitting(i, len(ll.all), &g.shape.Requests, g.shape.Dims)
 }
 
+// offerWholeNodes makes the capacity of the planned offerings free that launches do not use: with
+// minValues, only what enough offerings have was free.
+func (ll *launchList) offerWholeNodes() {
+	for _, l := range ll.all {
+		if l.pool.hasMinValues() {
+			l.free = l.pool.Allocatable[l.row].Sub(l.used)
+		}
+	}
+	ll.forgetIndex()
+}
+
 // forgetIndex makes next index the launches again: they were changed otherwise than by addPods.
 func (ll *launchList) forgetIndex() { ll.free, ll.slots, ll.indexed = nil, 0, 0 }
 

@@ -366,23 +366,11 @@ func (s *solver) launchFromPools(pools []*poolState, last bool, allotments []*al
 	}
 	s.minValues.relaxing = true
 	s.launchNodes(pools, last, allotments)
-	s.fillWithFewerValues(allotments)
+	if slices.ContainsFunc(allotments, func(a *allotment) bool { return a.left() > 0 }) {
+		s.launches.offerWholeNodes() // no more can be launched
+		s.fillLaunches(allotments)
+	}
 	s.minValues.relaxing = false
-}
-
-// fillWithFewerValues puts pods for which no more nodes can be launched on planned launches, which then
-// list only the offerings that hold them.
-func (s *solver) fillWithFewerValues(allotments []*allotment) {
-	if !slices.ContainsFunc(allotments, func(a *allotment) bool { return a.left() > 0 }) {
-		return
-	}
-	for _, l := range s.launches.all {
-		if l.pool.hasMinValues() {
-			l.free = l.pool.Allocatable[l.row].Sub(l.used)
-		}
-	}
-	s.launches.forgetIndex()
-	s.fillLaunches(allotments)
 }
 
 // maxOfEach is the larger of two numbers, label by label.
