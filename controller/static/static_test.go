@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -163,6 +164,27 @@ func TestShortDecisionIsRepeated(t *testing.T) {
 		e.Steps(3)
 		if len(asked) < 2 || asked[0] != 2 || len(e.Claims()) != 0 {
 			t.Errorf("asked for %v", asked)
+		}
+	})
+}
+
+// A pool that is deleted while karve chooses what to launch for it gets no nodes.
+//
+// Rule LAUNCH-12.
+func TestPoolDeletedWhileLaunchesAreChosen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(pool(2, ""))
+		chosen := 0
+		e.Static.Choose = func(snapshot *cluster.Snapshot, name string, n int) []schedule.Launch {
+			launches := schedule.StaticLaunches(snapshot, name, n)
+			chosen += len(launches)
+			e.Mirror.RemovePool(&karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			return launches
+		}
+		e.Steps(3)
+		if got := len(e.Claims()); chosen == 0 || got > 0 {
+			t.Errorf("%d launches were chosen, and %d NodeClaims created, want none", chosen, got)
 		}
 	})
 }
