@@ -135,6 +135,14 @@ func (v Vector) Times(n int) Vector {
 	return v
 }
 
+// Sum returns a plus n times b, saturating at Most; neither is negative.
+func Sum(a, b int64, n int) int64 {
+	if n > 1 && b > 0 && int64(n) > Most/b {
+		return Most
+	}
+	return clamp(a + b*int64(n))
+}
+
 // Holds reports whether v has at least as much as w of every resource that w requests.
 func (v *Vector) Holds(w *Vector) bool {
 	for d, n := range w {

@@ -44,6 +44,21 @@ func TestNothingOverflows(t *testing.T) {
 	}
 }
 
+// TestSum: Sum is Add and Times of one resource.
+func TestSum(t *testing.T) {
+	amounts := []int64{0, 1, 7, 1 << 40, quantity.Most / 3, quantity.Most}
+	for _, a := range amounts {
+		for _, b := range amounts {
+			for _, n := range []int{0, 1, 2, 3, 1 << 30} {
+				want := quantity.Vector{a}.Add(quantity.Vector{b}.Times(n))[0]
+				if got := quantity.Sum(a, b, n); got != want {
+					t.Errorf("%d and %d times %d: %d, want %d", a, n, b, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestFormat(t *testing.T) {
 	for _, tc := range []struct {
 		name string

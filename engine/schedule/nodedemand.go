@@ -42,8 +42,9 @@ func (d *nodeDemand) divide(shapeGroups []*shapeGroup) quantity.Vector {
 		if sg.left == 0 {
 			continue
 		}
-		requests = requests.Add(sg.shape.Requests.Times(sg.left))
-		for dim, n := range sg.shape.Requests {
+		for _, dim := range sg.shape.Dims {
+			n := sg.shape.Requests[dim]
+			requests[dim] = quantity.Sum(requests[dim], n, sg.left)
 			largest[dim] = max(largest[dim], n)
 		}
 	}
