@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
@@ -48,11 +49,18 @@ type boundPods struct {
 	counts  map[target]int
 	domains map[*domainCount][]int
 	least   map[*cluster.TopologySpread]int // of spreads over the hostname: once all pods are bound
+	counted map[countedKey]bitset.Set       // see looksAt
 	steps   int
 }
 
+// countedKey names the offerings of a pool that a count looks at.
+type countedKey struct {
+	count *domainCount
+	pool  *poolState
+}
+
 func newBoundPods(s *solver) boundPods {
-	out := boundPods{solver: s, read: map[term][]*podGroup{}, counts: map[target]int{}, domains: map[*domainCount][]int{}, least: map[*cluster.TopologySpread]int{}}
+	out := boundPods{solver: s, read: map[term][]*podGroup{}, counts: map[target]int{}, domains: map[*domainCount][]int{}, least: map[*cluster.TopologySpread]int{}, counted: map[countedKey]bitset.Set{}}
 	for _, g := range s.podGroups {
 		g.readBySpreads(out.read)
 	}
@@ -87,7 +95,16 @@ func (b *boundPods) looksAt(dc *domainCount, at *batch) bool {
 	if at.launch == nil {
 		return dc.passes(b.solver.snapshot.Nodes[at.node])
 	}
-	return dc.filter.admits(at.launch) && b.solver.topology.countedOfferings(dc, at.launch.pool).Has(at.launch.row)
+	if !dc.filter.admits(at.launch) {
+		return false
+	}
+	key := countedKey{dc, at.launch.pool}
+	rows, known := b.counted[key]
+	if !known {
+		rows = b.solver.topology.countedOfferings(dc, at.launch.pool)
+		b.counted[key] = rows
+	}
+	return rows.Has(at.launch.row)
 }
 
 // countsChanged is how many counts a pod of the group changes.
