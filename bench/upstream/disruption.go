@@ -29,6 +29,7 @@ import (
 	"github.com/karve-dev/karve/bench/consolidate"
 	"github.com/karve-dev/karve/bench/fleet"
 	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Disruption is Karpenter's disruption controller over a fleet: its methods, cluster
@@ -54,7 +55,7 @@ func NewDisruption(ctx context.Context, s *scenario.Scenario) (*Disruption, erro
 		MinValuesPolicy: options.MinValuesPolicyStrict, PreferencePolicy: options.PreferencePolicyRespect, IgnoreDRARequests: true,
 		FeatureGates: options.FeatureGates{SpotToSpotConsolidation: true},
 	})
-	d := &Disruption{ctx: ctx, clock: &skippingClock{start: time.Now(), skipped: scenario.Now()}, store: newStore(s), cloud: newCloud(s)}
+	d := &Disruption{ctx: ctx, clock: &skippingClock{start: time.Now(), skipped: scenario.Now()}, store: newStore(s), cloud: newCloud(s.Types, s.Pools)}
 	d.state = state.NewCluster(d.clock, d.store, d.cloud)
 	provisioner := provisioning.NewProvisioner(d.store, noEvents{}, d.cloud, d.state, d.clock, nil, nil)
 	d.queue = disruption.NewQueue(d.store, noEvents{}, d.state, d.clock, provisioner)
@@ -244,16 +245,16 @@ func (c *skippingClock) After(d time.Duration) <-chan time.Time {
 	return out
 }
 
-// cloud offers each NodePool the instance types of the scenario that it may launch.
+// cloud offers each NodePool the instance types that it may launch.
 type cloud struct {
 	cloudprovider.CloudProvider // nil: deciding launches nothing
 	byPool                      map[string][]*cloudprovider.InstanceType
 }
 
-func newCloud(s *scenario.Scenario) *cloud {
-	all := InstanceTypes(s.Types)
+func newCloud(types []offering.InstanceType, pools []*karpv1.NodePool) *cloud {
+	all := InstanceTypes(types)
 	c := &cloud{byPool: map[string][]*cloudprovider.InstanceType{}}
-	for _, p := range s.Pools {
+	for _, p := range pools {
 		for _, t := range all {
 			if canLaunch(p, t) {
 				c.byPool[p.Name] = append(c.byPool[p.Name], t)

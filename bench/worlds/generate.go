@@ -41,6 +41,15 @@ func Random(seed uint64) *World {
 // preferred pod affinity, workloads of many pods, and pods of nodes that do not exist.
 func Plain(seed uint64) *World { return draw(seed, &World{}, nil) }
 
+// Shared draws the world of Random without what upstream does not know, or has in another way: quotas,
+// reserved capacity and capacity buffers.
+func Shared(seed uint64) *World {
+	w := &World{}
+	x := newExtras(seed, w)
+	x.shared = true
+	return draw(seed, w, x)
+}
+
 func draw(seed uint64, w *World, x *extras) *World {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x301d5)), w: w, used: map[string]corev1.ResourceList{}, extras: x}
 	g.namespaces()

@@ -17,11 +17,14 @@ import (
 
 // extras draws what Random adds to the worlds of Plain. It has random numbers of its own, so that
 // the rest of the world stays the same. A nil *extras adds nothing.
-type extras struct{ *generator }
+type extras struct {
+	*generator
+	shared bool // see Shared
+}
 
 // newExtras returns the extras of the seed's world.
 func newExtras(seed uint64, w *World) *extras {
-	return &extras{&generator{Rand: rand.New(rand.NewPCG(seed, 0x5ca4ce)), w: w}}
+	return &extras{generator: &generator{Rand: rand.New(rand.NewPCG(seed, 0x5ca4ce)), w: w}}
 }
 
 // replicas is how many more pods a workload has.
@@ -57,7 +60,7 @@ func (x *extras) lose(p *corev1.Pod) {
 
 // supply draws quotas, and capacity that was reserved in advance.
 func (x *extras) supply() {
-	if x == nil {
+	if x == nil || x.shared {
 		return
 	}
 	reserved := x.chance(20)
@@ -127,7 +130,7 @@ func (x *extras) minValues() {
 
 // buffers draws capacity buffers.
 func (x *extras) buffers() {
-	if x == nil || !x.chance(15) {
+	if x == nil || x.shared || !x.chance(15) {
 		return
 	}
 	for i := range 1 + x.IntN(2) {

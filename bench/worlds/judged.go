@@ -38,7 +38,7 @@ type judged struct {
 // newJudged writes the world and the plan for the judge, each launch as the offering that choose picks.
 func newJudged(w *World, plan schedule.Plan, choose func(int, schedule.Launch) offering.Ref) *judged {
 	sold := *w
-	sold.Types = w.sold()
+	sold.Types = w.Sold()
 	j := &judged{w: w, plan: plan, sold: &sold, names: map[string]string{}, pods: map[string]*corev1.Pod{}, virtual: map[string]bool{}, placed: map[string]bool{}}
 	j.cluster.Leaving, j.cluster.Moving, j.cluster.Ended = map[string]bool{}, map[types.UID]bool{}, map[types.UID]*corev1.Pod{}
 	j.references()

@@ -56,7 +56,7 @@ func solve(m *state.Mirror) (out schedule.Plan) {
 type event func(*state.Mirror)
 
 func (w *World) events() []event {
-	sold := w.sold()
+	sold := w.Sold()
 	out := []event{
 		func(m *state.Mirror) { m.SetSettings(w.Settings) },
 		func(m *state.Mirror) { m.SetCatalog(class, sold, w.Quota) },
@@ -82,9 +82,9 @@ func each[T any](objects []T, show func(*state.Mirror, T)) []event {
 	return out
 }
 
-// sold are the instance types with the NodeOverlays applied. No event carries NodeOverlays: a
+// Sold are the instance types with the NodeOverlays applied. No event carries NodeOverlays: a
 // controller applies them to the catalog.
-func (w *World) sold() []offering.InstanceType {
+func (w *World) Sold() []offering.InstanceType {
 	var overlays []offering.Overlay
 	for _, o := range w.Overlays {
 		if read, err := kube.Overlay(o); err == nil {
