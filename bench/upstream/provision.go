@@ -80,7 +80,8 @@ func observe(ctx context.Context, known *state.Cluster, objects []client.Object)
 		}
 	}
 	for _, p := range ofType[*corev1.Pod](objects) {
-		if err := known.UpdatePod(ctx, p); err != nil {
+		// The informer asks again for a pod whose node is not there.
+		if err := known.UpdatePod(ctx, p); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("adding to upstream's cluster state: pod %s: %w", p.Name, err)
 		}
 	}

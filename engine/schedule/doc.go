@@ -22,6 +22,7 @@
 //	exclusiveclaims.go  which of the pods that share a claim for one pod goes first
 //	improver.go         launches are merged and dropped
 //	retry.go            pods that were left out are tried again; enlarge.go
+//	leftoutfirst.go     further plans place them first
 //	bindorder.go        pods that wait for each other in a circle
 //	topology.go         counts by zone; domainrule.go reads them for pods
 //	noderules.go        what pods ask of the pods beside them; counters.go counts those

@@ -10,6 +10,9 @@ import (
 
 // learned is what the rounds of one attempt found out, for the rounds after them.
 type learned struct {
+	// first are classes that are placed before all others, one by one, in this order; see
+	// placeLeftOutFirst. Rounds do not change it.
+	first       []*cluster.PodClass
 	podsPerCell map[learnedKey]int
 	unplaceable map[*cluster.PodClass]bool
 	// withoutPreferences are classes that hold no preference from the start.

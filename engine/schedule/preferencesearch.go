@@ -37,6 +37,7 @@ type preferenceSearch struct {
 	cells      map[cellsKey][]cell
 
 	options   attemptOptions
+	first     []*cluster.PodClass       // that are placed first; see placeLeftOutFirst
 	attempted int                       // how many attempts honoured some preferences
 	undecided int                       // how many preferences no attempt was left for
 	placed    map[*cluster.PodClass]int // by the plan that honours no preference
@@ -155,18 +156,31 @@ func (ps *preferenceSearch) solve() Plan {
 	return ps.choose(plain)
 }
 
-// makeAttempt makes one plan; see Solve for why it may take several rounds. A plan with colocations
-// counts only when it places more pods than the one without.
+// makeAttempt makes one plan. Without preferences it is the best of a few orders of pods (see
+// placeLeftOutFirst), and with some the same order is taken.
 func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offering.Price) *solver {
-	s := ps.makeRounds(newLearned(), chosen, maxPrice)
+	s := ps.makePlan(ps.first, chosen, maxPrice)
+	if chosen == nil {
+		s = ps.placeLeftOutFirst(s, maxPrice)
+		ps.first = s.learned.first
+	}
+	s.spreadOverNodes()
+	return s
+}
+
+// makePlan makes one plan in which some classes come first; see Solve for why it may take several rounds.
+// A plan with colocations counts only when it places more pods than the one without.
+func (ps *preferenceSearch) makePlan(first []*cluster.PodClass, chosen chosenPreferences, maxPrice offering.Price) *solver {
+	l := newLearned()
+	l.first = first
+	s := ps.makeRounds(l, chosen, maxPrice)
 	if len(s.learned.colocated) > 0 {
 		l := newLearned()
-		l.withoutColocations = true
+		l.first, l.withoutColocations = first, true
 		if plain := ps.makeRounds(l, chosen, maxPrice); !s.placesMoreThan(plain) {
 			s = plain
 		}
 	}
-	s.spreadOverNodes()
 	return s
 }
 

@@ -180,11 +180,16 @@ func (s *solver) retryNodes(allotments []*allotment) {
 
 // byPriority groups the pod groups by priority, the highest first: when limits or quota do
 // not suffice for all pods, those of the highest priority get nodes. Classes that join other pods last
-// (see recordJoinLast) come after all others.
+// (see recordJoinLast) come after all others, and some that were left out come first (see placeLeftOutFirst).
 func (s *solver) byPriority() [][]*podGroup {
 	var out, last [][]*podGroup
+	first := make([][]*podGroup, len(s.learned.first))
 	for _, g := range s.podGroups {
 		if g.excluded() || s.learned.unplaceable[g.class] {
+			continue
+		}
+		if i := s.learned.rankFirst(g.class); i >= 0 {
+			first[i] = append(first[i], g)
 			continue
 		}
 		list := &out
@@ -197,7 +202,8 @@ func (s *solver) byPriority() [][]*podGroup {
 		}
 		*list = append(*list, []*podGroup{g})
 	}
-	return append(out, last...)
+	first = slices.DeleteFunc(first, func(g []*podGroup) bool { return len(g) == 0 })
+	return slices.Concat(first, out, last)
 }
 
 // placeAndImprove places all virtual pods, or all others. It reports false when it learned

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// maxReorderings is how many more plans are made at most to place pods that were left out.
+const maxReorderings = 4
+
+// maxReorderedPods bounds for how many pods that is done: each plan takes as long as the first.
+const maxReorderedPods = 200
+
+// placeLeftOutFirst makes further plans while pods are left out: in each, the classes that were left out
+// come first, one class after the other, and even before those of higher priority. It returns the plan that
+// places the most pods: of high priority first.
+//
+// Classes are otherwise placed in an order that knows nothing of the places that those after them could use.
+// A pod that fits anywhere may then take the only place of another one: room on a node, a domain of a spread,
+// or the last node that the limits allow.
+func (ps *preferenceSearch) placeLeftOutFirst(s *solver, maxPrice offering.Price) *solver {
+	if ps.options.noLaunches || ps.options.placeAllOrStop && maxPrice < noMaxPrice || !s.mayReorder() {
+		return s
+	}
+	best := s
+	for range maxReorderings {
+		next := s.leftOutClasses()
+		if len(next) == 0 || slices.Equal(next, s.learned.first) {
+			break
+		}
+		s = ps.makePlan(next, nil, maxPrice)
+		if s.placesMoreThan(best) {
+			best = s
+		}
+	}
+	return best
+}
+
+// mayReorder reports whether pods of several classes compete, and are few.
+func (s *solver) mayReorder() bool {
+	pods, placed := 0, 0
+	for _, g := range s.podGroups {
+		pods += len(g.pods)
+		placed += g.placed
+	}
+	return pods <= maxReorderedPods && placed > 0 && len(s.podGroups) > 1 && !s.limits.overMaxPrice()
+}
+
+// leftOutClasses are the classes with pods that were left out, by priority and then the smallest first: where
+// they compete for room, more of those have a place. The other classes that came first follow.
+func (s *solver) leftOutClasses() []*cluster.PodClass {
+	var out []*cluster.PodClass
+	for _, g := range slices.Backward(s.podGroups) {
+		if g.placed < len(g.pods) && !g.class.Virtual && g.class.Refused == "" && !slices.Contains(out, g.class) {
+			out = append(out, g.class)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(out, comparePlacingOrder)
+	for _, c := range s.learned.first {
+		if !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// rankFirst is the class's position among those that come first, or that of the first class with which it
+// is colocated; negative when it does not come first.
+func (l *learned) rankFirst(c *cluster.PodClass) int {
+	if len(l.first) == 0 || l.joinLast[c] {
+		return -1
+	}
+	if !l.isColocated(c) {
+		return slices.Index(l.first, c)
+	}
+	together := l.colocated[l.colocationOf[c]]
+	return slices.IndexFunc(l.first, func(o *cluster.PodClass) bool { return slices.Contains(together, o) })
+}
