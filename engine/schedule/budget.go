@@ -68,6 +68,15 @@ func (x *searches) cut(of Search, n int) {
 	x.unexamined[of] += n
 }
 
+// inherit records what searches for another plan did not look at, which this one was preferred to.
+func (x *searches) inherit(o *searches, of ...Search) {
+	for _, name := range of {
+		if x.unexamined[name] == 0 {
+			x.cut(name, o.unexamined[name])
+		}
+	}
+}
+
 // list lists the searches that were cut short.
 func (x *searches) list() []CutShort {
 	var out []CutShort

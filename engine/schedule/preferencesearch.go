@@ -178,6 +178,7 @@ func (ps *preferenceSearch) makePlan(first []*cluster.PodClass, chosen chosenPre
 		l := newLearned()
 		l.first, l.withoutColocations = first, true
 		if plain := ps.makeRounds(l, chosen, maxPrice); !s.placesMoreThan(plain) {
+			plain.searches.inherit(&s.searches, Rounds, Colocation)
 			s = plain
 		}
 	}
