@@ -23,12 +23,12 @@ const maxReorderedPods = 200
 // A pod that fits anywhere may then take the only place of another one: room on a node, a domain of a spread,
 // or the last node that the limits allow.
 func (ps *preferenceSearch) placeLeftOutFirst(s *solver, maxPrice offering.Price) *solver {
-	if ps.options.noLaunches || ps.options.placeAllOrStop && maxPrice < noMaxPrice || !s.mayReorder() {
+	if ps.options.noLaunches || ps.options.placeAllOrStop && maxPrice < noMaxPrice || s.limits.overMaxPrice() || !compete(s.podGroups) {
 		return s
 	}
 	best := s
 	for range maxReorderings {
-		next := s.leftOutClasses()
+		next := s.learned.firstAfter(s.podGroups)
 		if len(next) == 0 || slices.Equal(next, s.learned.first) {
 			break
 		}
@@ -40,21 +40,22 @@ func (ps *preferenceSearch) placeLeftOutFirst(s *solver, maxPrice offering.Price
 	return best
 }
 
-// mayReorder reports whether pods of several classes compete, and are few.
-func (s *solver) mayReorder() bool {
+// compete reports whether some pods of the groups may have the places of others, and the pods are few.
+func compete(groups []*podGroup) bool {
 	pods, placed := 0, 0
-	for _, g := range s.podGroups {
+	for _, g := range groups {
 		pods += len(g.pods)
 		placed += g.placed
 	}
-	return pods <= maxReorderedPods && placed > 0 && len(s.podGroups) > 1 && !s.limits.overMaxPrice()
+	return pods <= maxReorderedPods && placed > 0 && len(groups) > 1
 }
 
-// leftOutClasses are the classes with pods that were left out, by priority and then the smallest first: where
-// they compete for room, more of those have a place. The other classes that came first follow.
-func (s *solver) leftOutClasses() []*cluster.PodClass {
+// firstAfter are the classes to come first in the next plan: those with pods that were left out, by priority and
+// then the smallest first, as more of those have a place where they compete for room. The other classes that
+// came first follow.
+func (l *learned) firstAfter(groups []*podGroup) []*cluster.PodClass {
 	var out []*cluster.PodClass
-	for _, g := range slices.Backward(s.podGroups) {
+	for _, g := range slices.Backward(groups) {
 		if g.placed < len(g.pods) && !g.class.Virtual && g.class.Refused == "" && !slices.Contains(out, g.class) {
 			out = append(out, g.class)
 		}
@@ -63,7 +64,7 @@ func (s *solver) leftOutClasses() []*cluster.PodClass {
 		return nil
 	}
 	slices.SortStableFunc(out, comparePlacingOrder)
-	for _, c := range s.learned.first {
+	for _, c := range l.first {
 		if !slices.Contains(out, c) {
 			out = append(out, c)
 		}
