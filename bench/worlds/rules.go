@@ -222,7 +222,7 @@ func (j *judged) domainKeys() []string {
 			out = append(out, key)
 		}
 	}
-	for _, p := range j.w.Pods {
+	for _, p := range slices.Concat(j.w.Pods, slices.Collect(maps.Values(j.pods))) { // chunks of buffers, too
 		for _, t := range podTerms(p) {
 			add(t.TopologyKey)
 		}
