@@ -159,7 +159,8 @@ func (j *judged) addNode(n *corev1.Node, leaving bool) {
 // and those of a starting node go, and the kubelet reports what the claim says.
 func (j *judged) initialize(n *corev1.Node, c *karpv1.NodeClaim) {
 	if n.Labels[karpv1.NodeRegisteredLabelKey] != "true" {
-		labels := maps.Clone(n.Labels)
+		labels := map[string]string{}
+		maps.Copy(labels, n.Labels)
 		maps.Copy(labels, c.Labels)
 		n.Labels = labels
 		n.Spec.Taints = slices.Clone(c.Spec.Taints)
