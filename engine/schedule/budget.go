@@ -17,11 +17,12 @@ const (
 	Enlargement Search = "enlargement" // larger launches for pods that were left out
 	Evening     Search = "evening"     // more pods a node than the emptiest node has; see spreadOverNodes
 	ClaimTurns  Search = "claim turns" // which pod gets a claim that is for one; see exclusiveClaims
+	Orders      Search = "orders"      // further plans in which pods that were left out come first; see placeLeftOutFirst
 	Preferred   Search = "preferences" // which preferences are honoured; see preferenceSearch
 )
 
 // searchNames lists the searches in the order in which plans name them.
-var searchNames = []Search{Rounds, Colocation, BindOrder, Improvement, Retry, Enlargement, Evening, ClaimTurns, Preferred}
+var searchNames = []Search{Rounds, Colocation, BindOrder, Improvement, Retry, Enlargement, Evening, ClaimTurns, Orders, Preferred}
 
 // CutShort says that a search of a plan stopped because its steps were spent.
 type CutShort struct {
@@ -45,6 +46,7 @@ func defaultBudgets() budgets {
 		Retry:       1 << 16, // see retrier
 		Enlargement: 1 << 16, // a step for each launch and each offering that is tried
 		Evening:     1 << 24, // a step for each node that is counted
+		Orders:      4,       // plans
 		Preferred:   8,       // plans made to find the best one
 	}
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// maxReorderings is how many more plans are made at most to place pods that were left out.
-const maxReorderings = 4
-
 // maxReorderedPods bounds for how many pods that is done: each plan takes as long as the first.
 const maxReorderedPods = 200
 
@@ -23,21 +20,38 @@ const maxReorderedPods = 200
 // A pod that fits anywhere may then take the only place of another one: room on a node, a domain of a spread,
 // or the last node that the limits allow.
 func (ps *preferenceSearch) placeLeftOutFirst(s *solver, maxPrice offering.Price) *solver {
-	if ps.options.noLaunches || ps.options.placeAllOrStop && maxPrice < noMaxPrice || s.limits.overMaxPrice() || !compete(s.podGroups) {
+	if ps.options.noLaunches || ps.snapshot.InWhatIf() || s.limits.overMaxPrice() || !compete(s.podGroups) {
 		return s
 	}
 	best := s
-	for range maxReorderings {
+	var tried [][]*cluster.PodClass
+	for {
 		next := s.learned.firstAfter(s.podGroups)
-		if len(next) == 0 || slices.Equal(next, s.learned.first) {
+		if len(next) == 0 || slices.ContainsFunc(tried, func(o []*cluster.PodClass) bool { return slices.Equal(o, next) }) {
 			break
 		}
-		s = ps.makePlan(next, nil, maxPrice)
-		if s.placesMoreThan(best) {
-			best = s
+		if len(tried) == ps.options.budgets[Orders] {
+			best.searches.cut(Orders, countLeftOut(best.podGroups))
+			break
 		}
+		tried = append(tried, next)
+		s = ps.makePlan(next, nil, maxPrice)
+		other := s
+		if s.placesMoreThan(best) {
+			best, other = s, best
+		}
+		best.searches.inherit(&other.searches, searchNames...)
 	}
 	return best
+}
+
+// countLeftOut is how many pods of the groups have no place.
+func countLeftOut(groups []*podGroup) int {
+	n := 0
+	for _, g := range groups {
+		n += len(g.pods) - g.placed
+	}
+	return n
 }
 
 // compete reports whether some pods of the groups may have the places of others, and the pods are few.

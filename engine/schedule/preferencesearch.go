@@ -212,6 +212,7 @@ func (ps *preferenceSearch) choose(plain *solver) Plan {
 	if !ps.allMetByChance() {
 		ps.search(before)
 	}
+	ps.best.searches.inherit(&plain.searches, searchNames...) // the order of pods is taken from it
 	ps.best.searches.cut(Preferred, ps.undecided)
 	p := ps.best.plan()
 	p.Preferences = ps.summarize(&p)
