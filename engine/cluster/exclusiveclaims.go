@@ -79,6 +79,9 @@ func (s *Snapshot) ClaimContenders() (contenders []ClaimContender, users map[str
 				pending[p] = append(pending[p], claim)
 				continue
 			}
+			if p.bound.node == nil {
+				continue // its node is gone, and kube-scheduler does not see it
+			}
 			if had, ok := users[claim]; !ok || compareRefs(p.PodRef, had) < 0 {
 				users[claim] = p.PodRef
 			}

@@ -47,7 +47,7 @@ func (c *checker) exclusiveClaims() {
 // when there is none.
 func (c *checker) userOfClaims(i int) *cluster.Pod {
 	for j, p := range c.cluster.pods {
-		if j == i || p.Node == "" && (j < c.cluster.bound || c.cluster.nodeOf[j] < 0) {
+		if j == i || p.Node == "" && (j < c.cluster.bound || c.cluster.nodeOf[j] < 0) || p.Node != "" && !c.hasNode(p.Node) {
 			continue
 		}
 		if slices.ContainsFunc(p.ExclusiveClaims, func(claim string) bool { return slices.Contains(c.cluster.pods[i].ExclusiveClaims, claim) }) {
@@ -55,4 +55,9 @@ func (c *checker) userOfClaims(i int) *cluster.Pod {
 		}
 	}
 	return nil
+}
+
+// hasNode reports whether there is a node of that name.
+func (c *checker) hasNode(name string) bool {
+	return slices.ContainsFunc(c.Nodes, func(n cluster.Node) bool { return n.Name == name })
 }

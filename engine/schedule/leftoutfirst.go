@@ -20,7 +20,7 @@ const maxReorderedPods = 200
 // A pod that fits anywhere may then take the only place of another one: room on a node, a domain of a spread,
 // or the last node that the limits allow.
 func (ps *preferenceSearch) placeLeftOutFirst(s *solver, maxPrice offering.Price) *solver {
-	if ps.options.noLaunches || ps.snapshot.InWhatIf() || s.limits.overMaxPrice() || !compete(s.podGroups) {
+	if ps.options.noLaunches || ps.options.placeAllOrStop && maxPrice < noMaxPrice || s.limits.overMaxPrice() || !compete(s.podGroups) {
 		return s
 	}
 	best := s
