@@ -15,14 +15,16 @@ const (
 	Improvement Search = "improvement" // launches that the plan can do without; see improver
 	Retry       Search = "retry"       // places for pods that were left out; see retrier
 	Enlargement Search = "enlargement" // larger launches for pods that were left out
-	Evening     Search = "evening"     // more pods a node than the emptiest node has; see spreadOverNodes
-	ClaimTurns  Search = "claim turns" // which pod gets a claim that is for one; see exclusiveClaims
-	Orders      Search = "orders"      // further plans in which pods that were left out come first; see placeLeftOutFirst
-	Preferred   Search = "preferences" // which preferences are honoured; see preferenceSearch
+	// HostnameSpread looks for places of pods that a spread over the hostname left out; see
+	// spreadOverNodes.
+	HostnameSpread Search = "hostname spread"
+	ClaimTurns     Search = "claim turns" // which pod gets a claim that is for one; see exclusiveClaims
+	Orders         Search = "orders"      // further plans in which pods that were left out come first; see placeLeftOutFirst
+	Preferred      Search = "preferences" // which preferences are honoured; see preferenceSearch
 )
 
 // searchNames lists the searches in the order in which plans name them.
-var searchNames = []Search{Rounds, Colocation, BindOrder, Improvement, Retry, Enlargement, Evening, ClaimTurns, Orders, Preferred}
+var searchNames = []Search{Rounds, Colocation, BindOrder, Improvement, Retry, Enlargement, HostnameSpread, ClaimTurns, Orders, Preferred}
 
 // CutShort says that a search of a plan stopped because its steps were spent.
 type CutShort struct {
@@ -38,16 +40,16 @@ type budgets map[Search]int
 // defaultBudgets are more than common clusters take.
 func defaultBudgets() budgets {
 	return budgets{
-		Rounds:      64,
-		ClaimTurns:  16,      // rounds
-		Colocation:  1 << 20, // see colocation.spend
-		BindOrder:   1 << 16, // see boundPods
-		Improvement: maxImproveSteps,
-		Retry:       1 << 16, // see retrier
-		Enlargement: 1 << 16, // a step for each launch and each offering that is tried
-		Evening:     1 << 24, // a step for each node that is counted
-		Orders:      4,       // plans
-		Preferred:   8,       // plans made to find the best one
+		Rounds:         64,
+		ClaimTurns:     16,      // rounds
+		Colocation:     1 << 20, // see colocation.spend
+		BindOrder:      1 << 16, // see boundPods
+		Improvement:    maxImproveSteps,
+		Retry:          1 << 16, // see retrier
+		Enlargement:    1 << 16, // a step for each launch and each offering that is tried
+		HostnameSpread: 1 << 24, // a step for each node that is counted
+		Orders:         4,       // plans
+		Preferred:      8,       // plans made to find the best one
 	}
 }
 

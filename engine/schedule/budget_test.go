@@ -55,7 +55,7 @@ func TestEveryCutIsSaid(t *testing.T) {
 		}
 		for _, of := range schedule.Searches() {
 			few := 1
-			if of == schedule.ClaimTurns || of == schedule.Orders || of == schedule.Evening {
+			if of == schedule.ClaimTurns || of == schedule.Orders || of == schedule.HostnameSpread {
 				few = 0
 			}
 			plan := schedule.SolveWithBudget(script.Snapshot(), of, few)

@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"math"
+	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
 )
@@ -24,17 +25,25 @@ func (s *solver) spreadOverNodes() {
 	if s.snapshot.InWhatIf() || s.limits.overMaxPrice() {
 		return
 	}
+	unread, withMinValues := s.topology.unread, slices.ContainsFunc(s.launches.all, func(l *launch) bool { return l.pool.hasMinValues() })
+	s.topology.setUnread(nil)
 	s.topology.mustNotOpenDomains = true
-	defer func() { s.topology.mustNotOpenDomains = false }()
-	steps := s.searches.budgets[Evening]
+	defer func() {
+		s.topology.mustNotOpenDomains = false
+		s.topology.ignoreUnread(s.podGroups)
+	}()
+	steps := s.searches.budgets[HostnameSpread]
 	for _, g := range s.podGroups {
 		if len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.excluded() {
 			continue
 		}
+		if withMinValues && slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.isHardSpread() && unread[r.count] }) {
+			continue // the launches may need domains that its spread does not count
+		}
 		g.allotted = 0 // their allotments failed
 		for g.unassigned() > 0 && s.raiseMaxCounts(g) {
 			if steps -= len(s.snapshot.Nodes) + len(s.launches.all); steps < 0 {
-				s.searches.cut(Evening, g.unassigned())
+				s.searches.cut(HostnameSpread, g.unassigned())
 				break
 			}
 			before := g.placed

@@ -103,20 +103,26 @@ func (t *topology) recount(groups []*podGroup) {
 	t.summary = nil
 }
 
-// ignoreUnread lets launches open domains that only spreads of pods without a place do not count. No
-// pod may get a place afterwards.
+// ignoreUnread lets launches open domains that only spreads of pods without a place do not count. It is
+// called when all pods have their places, and again when more got one.
 func (t *topology) ignoreUnread(groups []*podGroup) {
-	t.unread = map[*domainCount]bool{}
+	unread := map[*domainCount]bool{}
 	for _, dc := range t.countList {
-		t.unread[dc] = dc.hard
+		unread[dc] = dc.hard
 	}
 	for _, g := range groups {
 		for i := range g.domainRules {
 			if r := &g.domainRules[i]; r.isHardSpread() && g.placed > 0 {
-				t.unread[r.count] = false
+				unread[r.count] = false
 			}
 		}
 	}
+	t.setUnread(unread)
+}
+
+// setUnread sets which counts launches need not heed.
+func (t *topology) setUnread(counts map[*domainCount]bool) {
+	t.unread = counts
 	t.recounts++
 	for _, pool := range t.pools.all {
 		pool.inCountedDomains = nil
