@@ -80,7 +80,7 @@ func (x *extras) supply() {
 			x.w.Quota[name] = int64(x.IntN(5))
 		}
 		for i := range x.w.Types {
-			x.draw(&x.w.Types[i], name)
+			x.useQuota(&x.w.Types[i], name)
 		}
 	}
 }
@@ -95,8 +95,8 @@ func (x *extras) reserve(t *offering.InstanceType) {
 	})
 }
 
-// draw makes the type's offerings use the quota.
-func (x *extras) draw(t *offering.InstanceType, name string) {
+// useQuota makes the type's offerings use the quota.
+func (x *extras) useQuota(t *offering.InstanceType, name string) {
 	for i := range t.Offerings {
 		o := &t.Offerings[i]
 		amount := t.Capacity[quantity.NameCPU] / 1000

@@ -5,9 +5,8 @@ package worlds
 import (
 	"slices"
 
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-
 	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/schedule"

@@ -106,7 +106,7 @@ type launcher struct {
 func (l *launcher) newClaims(launches []schedule.Launch, id string) (made []replacement, err error) {
 	for _, launch := range launches {
 		pool := l.mirror.Pool(launch.Pool)
-		if !provision.Exists(pool) {
+		if !provision.PoolExists(pool) {
 			return made, fmt.Errorf("nodepool %q was deleted meanwhile", launch.Pool)
 		}
 		claim := provision.NewClaim(l.catalog, launch, pool)

@@ -76,7 +76,7 @@ func (l *launcher) create(ctx context.Context, launch schedule.Launch) error {
 
 func (l *launcher) createClaim(ctx context.Context, launch schedule.Launch) (*karpv1.NodeClaim, error) {
 	pool, urgent := l.mirror.Pool(launch.Pool), l.mirror.AnyInterrupted(launch.Pods)
-	if !Exists(pool) {
+	if !PoolExists(pool) {
 		return nil, errPoolDeleted
 	}
 	return CreateClaim(ctx, l.client, func() *karpv1.NodeClaim {

@@ -125,7 +125,7 @@ func (r *Reconciler) decide(ctx context.Context, pool *karpv1.NodePool, n int) (
 		choose = schedule.StaticLaunches
 	}
 	r.Mirror.View(func(snapshot *cluster.Snapshot) { launches = choose(snapshot, pool.Name, n) })
-	if !provision.Exists(r.Mirror.Pool(pool.Name)) {
+	if !provision.PoolExists(r.Mirror.Pool(pool.Name)) {
 		return nil // it was deleted meanwhile
 	}
 	return launches

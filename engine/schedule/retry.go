@@ -56,21 +56,12 @@ func (s *solver) retryUnplaced(virtual bool) {
 			r.retryGroups(left, s.placeOnLaunches) // they may join those pods now
 		}
 		if im.outOfSteps() {
-			s.searches.cut(Enlargement, unassigned(left))
+			s.searches.cut(Enlargement, countLeftOut(left))
 		}
 	}
 	if r.podsLeft <= 0 || r.steps <= 0 {
-		s.searches.cut(Retry, unassigned(left))
+		s.searches.cut(Retry, countLeftOut(left))
 	}
-}
-
-// unassigned counts the pods of the groups without a place.
-func unassigned(groups []*podGroup) int {
-	n := 0
-	for _, g := range groups {
-		n += g.unassigned()
-	}
-	return n
 }
 
 // leftOut lists the pod groups with pods that were left out, by priority.
