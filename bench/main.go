@@ -60,7 +60,8 @@ func parse(args []string) (config, error) {
 	return c, nil
 }
 
-// partial runs are for the developer's eyes: they leave the saved results alone, unless they update them.
+// partial runs are for the developer's eyes: they leave the saved results alone, unless they update
+// them.
 func (c config) partial() bool { return (c.only.String() != "" || c.karveOnly) && !c.update }
 
 func run(ctx context.Context, args []string) error {

@@ -21,9 +21,9 @@ var (
 	first = flag.Uint64("seed", 1, "seed of the first one")
 )
 
-// losses are the worlds among the first 2,000 in which karve leaves more pods out than upstream, and
-// why. A world that is no longer lost must go: the tests see that of the worlds that they compare,
-// 50 unless -worlds says otherwise.
+// losses are the worlds among the first 2,000 in which karve leaves more pods out than upstream,
+// and why. A world that is no longer lost must go: the tests see that of the worlds that they
+// compare, 50 unless -worlds says otherwise.
 var losses = map[uint64]string{
 	60: limits, 293: packing, 906: limits, 1891: limits,
 	161: lastFirst, 969: lastFirst, 1370: lastFirst,
@@ -40,8 +40,8 @@ const (
 	minValues = "MIN-VALUES-4: each topology domain must have the values that minValues asks for"
 )
 
-// TestUpstreamPlacesNoMore: on random clusters of every scheduling feature karve leaves out no pod for which
-// upstream has a place that kube-scheduler's filters accept.
+// TestUpstreamPlacesNoMore: on random clusters of every scheduling feature karve leaves out no pod
+// for which upstream has a place that kube-scheduler's filters accept.
 func TestUpstreamPlacesNoMore(t *testing.T) {
 	kinds := map[Kind]int{}
 	for seed := *first; seed < *first+*count; seed++ {
@@ -151,8 +151,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestUpstreamSeesNodesInFlight: upstream puts pods on the nodes of NodeClaims, also of those that are not
-// launched, and on nodes that no NodePool made.
+// TestUpstreamSeesNodesInFlight: upstream puts pods on the nodes of NodeClaims, also of those that
+// are not launched, and on nodes that no NodePool made.
 func TestUpstreamSeesNodesInFlight(t *testing.T) {
 	missing := map[string]bool{"a NodeClaim that is not launched": true, "a NodeClaim without a Node": true, "an unmanaged Node": true, "a new NodeClaim": true}
 	for seed := uint64(1); seed < 300 && len(missing) > 0; seed++ {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compare plans for random clusters (bench/worlds) with karve and with upstream's provisioner
-// (bench/upstream), and compares what kube-scheduler's filters accept of the plans: first the pods that
-// have no place, by priority, then the price of the launches.
+// Package compare plans for random clusters (bench/worlds) with karve and with upstream's
+// provisioner (bench/upstream), and compares what kube-scheduler's filters accept of the plans:
+// first the pods that have no place, by priority, then the price of the launches.
 //
-// Both sides get the same objects, and the instance types with NodeOverlays applied. The worlds are those of
-// worlds.Shared, without what upstream does not know. One thing is told to upstream in another way: it waits
-// while a NodeClaim is not launched, so such a NodeClaim is shown to it as launched, with the one offering
-// that its requirements leave.
+// Both sides get the same objects, and the instance types with NodeOverlays applied. The worlds are
+// those of worlds.Shared, without what upstream does not know. One thing is told to upstream in
+// another way: it waits while a NodeClaim is not launched, so such a NodeClaim is shown to it as
+// launched, with the one offering that its requirements leave.
 //
-// Of a plan of upstream's that the filters refuse in part, the part that they accept is compared, and
-// counted apart. Upstream decides differently from run to run, so the best of several runs is compared.
+// Of a plan of upstream's that the filters refuse in part, the part that they accept is compared,
+// and counted apart. Upstream decides differently from run to run, so the best of several runs is
+// compared.
 package compare

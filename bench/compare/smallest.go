@@ -9,7 +9,8 @@ import (
 	"github.com/karve-dev/karve/bench/worlds"
 )
 
-// Smallest describes the smallest world with the same kind of result, for the same reasons, with both plans.
+// Smallest describes the smallest world with the same kind of result, for the same reasons, with
+// both plans.
 func Smallest(ctx context.Context, w *worlds.World) string {
 	was := World(ctx, w)
 	small := worlds.Shrink(w, 5000, func(w *worlds.World) bool {

@@ -42,8 +42,8 @@ func upstreamPlan(ctx context.Context, w *worlds.World) (schedule.Plan, error) {
 	return plan, err
 }
 
-// madeUp reports whether the NodePool says no value for the label. Where pods ask that such a label exists
-// and is not one value, upstream gives the node a random number. Such pods count as refused.
+// madeUp reports whether the NodePool says no value for the label. Where pods ask that such a label
+// exists and is not one value, upstream gives the node a random number. Such pods count as refused.
 func madeUp(pools []*karpv1.NodePool, name, key string) bool {
 	i := slices.IndexFunc(pools, func(p *karpv1.NodePool) bool { return p.Name == name })
 	template := pools[i].Spec.Template
@@ -62,8 +62,8 @@ func copies[T client.Object](objects []T) []client.Object {
 	return out
 }
 
-// validated is the NodePool with the conditions that upstream's controllers derive its readiness from:
-// a world gives only the result.
+// validated is the NodePool with the conditions that upstream's controllers derive its readiness
+// from: a world gives only the result.
 func validated(p *karpv1.NodePool) *karpv1.NodePool {
 	p = p.DeepCopy()
 	conditions := p.Status.Conditions

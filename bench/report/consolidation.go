@@ -189,8 +189,8 @@ func Load(path string) (Results, error) {
 	return r, nil
 }
 
-// Merge returns the results of the named scenarios in that order, the newer ones where there are any.
-// Scenarios that are not named are left out.
+// Merge returns the results of the named scenarios in that order, the newer ones where there are
+// any. Scenarios that are not named are left out.
 func (r Results) Merge(newer Results, scenarios []string) Results {
 	var out Results
 	out.Rows = merge(r.Rows, newer.Rows, scenarios, func(x Row) string { return x.Scenario })
@@ -198,7 +198,8 @@ func (r Results) Merge(newer Results, scenarios []string) Results {
 	return out
 }
 
-// merge takes a scenario's rows by the beginning of their names: one scenario may have several rows.
+// merge takes a scenario's rows by the beginning of their names: one scenario may have several
+// rows.
 func merge[T any](old, newer []T, scenarios []string, name func(T) string) []T {
 	var out []T
 	for _, scenario := range scenarios {

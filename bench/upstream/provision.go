@@ -36,9 +36,10 @@ type Objects struct {
 	Objects           []client.Object
 }
 
-// Provision is what upstream's provisioner decides for the cluster, as a plan: from all pods that it
-// would look at, over the cluster state that its informers would have. Launches list the offerings
-// that the NodeClaim accepts, cheapest first. Pods that it does not place are not in the plan.
+// Provision is what upstream's provisioner decides for the cluster, as a plan: from all pods that
+// it would look at, over the cluster state that its informers would have. Launches list the
+// offerings that the NodeClaim accepts, cheapest first. Pods that it does not place are not in the
+// plan.
 func Provision(ctx context.Context, in Objects) (plan schedule.Plan, err error) {
 	defer func() {
 		if p := recover(); p != nil {

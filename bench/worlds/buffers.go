@@ -15,7 +15,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// Buffer is a CapacityBuffer as a controller resolved it: so many chunks, each a pod of the template.
+// Buffer is a CapacityBuffer as a controller resolved it: so many chunks, each a pod of the
+// template.
 type Buffer struct {
 	metav1.ObjectMeta
 	Chunks   int

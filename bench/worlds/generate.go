@@ -41,8 +41,8 @@ func Random(seed uint64) *World {
 // preferred pod affinity, workloads of many pods, and pods of nodes that do not exist.
 func Plain(seed uint64) *World { return draw(seed, &World{}, nil) }
 
-// Shared draws the world of Random without what upstream does not know, or has in another way: quotas,
-// reserved capacity and capacity buffers.
+// Shared draws the world of Random without what upstream does not know, or has in another way:
+// quotas, reserved capacity and capacity buffers.
 func Shared(seed uint64) *World {
 	w := &World{}
 	x := newExtras(seed, w)

@@ -40,8 +40,8 @@ type candidate struct {
 	launch launchKey
 }
 
-// launchKey says which candidates one NodeClaim could list: those of a NodePool with the same values of
-// the labels that it leaves open.
+// launchKey says which candidates one NodeClaim could list: those of a NodePool with the same
+// values of the labels that it leaves open.
 type launchKey struct{ pool, labels string }
 
 // leftOut lists the pods that are left out against no rule of rules.go, and counts for each rule the pods that it
@@ -110,7 +110,8 @@ func (a *afterPlan) close() {
 	a.before.Close()
 }
 
-// takes reports whether the node accepts the pod, both while pods and nodes still leave and after that.
+// takes reports whether the node accepts the pod, both while pods and nodes still leave and after
+// that.
 func (a *afterPlan) takes(p *corev1.Pod, node string) bool {
 	return a.settled.Refuses(p, node) == nil && a.before.Refuses(p, node) == nil
 }

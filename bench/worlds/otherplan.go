@@ -16,8 +16,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Refused judges a plan, from wherever it is, with each launch as its first offering. A volume of a zone
-// on a node without a zone counts as refused, which the filters accept (VOLUME-6).
+// Refused judges a plan, from wherever it is, with each launch as its first offering. A volume of a
+// zone on a node without a zone counts as refused, which the filters accept (VOLUME-6).
 func (w *World) Refused(plan schedule.Plan) []judge.Rejection {
 	j := newJudged(w, plan, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[0] })
 	for _, p := range j.cluster.Placed {
@@ -28,8 +28,8 @@ func (w *World) Refused(plan schedule.Plan) []judge.Rejection {
 	return append(j.errors, j.cluster.Rejections()...)
 }
 
-// NeedNodes are the pods that a plan must mention, by UID: those that wait, and those that must leave
-// their nodes.
+// NeedNodes are the pods that a plan must mention, by UID: those that wait, and those that must
+// leave their nodes.
 func (w *World) NeedNodes() map[types.UID]*corev1.Pod {
 	out := map[types.UID]*corev1.Pod{}
 	for _, p := range newJudged(w, schedule.Plan{}, nil).pods {
@@ -38,8 +38,8 @@ func (w *World) NeedNodes() map[types.UID]*corev1.Pod {
 	return out
 }
 
-// Launched is the NodeClaim as it will be when it is launched, with the one offering that its requirements
-// leave.
+// Launched is the NodeClaim as it will be when it is launched, with the one offering that its
+// requirements leave.
 func (w *World) Launched(c *karpv1.NodeClaim) *karpv1.NodeClaim {
 	if c.Status.ProviderID != "" {
 		return c

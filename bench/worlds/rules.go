@@ -35,7 +35,8 @@ var rules = []rule{
 	{"SPREAD-1", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.emptyDomain(p) }},
 	// A pod does not join a launch that would then list too few values for minValues.
 	{"MIN-VALUES-1", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.leavesTooFewValues(p, l.Node) }},
-	// Rules over topology domains put a pod in one of them, which alone must have the values that minValues asks for.
+	// Rules over topology domains put a pod in one of them, which alone must have the values that
+	// minValues asks for.
 	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.eachDomainHasTooFewValues(p, l) }},
 	// DaemonSets of all values of a label that the NodePool leaves open have capacity on each of its nodes.
 	{"PLAN-2", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
@@ -157,8 +158,8 @@ func (j *judged) daemonsOfAllValues(n *corev1.Node) []judge.Daemon {
 	return out
 }
 
-// leavesTooFewValues reports whether the node is a launch that would list too few values for minValues if
-// the pod joined it.
+// leavesTooFewValues reports whether the node is a launch that would list too few values for
+// minValues if the pod joined it.
 func (a *afterPlan) leavesTooFewValues(p *corev1.Pod, node string) bool {
 	at := -1
 	for i := range a.plan.Launches {
@@ -186,8 +187,8 @@ func (a *afterPlan) leavesTooFewValues(p *corev1.Pod, node string) bool {
 	return unmetMinValues(a.w.pool(a.plan.Launches[at].Pool), left) != ""
 }
 
-// eachDomainHasTooFewValues reports whether the node can be launched, or is, for a NodePool with minValues
-// that has too few values in each single domain of the rules of all pods.
+// eachDomainHasTooFewValues reports whether the node can be launched, or is, for a NodePool with
+// minValues that has too few values in each single domain of the rules of all pods.
 func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 	keys := a.domainKeys()
 	if a.w.Settings.RelaxMinValues || len(keys) == 0 || !l.Launch && !strings.HasPrefix(l.Node, "launch-") {
@@ -213,8 +214,8 @@ func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 	return true
 }
 
-// domainKeys are the labels, but for the hostname, over which hard spreads and required pod affinity or
-// anti-affinity count, and those that say on which nodes the spreads count.
+// domainKeys are the labels, but for the hostname, over which hard spreads and required pod
+// affinity or anti-affinity count, and those that say on which nodes the spreads count.
 func (j *judged) domainKeys() []string {
 	var out []string
 	add := func(key string) {

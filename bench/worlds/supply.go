@@ -24,8 +24,8 @@ func (j *judged) quotas() {
 	}
 }
 
-// quotaLeft is what the plan leaves of the quotas, each launch as its first offering. The cloud counts
-// the NodeClaims that are launched.
+// quotaLeft is what the plan leaves of the quotas, each launch as its first offering. The cloud
+// counts the NodeClaims that are launched.
 func (j *judged) quotaLeft() map[string]int64 {
 	left := map[string]int64{}
 	take := func(refs []offering.Ref) {

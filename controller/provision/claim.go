@@ -18,8 +18,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// PoolExists reports whether the pool, which may be nil, is there to stay: with a pool that is deleted its
-// NodeClaims are, too.
+// PoolExists reports whether the pool, which may be nil, is there to stay: with a pool that is
+// deleted its NodeClaims are, too.
 func PoolExists(pool *karpv1.NodePool) bool { return pool != nil && pool.DeletionTimestamp == nil }
 
 // CreateClaim creates the claim that newClaim makes. While the API has one of that name, newClaim

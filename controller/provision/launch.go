@@ -54,8 +54,8 @@ func (l *launcher) launchAll(ctx context.Context, launches []schedule.Launch) er
 	return errors.Join(errs...)
 }
 
-// create creates the claim of one launch and nominates its pods to it, unless none of them needs the
-// node any more. If that fails, the pods are in the next batch.
+// create creates the claim of one launch and nominates its pods to it, unless none of them needs
+// the node any more. If that fails, the pods are in the next batch.
 func (l *launcher) create(ctx context.Context, launch schedule.Launch) error {
 	if !l.mirror.AnyWaits(launch.Pods) {
 		l.report.notNeeded(launch)

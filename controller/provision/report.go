@@ -43,8 +43,8 @@ func (r *reporter) decided(plan schedule.Plan) {
 		"price", plan.Price().USD(), "price-lower-bound", plan.LowerBound.USD()}, append(preferences(plan.Preferences), cutShort(plan.CutShort)...)...)...)
 }
 
-// cutShort returns the log values about the searches of a plan that were cut short; none when there are
-// none.
+// cutShort returns the log values about the searches of a plan that were cut short; none when there
+// are none.
 func cutShort(searches []schedule.CutShort) []any {
 	if len(searches) == 0 {
 		return nil

@@ -15,9 +15,9 @@ type poolLikeness struct {
 	differing []*constraint.Key // labels for which the first pool requires something else
 }
 
-// FirstAlike returns the pool that stands for all those which pods that look at no other labels than
-// keys can use alike: the same offerings, with the same capacity, taints, host ports and values of
-// these labels. Limits, minValues and weight may differ.
+// FirstAlike returns the pool that stands for all those which pods that look at no other labels
+// than keys can use alike: the same offerings, with the same capacity, taints, host ports and
+// values of these labels. Limits, minValues and weight may differ.
 func (c *PoolCatalog) FirstAlike(keys ...[]*constraint.Key) *PoolCatalog {
 	if c.likeness.first == nil {
 		return c

@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/engine/enginetest"
 )
 
-// TestAlikePoolsShareWhatFits: what fits a shape on a pool is the same beside pools that are alike as
-// in a cluster of this pool alone.
+// TestAlikePoolsShareWhatFits: what fits a shape on a pool is the same beside pools that are alike
+// as in a cluster of this pool alone.
 func TestAlikePoolsShareWhatFits(t *testing.T) {
 	shared := 0
 	for seed := range uint64(150) {

@@ -52,8 +52,8 @@ func (e *exclusiveClaims) remove(p *pod) {
 	delete(e.of, p)
 }
 
-// ClaimContender is a pending pod that mounts claims which one pod at a time may use, and which other
-// pods mount as well.
+// ClaimContender is a pending pod that mounts claims which one pod at a time may use, and which
+// other pods mount as well.
 type ClaimContender struct {
 	Pod    PodRef
 	Class  *PodClass
@@ -61,9 +61,9 @@ type ClaimContender struct {
 }
 
 // ClaimContenders lists the pending pods that share claims which one pod at a time may use, in the
-// order in which kube-scheduler tries them: those of higher priority first, then older ones. users has,
-// for each of the claims that a pod on a node uses, that pod; it may be nominated to the node, or
-// need another one.
+// order in which kube-scheduler tries them: those of higher priority first, then older ones. users
+// has, for each of the claims that a pod on a node uses, that pod; it may be nominated to the node,
+// or need another one.
 //
 // A WhatIf places only pods that use their claims already: for it there are none.
 func (s *Snapshot) ClaimContenders() (contenders []ClaimContender, users map[string]PodRef) {

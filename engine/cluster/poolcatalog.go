@@ -110,8 +110,8 @@ func (c *PoolCatalog) meeting(narrowed, changed constraint.Set) bitset.Set {
 	return offerings
 }
 
-// meetingToo returns the offerings that can meet the node requirements together with more. It does not
-// look at node requirements on other labels, of which there may be many.
+// meetingToo returns the offerings that can meet the node requirements together with more. It does
+// not look at node requirements on other labels, of which there may be many.
 func (c *PoolCatalog) meetingToo(more constraint.Set) bitset.Set {
 	return c.meeting(c.NodeRequirements.On(more).And(more), more)
 }

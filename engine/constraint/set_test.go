@@ -37,7 +37,8 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestOn: of a conjunction, only requirements on the same labels matter for those of one of the sets.
+// TestOn: of a conjunction, only requirements on the same labels matter for those of one of the
+// sets.
 func TestOn(t *testing.T) {
 	interner := constraint.NewInterner()
 	for seed := range uint64(2000) {

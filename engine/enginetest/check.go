@@ -18,12 +18,12 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Check verifies a plan against its script from first principles, without the engine's own
-// indexes. Every pending pod appears exactly once. kube-scheduler accepts every placement on
-// any of the launch's offerings, and there is an order in which it binds all of them. Limits,
-// quotas and reservations are kept, minValues hold, static pools launch nothing, no two pods use a claim
-// that is for one, no pod is left out for which some node has capacity, and the price is not below
-// the lower bound.
+// Check verifies a plan against its script from first principles, without the engine's own indexes.
+// Every pending pod appears exactly once. kube-scheduler accepts every placement on any of the
+// launch's offerings, and there is an order in which it binds all of them. Limits, quotas and
+// reservations are kept, minValues hold, static pools launch nothing, no two pods use a claim that
+// is for one, no pod is left out for which some node has capacity, and the price is not below the
+// lower bound.
 //
 // Domains are those of nodes that exist or are launched: kube-scheduler sees no others. A plan
 // that also counts domains that could be opened, and so spreads wider, passes too.

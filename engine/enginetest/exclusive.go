@@ -10,7 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// RandomExclusive is RandomFull with claims that one pod at a time may use: several pods share each.
+// RandomExclusive is RandomFull with claims that one pod at a time may use: several pods share
+// each.
 func RandomExclusive(seed uint64, pods int) *Script {
 	s := RandomFull(seed, pods)
 	r := &random{Rand: rand.New(rand.NewPCG(seed, 0xe8c1)), s: s}
@@ -30,8 +31,8 @@ func RandomExclusive(seed uint64, pods int) *Script {
 	return s
 }
 
-// exclusiveClaims checks that no pod is placed whose claim another pod uses: one on a node, or one that
-// is placed, too.
+// exclusiveClaims checks that no pod is placed whose claim another pod uses: one on a node, or one
+// that is placed, too.
 func (c *checker) exclusiveClaims() {
 	for i := c.cluster.bound; i < len(c.cluster.pods); i++ {
 		if c.cluster.nodeOf[i] < 0 {
@@ -43,8 +44,8 @@ func (c *checker) exclusiveClaims() {
 	}
 }
 
-// userOfClaims is a pod that uses a claim which one pod at a time may use, and which pod i mounts; nil
-// when there is none.
+// userOfClaims is a pod that uses a claim which one pod at a time may use, and which pod i mounts;
+// nil when there is none.
 func (c *checker) userOfClaims(i int) *cluster.Pod {
 	for j, p := range c.cluster.pods {
 		if j == i || p.Node == "" && (j < c.cluster.bound || c.cluster.nodeOf[j] < 0) || p.Node != "" && !c.hasNode(p.Node) {

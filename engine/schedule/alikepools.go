@@ -11,8 +11,9 @@ import (
 )
 
 // alikePools is pools of which some are alike to pods that look at certain labels: see
-// PoolCatalog.FirstAlike. What the pods can use of a pool is then computed for the first of those that
-// are alike. While limits let that one launch all that it offers, a later one offers nothing more.
+// PoolCatalog.FirstAlike. What the pods can use of a pool is then computed for the first of those
+// that are alike. While limits let that one launch all that it offers, a later one offers nothing
+// more.
 type alikePools struct {
 	all   []*poolState
 	alike []alikePool // by pool
@@ -29,8 +30,8 @@ type alikePool struct {
 }
 
 // find finds which of the pools are alike to pods that look at the keys. A pool with minValues is
-// alike to no other: what fits there changes with limits and quota. Nor is any pool while launches may
-// open no domain: it depends on all pods which domains those are.
+// alike to no other: what fits there changes with limits and quota. Nor is any pool while launches
+// may open no domain: it depends on all pods which domains those are.
 func (ap *alikePools) find(pools []*poolState, t *topology, keys []*constraint.Key) {
 	ap.all, ap.alike = pools, slices.Grow(ap.alike[:0], len(pools))
 	for i, pool := range pools {
@@ -59,8 +60,8 @@ func (ap *alikePools) firstPools() []*poolState {
 	return out
 }
 
-// next returns the index of the first pool after i that may offer what no pool before it does; -1 when
-// there is none. A walk begins with an i of -1, and asks for each pool in turn.
+// next returns the index of the first pool after i that may offer what no pool before it does; -1
+// when there is none. A walk begins with an i of -1, and asks for each pool in turn.
 func (ap *alikePools) next(i int) int {
 	for i++; i < len(ap.all); i++ {
 		first := &ap.alike[ap.first(i)]
@@ -77,8 +78,8 @@ func (ap *alikePools) next(i int) int {
 	return -1
 }
 
-// mayLaunchAll reports whether the pool's limits allow one more node of every offering, and minValues
-// exclude none.
+// mayLaunchAll reports whether the pool's limits allow one more node of every offering, and
+// minValues exclude none.
 func (pool *poolState) mayLaunchAll() bool {
 	return pool.nodesLeft != 0 && len(pool.UncountedLimits) == 0 && !pool.hasMinValues() &&
 		!slices.ContainsFunc(pool.Limited, func(d quantity.Dim) bool { return pool.largest(d) > pool.left[d] })

@@ -35,8 +35,8 @@ func TestAlikePools(t *testing.T) {
 	}
 }
 
-// addCopiesOfPools adds pools that differ in labels, limits and weight from those of the script, and
-// has some pods look at the labels.
+// addCopiesOfPools adds pools that differ in labels, limits and weight from those of the script,
+// and has some pods look at the labels.
 func addCopiesOfPools(s *enginetest.Script) {
 	r := rand.New(rand.NewPCG(uint64(len(s.Pods)), uint64(len(s.Types))))
 	const team = "example.com/team"
@@ -63,7 +63,8 @@ func addCopiesOfPools(s *enginetest.Script) {
 	}
 }
 
-// tellPoolsApart adds a DaemonSet for each pool that takes nothing of its nodes: no two are alike then.
+// tellPoolsApart adds a DaemonSet for each pool that takes nothing of its nodes: no two are alike
+// then.
 func tellPoolsApart(s *enginetest.Script) {
 	for _, p := range s.Pools {
 		s.Daemons = append(s.Daemons, cluster.DaemonSet{

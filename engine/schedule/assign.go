@@ -147,7 +147,8 @@ func (g *podGroup) allowed(cs *counters, c *cell, cells []*cell) bool {
 	return g.allows(c, g.usableValues(cells), g.noneToJoin(cs))
 }
 
-// usableValues lists for each rule of the group the values that pods can use; see domainRule.usableValues.
+// usableValues lists for each rule of the group the values that pods can use; see
+// domainRule.usableValues.
 func (g *podGroup) usableValues(cells []*cell) [][]int {
 	out := make([][]int, len(g.domainRules))
 	for i := range g.domainRules {

@@ -116,8 +116,8 @@ func (g *podGroup) countsChanged() int {
 	return n
 }
 
-// exhausted reports whether no step is left. A step is a look whether spreads let a pod be bound, or
-// pods that are bound. A plan whose order is not found by then counts as one that can be bound.
+// exhausted reports whether no step is left. A step is a look whether spreads let a pod be bound,
+// or pods that are bound. A plan whose order is not found by then counts as one that can be bound.
 func (b *boundPods) exhausted() bool { return b.steps >= b.solver.searches.budgets[BindOrder] }
 
 // bindWithSpreads binds one pod of the batch at a time, as long as the group's spreads let it.

@@ -4,8 +4,8 @@ package schedule
 
 import "slices"
 
-// Search names a search for a plan that a number of steps bounds: the same snapshot gives the same plan
-// on any computer, and no snapshot keeps one busy for long.
+// Search names a search for a plan that a number of steps bounds: the same snapshot gives the same
+// plan on any computer, and no snapshot keeps one busy for long.
 type Search string
 
 const (

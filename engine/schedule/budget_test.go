@@ -41,9 +41,9 @@ func budgetScripts(t *testing.T) map[string]*enginetest.Script {
 	return out
 }
 
-// TestEveryCutIsSaid (Rule PLAN-9): with few steps for a search the plan says how much the search did not
-// look at wherever it differs from the one with all steps, and it is the same in any order of events.
-// With all steps no search is cut short.
+// TestEveryCutIsSaid (Rule PLAN-9): with few steps for a search the plan says how much the search
+// did not look at wherever it differs from the one with all steps, and it is the same in any order
+// of events. With all steps no search is cut short.
 func TestEveryCutIsSaid(t *testing.T) {
 	cut := map[schedule.Search]int{}
 	for name, script := range budgetScripts(t) {

@@ -54,9 +54,9 @@ func (s *solver) placeColocated(groups []*podGroup) {
 	}
 }
 
-// spend takes steps: one for a look at a node, a launch or an offering for pods of one group, and one for
-// each cell that a pod is compared with. Pods that are left when all are spent are placed one group after
-// another, like those that share no node.
+// spend takes steps: one for a look at a node, a launch or an offering for pods of one group, and
+// one for each cell that a pod is compared with. Pods that are left when all are spent are placed
+// one group after another, like those that share no node.
 func (c *colocation) spend(steps int) { c.solver.searches.colocateSteps += steps }
 
 // outOfSteps reports whether no step is left.
@@ -151,8 +151,8 @@ func (c *colocation) placeMost(shares []int) bool {
 // follows reports whether pods of the group must join other pods on their node.
 func (g *podGroup) follows() bool { return len(g.nodeRules.needs) > 0 }
 
-// mustJoin reports whether pods of the group must join other pods on their node, whatever preferences
-// they drop.
+// mustJoin reports whether pods of the group must join other pods on their node, whatever
+// preferences they drop.
 func (g *podGroup) mustJoin() bool {
 	return slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return !d.soft })
 }

@@ -103,7 +103,8 @@ func (d *Draft) Plan() Plan {
 	return *d.plan
 }
 
-// maxDraftAttempts is the budget of Preferred for plans that are one of many: the moves of a cluster.
+// maxDraftAttempts is the budget of Preferred for plans that are one of many: the moves of a
+// cluster.
 const maxDraftAttempts = 2
 
 // planOfDraft honours as many preferences as the maximum price and the surplus allow, compared

@@ -10,11 +10,11 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// exclusiveClaims says which pending pods get no place because of claims that one pod at a time may use
-// (ReadWriteOncePod): of the pods that share such a claim only one is placed, and none while another
-// pod uses it. kube-scheduler (its plugin VolumeRestrictions) binds the pod that it tries first. So that
-// pod goes first here, too. When it gets no place, it is passed over in the next round: kube-scheduler
-// then binds the one that it tries next.
+// exclusiveClaims says which pending pods get no place because of claims that one pod at a time may
+// use (ReadWriteOncePod): of the pods that share such a claim only one is placed, and none while
+// another pod uses it. kube-scheduler (its plugin VolumeRestrictions) binds the pod that it tries
+// first. So that pod goes first here, too. When it gets no place, it is passed over in the next
+// round: kube-scheduler then binds the one that it tries next.
 type exclusiveClaims struct {
 	contenders []cluster.ClaimContender
 	users      map[string]cluster.PodRef // pods that have a node, by claim
@@ -25,15 +25,16 @@ func newExclusiveClaims(snapshot *cluster.Snapshot) exclusiveClaims {
 	return exclusiveClaims{contenders: contenders, users: users}
 }
 
-// claimWait says for which claim pods wait. The zero claimWait is that of pods which are passed over.
+// claimWait says for which claim pods wait. The zero claimWait is that of pods which are passed
+// over.
 type claimWait struct {
 	claim   string
 	user    cluster.PodRef
 	running bool // the user has a node already
 }
 
-// claimTurn names the pods of a class that share a claim: they are passed over together, because where
-// one of them finds no place, the others find none.
+// claimTurn names the pods of a class that share a claim: they are passed over together, because
+// where one of them finds no place, the others find none.
 type claimTurn struct {
 	class *cluster.PodClass
 	claim string
@@ -61,8 +62,8 @@ func (e exclusiveClaims) waits(passedOver map[claimTurn]bool) map[cluster.PodRef
 	return out
 }
 
-// waitOf says what the contender waits for, when the pods in first use their claims before it; false
-// when it is its turn.
+// waitOf says what the contender waits for, when the pods in first use their claims before it;
+// false when it is its turn.
 func (e exclusiveClaims) waitOf(c cluster.ClaimContender, passedOver map[claimTurn]bool, first map[string]cluster.PodRef) (claimWait, bool) {
 	for _, claim := range c.Claims {
 		if user, ok := e.users[claim]; ok {
@@ -104,8 +105,8 @@ func splitByWait(pods []cluster.PodRef, waits map[cluster.PodRef]claimWait) (now
 	return now, later
 }
 
-// podGroupsOf makes a pod group of the class's pods, and groups of those that get no place because of
-// their claims.
+// podGroupsOf makes a pod group of the class's pods, and groups of those that get no place because
+// of their claims.
 func podGroupsOf(c *cluster.PodClass, held heldPreferences, waits map[cluster.PodRef]claimWait) []*podGroup {
 	var out []*podGroup
 	now, later := splitByWait(c.PodsToPlace, waits)
@@ -121,8 +122,8 @@ func podGroupsOf(c *cluster.PodClass, held heldPreferences, waits map[cluster.Po
 	return out
 }
 
-// passOver records the pods whose turn it was and that got no place, where pods of another class wait for
-// them. It reports false when there are none.
+// passOver records the pods whose turn it was and that got no place, where pods of another class
+// wait for them. It reports false when there are none.
 func (l *learned) passOver(s *solver) bool {
 	if len(s.preferences.claims.contenders) == 0 {
 		return false

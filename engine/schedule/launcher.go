@@ -301,8 +301,8 @@ func (sg *shapeGroup) next(order int) *allotment {
 	return next
 }
 
-// firstAfter returns the first allotment after that order in a list by order; nil when there is none.
-// Most lists have one allotment, and most calls ask for the first: these search nothing.
+// firstAfter returns the first allotment after that order in a list by order; nil when there is
+// none. Most lists have one allotment, and most calls ask for the first: these search nothing.
 func firstAfter(list []*allotment, order int) *allotment {
 	switch n := len(list); {
 	case n == 0 || list[n-1].order <= order:

@@ -80,8 +80,8 @@ func (l *learned) learn(s *solver, round int) bool {
 	return s.recordOpenedDomains(l, round) || again
 }
 
-// uncertain counts the pods of classes about which rounds learned something: where they have a place, it
-// may not be one where they can be bound.
+// uncertain counts the pods of classes about which rounds learned something: where they have a
+// place, it may not be one where they can be bound.
 func (l *learned) uncertain(s *solver) int {
 	classes := map[*cluster.PodClass]bool{}
 	for key := range l.podsPerCell {

@@ -12,13 +12,13 @@ import (
 // maxReorderedPods bounds for how many pods that is done: each plan takes as long as the first.
 const maxReorderedPods = 200
 
-// placeLeftOutFirst makes further plans while pods are left out: in each, the classes that were left out
-// come first, one class after the other, and even before those of higher priority. It returns the plan that
-// places the most pods: of high priority first.
+// placeLeftOutFirst makes further plans while pods are left out: in each, the classes that were
+// left out come first, one class after the other, and even before those of higher priority. It
+// returns the plan that places the most pods: of high priority first.
 //
-// Classes are otherwise placed in an order that knows nothing of the places that those after them could use.
-// A pod that fits anywhere may then take the only place of another one: room on a node, a domain of a spread,
-// or the last node that the limits allow.
+// Classes are otherwise placed in an order that knows nothing of the places that those after them
+// could use. A pod that fits anywhere may then take the only place of another one: room on a node,
+// a domain of a spread, or the last node that the limits allow.
 func (ps *preferenceSearch) placeLeftOutFirst(s *solver, maxPrice offering.Price) *solver {
 	if ps.options.noLaunches || ps.options.placeAllOrStop && maxPrice < noMaxPrice || s.limits.overMaxPrice() || !compete(s.podGroups) {
 		return s
@@ -54,7 +54,8 @@ func countLeftOut(groups []*podGroup) int {
 	return n
 }
 
-// compete reports whether some pods of the groups may have the places of others, and the pods are few.
+// compete reports whether some pods of the groups may have the places of others, and the pods are
+// few.
 func compete(groups []*podGroup) bool {
 	pods, placed := 0, 0
 	for _, g := range groups {
@@ -64,9 +65,9 @@ func compete(groups []*podGroup) bool {
 	return pods <= maxReorderedPods && placed > 0 && len(groups) > 1
 }
 
-// firstAfter are the classes to come first in the next plan: those with pods that were left out, by priority and
-// then the smallest first, as more of those have a place where they compete for room. The other classes that
-// came first follow.
+// firstAfter are the classes to come first in the next plan: those with pods that were left out, by
+// priority and then the smallest first, as more of those have a place where they compete for room.
+// The other classes that came first follow.
 func (l *learned) firstAfter(groups []*podGroup) []*cluster.PodClass {
 	var out []*cluster.PodClass
 	for _, g := range slices.Backward(groups) {
@@ -86,8 +87,8 @@ func (l *learned) firstAfter(groups []*podGroup) []*cluster.PodClass {
 	return out
 }
 
-// rankFirst is the class's position among those that come first, or that of the first class with which it
-// is colocated; negative when it does not come first.
+// rankFirst is the class's position among those that come first, or that of the first class with
+// which it is colocated; negative when it does not come first.
 func (l *learned) rankFirst(c *cluster.PodClass) int {
 	if len(l.first) == 0 || l.joinLast[c] {
 		return -1

@@ -135,8 +135,8 @@ func (dg *demandGroup) shares(o *demandGroup) bool {
 }
 
 // demandGroups groups the pods of launches from the pools by the offerings that they may use; the
-// different ones among the pools have all of these. It ignores preferences: they add cost, but do not
-// exclude offerings.
+// different ones among the pools have all of these. It ignores preferences: they add cost, but do
+// not exclude offerings.
 func (s *solver) demandGroups(pools, different []*poolState) []*demandGroup {
 	var key []byte
 	by, seen := map[string]*demandGroup{}, map[*cluster.PodShape]bool{}

@@ -239,8 +239,8 @@ func within(a, b *quantity.Vector) bool {
 	return true
 }
 
-// addableWithMinValues is how many of n more pods the launch can take, if its requirements
-// become next, without listing fewer values than it was planned with. When minValues are relaxed, the
+// addableWithMinValues is how many of n more pods the launch can take, if its requirements become
+// next, without listing fewer values than it was planned with. When minValues are relaxed, the
 // launch takes all n.
 func (l *launch) addableWithMinValues(mc *minValuesChecker, next *nodeRequirements, g *podGroup, n int) int {
 	if !l.pool.hasMinValues() || mc.relaxing {
@@ -251,7 +251,8 @@ func (l *launch) addableWithMinValues(mc *minValuesChecker, next *nodeRequiremen
 	})
 }
 
-// lowerRequired makes the launch require the values that its pods leave, when minValues are relaxed.
+// lowerRequired makes the launch require the values that its pods leave, when minValues are
+// relaxed.
 func (mc *minValuesChecker) lowerRequired(l *launch) {
 	if mc.relaxing && l.pool.hasMinValues() {
 		large := mc.largeEnough(l.pool, l.requirements, &l.used)

@@ -84,8 +84,9 @@ func (rs *requirementSets) join(reqs *nodeRequirements, pool *poolState, row int
 	return nil, false
 }
 
-// lastJoined is how a shape group last joined a node. Where most pods have the same requirements, the
-// next node that is filled asks the same again, for each of as many shape groups as there are pods.
+// lastJoined is how a shape group last joined a node. Where most pods have the same requirements,
+// the next node that is filled asks the same again, for each of as many shape groups as there are
+// pods.
 type lastJoined struct {
 	from, next *nodeRequirements
 	pool       *poolState

@@ -168,8 +168,8 @@ func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offer
 	return s
 }
 
-// makePlan makes one plan in which some classes come first; see Solve for why it may take several rounds.
-// A plan with colocations counts only when it places more pods than the one without.
+// makePlan makes one plan in which some classes come first; see Solve for why it may take several
+// rounds. A plan with colocations counts only when it places more pods than the one without.
 func (ps *preferenceSearch) makePlan(first []*cluster.PodClass, chosen chosenPreferences, maxPrice offering.Price) *solver {
 	l := newLearned()
 	l.first = first

@@ -19,7 +19,8 @@ type retrier struct {
 	solver *solver
 	// podsLeft is how many more pods it may place.
 	podsLeft int
-	// steps is how many steps are left. A trial of a pod group takes a step, and one for each NodePool.
+	// steps is how many steps are left. A trial of a pod group takes a step, and one for each
+	// NodePool.
 	steps int
 }
 

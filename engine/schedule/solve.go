@@ -178,9 +178,10 @@ func (s *solver) retryNodes(allotments []*allotment) {
 	}
 }
 
-// byPriority groups the pod groups by priority, the highest first: when limits or quota do
-// not suffice for all pods, those of the highest priority get nodes. Classes that join other pods last
-// (see recordJoinLast) come after all others, and some that were left out come first (see placeLeftOutFirst).
+// byPriority groups the pod groups by priority, the highest first: when limits or quota do not
+// suffice for all pods, those of the highest priority get nodes. Classes that join other pods last
+// (see recordJoinLast) come after all others, and some that were left out come first (see
+// placeLeftOutFirst).
 func (s *solver) byPriority() [][]*podGroup {
 	var out, last [][]*podGroup
 	first := make([][]*podGroup, len(s.learned.first))

@@ -103,8 +103,8 @@ func (t *topology) recount(groups []*podGroup) {
 	t.summary = nil
 }
 
-// ignoreUnread lets launches open domains that only spreads of pods without a place do not count. It is
-// called when all pods have their places, and again when more got one.
+// ignoreUnread lets launches open domains that only spreads of pods without a place do not count.
+// It is called when all pods have their places, and again when more got one.
 func (t *topology) ignoreUnread(groups []*podGroup) {
 	unread := map[*domainCount]bool{}
 	for _, dc := range t.countList {

@@ -21,7 +21,8 @@ func exclusive(m *Mirror) {
 	m.SetPVC(alone)
 }
 
-// waitsFor is what a plan says of the pod when it waits for the claim "data"; empty when it may use it.
+// waitsFor is what a plan says of the pod when it waits for the claim "data"; empty when it may use
+// it.
 func waitsFor(m *Mirror, uid string) (why string) {
 	m.View(func(snapshot *cluster.Snapshot) {
 		for _, u := range schedule.Solve(snapshot).Unplaced {
@@ -35,8 +36,8 @@ func waitsFor(m *Mirror, uid string) (why string) {
 	return why
 }
 
-// Rule VOLUME-5: pods wait while another one uses a claim that one pod at a time may use, and are looked
-// at again once it does not.
+// Rule VOLUME-5: pods wait while another one uses a claim that one pod at a time may use, and are
+// looked at again once it does not.
 func TestOnePodAtATimeUsesAnExclusiveClaim(t *testing.T) {
 	var woken []string
 	m := NewMirror(func(pod string) { woken = append(woken, pod) })
@@ -87,8 +88,8 @@ func TestNominatedPodUsesItsExclusiveClaim(t *testing.T) {
 	}
 }
 
-// Rule VOLUME-5: the pod that replaces an evicted one takes over its claim, and no other pod gets it in
-// between.
+// Rule VOLUME-5: the pod that replaces an evicted one takes over its claim, and no other pod gets
+// it in between.
 func TestReplacementTakesOverItsExclusiveClaim(t *testing.T) {
 	m, old, _ := succeeding(t)
 	exclusive(m)

@@ -14,9 +14,9 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// A decision nominates pods a, b and c to the node of claim web-1, which holds three such pods, after
-// something happened that it did not see. Pods that need no capacity any more are ignored; the next
-// decision is about those that still do.
+// A decision nominates pods a, b and c to the node of claim web-1, which holds three such pods,
+// after something happened that it did not see. Pods that need no capacity any more are ignored;
+// the next decision is about those that still do.
 //
 // Rule LAUNCH-12.
 func TestNominationAfterEvents(t *testing.T) {

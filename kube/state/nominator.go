@@ -24,9 +24,9 @@ type nominator struct {
 	podWriter       *podWriter
 }
 
-// nominate nominates pods to a node, by its key, and returns those that still need capacity: the node
-// is unknown or marked for deletion, or other pods have taken its capacity since the decision. It
-// ignores pods that need no capacity any more, and pods that are nominated already.
+// nominate nominates pods to a node, by its key, and returns those that still need capacity: the
+// node is unknown or marked for deletion, or other pods have taken its capacity since the decision.
+// It ignores pods that need no capacity any more, and pods that are nominated already.
 func (s *nominator) nominate(key string, pods []cluster.PodRef) (waiting []string) {
 	until := time.Now().Add(NominatedFor)
 	exists := s.builder.setNominatedUntil(key, until)
@@ -79,8 +79,8 @@ func (s *nominator) waits(uid string) bool {
 	return ok && p.Refused == "" && (p.Node == "" || p.ReschedulableNow && s.builder.markedForDeletion(s.nodes.key(p.Node)))
 }
 
-// free is the capacity of a node that neither bound nor nominated pods use. It is negative where they
-// use more than there is.
+// free is the capacity of a node that neither bound nor nominated pods use. It is negative where
+// they use more than there is.
 func (s *nominator) free(n cluster.Node) quantity.Amounts {
 	free := n.Allocatable
 	for _, uids := range []map[string]bool{s.pods.on(n.Name), s.nominations.to(n.Key)} {

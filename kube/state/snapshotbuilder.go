@@ -21,8 +21,8 @@ type snapshotBuilder struct {
 // objectKey identifies an object of the Snapshot.
 type objectKey struct{ kind, name string }
 
-// builderChange sets the newest value of one object, or removes it. It does not depend on earlier changes
-// of the object, so it can replace them.
+// builderChange sets the newest value of one object, or removes it. It does not depend on earlier
+// changes of the object, so it can replace them.
 type builderChange func(*cluster.Builder)
 
 func newSnapshotBuilder() snapshotBuilder {

@@ -20,8 +20,8 @@ func (m *Mirror) View(f func(*cluster.Snapshot)) {
 	m.use(due, func(b *cluster.Builder) { f(b.Snapshot()) })
 }
 
-// Tidy frees memory that is not needed any more. View and DropLapsed together do so too: Tidy is for
-// a process that follows the cluster and makes no decisions.
+// Tidy frees memory that is not needed any more. View and DropLapsed together do so too: Tidy is
+// for a process that follows the cluster and makes no decisions.
 func (m *Mirror) Tidy() {
 	due := func() wakeups {
 		waiting := m.parts.writeDue(time.Now())

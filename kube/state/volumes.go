@@ -32,8 +32,8 @@ func newVolumes() *volumes {
 // mount fills in the volumes of p in w, which was converted from p.
 func (s *volumes) mount(w *cluster.Pod, p *corev1.Pod) { s.storage.Mount(w, p) }
 
-// setPod records which claims a new pod mounts. When the pod was bound and has ended, it returns the
-// pods that may use its claims now. A pod's volumes never change.
+// setPod records which claims a new pod mounts. When the pod was bound and has ended, it returns
+// the pods that may use its claims now. A pod's volumes never change.
 func (s *volumes) setPod(old, now *knownPod) (sharers []string) {
 	claims := kube.PVCsOf(now.Pod)
 	if old == nil {
