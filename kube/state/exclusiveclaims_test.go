@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/schedule"
@@ -42,6 +43,8 @@ func TestOnePodAtATimeUsesAnExclusiveClaim(t *testing.T) {
 	var woken []string
 	m := NewMirror(func(pod string) { woken = append(woken, pod) })
 	exclusive(m)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	m.SetNode(node)
 	bound, done := mounting("b", "data"), mounting("b", "data")
 	next := mounting("b", "data") // of a StatefulSet: another pod of the same name
 	bound.Spec.NodeName, done.Spec.NodeName, next.Spec.NodeName = "n", "n", "n"
@@ -63,6 +66,8 @@ func TestOnePodAtATimeUsesAnExclusiveClaim(t *testing.T) {
 		{func() { m.RemovePod(next) }, "", "uid-a"},
 		{func() { m.SetPod(mounting("0", "data"), false) }, goesFirst, "uid-0"},
 		{func() { m.RemovePod(mounting("0", "data")) }, "", "uid-a"},
+		{func() { m.SetPod(bound, false) }, uses, ""},
+		{func() { m.RemoveNode(node) }, "", ""},
 	} {
 		woken = nil
 		step.change()
@@ -70,6 +75,7 @@ func TestOnePodAtATimeUsesAnExclusiveClaim(t *testing.T) {
 			t.Errorf("a waits: %q, and %v are woken, want %q and %q", why, woken, step.waits, step.wakes)
 		}
 	}
+	m.RemovePod(bound)
 	if n := len(m.parts.volumes.mounts); n != 1 {
 		t.Errorf("the users of %d claims are remembered, want 1", n)
 	}
