@@ -35,9 +35,10 @@ func (l LeftOut) String() string {
 
 // candidate is a node that could be launched after the plan, within limits.
 type candidate struct {
-	node   *corev1.Node
-	what   string
-	launch launchKey
+	node     *corev1.Node
+	what     string
+	launch   launchKey
+	launched schedule.Launch // it, without pods
 }
 
 // launchKey says which candidates one NodeClaim could list: those of a NodePool with the same
@@ -173,14 +174,16 @@ func (j *judged) candidates(schedulers ...*judge.Scheduler) []candidate {
 				}
 				for _, labels := range openLabels(pool) {
 					name := fmt.Sprintf("candidate-%d", len(out)+1)
-					n, csi := j.newNode(name, pool, t, o, schedule.Launch{Pool: pool.Name, Labels: labels})
+					launched := schedule.Launch{Pool: pool.Name, Labels: labels, Offerings: []offering.Ref{{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType}}}
+					n, csi := j.newNode(name, pool, t, o, launched)
 					if unmet(pool, n) != "" {
 						continue
 					}
 					for _, s := range schedulers {
 						s.Serve(csi)
 					}
-					out = append(out, candidate{n, fmt.Sprintf("%s for %s in %s, %s %v", t.Name, pool.Name, o.Zone, o.CapacityType, labels), launchKey{pool.Name, fmt.Sprint(labels)}})
+					what := fmt.Sprintf("%s for %s in %s, %s %v", t.Name, pool.Name, o.Zone, o.CapacityType, labels)
+					out = append(out, candidate{n, what, launchKey{pool.Name, fmt.Sprint(labels)}, launched})
 				}
 			}
 		}

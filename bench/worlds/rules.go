@@ -11,6 +11,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/bench/judge"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/schedule"
 )
@@ -38,6 +39,8 @@ var rules = []rule{
 	// Rules over topology domains put a pod in one of them, which alone must have the values that
 	// minValues asks for.
 	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.eachDomainHasTooFewValues(p, l) }},
+	// A node for a chunk of a buffer opens no domain that takes the place from a real pod.
+	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.virtual && l.Launch && a.takesPlaces(p) }},
 	// DaemonSets of all values of a label that the NodePool leaves open have capacity on each of its nodes.
 	{"PLAN-2", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
 		withAll := a.judged.afterPlan(a.virtual, a.daemonsOfAllValues)
@@ -156,6 +159,28 @@ func (j *judged) daemonsOfAllValues(n *corev1.Node) []judge.Daemon {
 		}
 	}
 	return out
+}
+
+// takesPlaces reports whether each node that could be launched for the pod keeps planned pods off their
+// nodes.
+func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
+	for _, c := range a.candidates {
+		if !a.wouldTake(p, c) {
+			continue
+		}
+		with := a.plan
+		with.Unplaced = nil
+		for _, u := range a.plan.Unplaced {
+			u.Pods = slices.DeleteFunc(slices.Clone(u.Pods), func(ref cluster.PodRef) bool { return ref.UID == string(p.UID) })
+			with.Unplaced = append(with.Unplaced, u)
+		}
+		c.launched.Pods = []cluster.PodRef{{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}}
+		with.Launches = append(slices.Clone(with.Launches), c.launched)
+		if len(a.w.Refused(with)) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // leavesTooFewValues reports whether the node is a launch that would list too few values for

@@ -21,17 +21,18 @@ type cellsKey struct {
 
 // cellFinder finds the cells in which pods of a group can run.
 type cellFinder struct {
-	pools     *poolList
-	nodes     *nodes
-	launches  *launchList
-	limits    *limits
-	topology  *topology
-	minValues *minValuesChecker
-	learned   *learned
-	byKey     map[cellsKey][]cell // see launchable
-	atStart   map[cellsKey][]cell // the same before any launch, for all attempts
-	key       []byte              // scratch: of labels
-	alike     alikePools          // scratch: see findWith
+	pools         *poolList
+	nodes         *nodes
+	launches      *launchList
+	limits        *limits
+	topology      *topology
+	minValues     *minValuesChecker
+	learned       *learned
+	ignoreLearned bool                // set while only pods count that have a place: what a cell takes is read of them
+	byKey         map[cellsKey][]cell // see launchable
+	atStart       map[cellsKey][]cell // the same before any launch, for all attempts
+	key           []byte              // scratch: of labels
+	alike         alikePools          // scratch: see findWith
 }
 
 // find lists the cells where pods of the group could go.
@@ -44,7 +45,7 @@ func (cf *cellFinder) find(g *podGroup) []*cell {
 	}
 	out = cf.addNodes(g, keys, named, out)
 	for _, c := range out {
-		if n, ok := cf.learned.podsPerCell[learnedKey{g.class, g.held.key(), c.name}]; ok && !cf.topology.mustNotOpenDomains {
+		if n, ok := cf.learned.podsPerCell[learnedKey{g.class, g.held.key(), c.name}]; ok && !cf.ignoreLearned {
 			c.maxPods = n
 		}
 	}

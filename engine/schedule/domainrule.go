@@ -214,6 +214,12 @@ func spreadKey(c *cluster.PodClass, e *cluster.TopologySpread, keys string) doma
 	return domainCountKey{e.Key, countKey{selector: e.Selector, skipTerminating: true, skipVirtual: !c.Virtual}, filter}
 }
 
+// isHeldBySpread reports whether a hard spread over domains counts for pods of the group that have a
+// place: a node in a further domain may take it from them.
+func (g *podGroup) isHeldBySpread() bool {
+	return g.placed > 0 && !g.class.Virtual && slices.ContainsFunc(g.domainRules, domainRule.isHardSpread)
+}
+
 // hasAffinity reports whether the group's pods must join other pods.
 func (g *podGroup) hasAffinity() bool {
 	return slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == affinityRule })

@@ -27,9 +27,9 @@ func (s *solver) spreadOverNodes() {
 	}
 	unread, withMinValues := s.topology.unread, slices.ContainsFunc(s.launches.all, func(l *launch) bool { return l.pool.hasMinValues() })
 	s.topology.setUnread(nil)
-	s.topology.mustNotOpenDomains = true
+	s.topology.mustNotOpenDomains, s.cells.ignoreLearned = true, true
 	defer func() {
-		s.topology.mustNotOpenDomains = false
+		s.topology.mustNotOpenDomains, s.cells.ignoreLearned = false, false
 		s.topology.ignoreUnread(s.podGroups)
 	}()
 	steps := s.searches.budgets[HostnameSpread]

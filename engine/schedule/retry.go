@@ -35,8 +35,9 @@ func (s *solver) retryUnplaced(virtual bool) {
 	for _, g := range left {
 		g.allotted = 0 // their allotments failed
 	}
-	s.topology.mustNotOpenDomains = true
+	s.topology.mustNotOpenDomains, s.cells.ignoreLearned = true, true
 	defer func() {
+		s.cells.ignoreLearned = false
 		s.topology.mustNotOpenDomains, s.topology.mayOpenEmpty = false, false
 		s.topology.recount(s.podGroups)
 	}()

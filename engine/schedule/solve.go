@@ -208,8 +208,14 @@ func (s *solver) byPriority() [][]*podGroup {
 }
 
 // placeAndImprove places all virtual pods, or all others. It reports false when it learned
-// something and another round is needed.
+// something and another round is needed. Launches for virtual pods open no domain that would keep a
+// real pod off its node.
 func (s *solver) placeAndImprove(virtual bool, round int) bool {
+	if virtual && slices.ContainsFunc(s.podGroups, (*podGroup).isHeldBySpread) {
+		s.topology.recount(s.podGroups)
+		s.topology.mustNotOpenDomains, s.topology.mayOpenEmpty = true, true
+		defer func() { s.topology.mustNotOpenDomains, s.topology.mayOpenEmpty = false, false }()
+	}
 	if s.limits.overMaxPrice() || !s.placeAll(virtual) || s.limits.overMaxPrice() {
 		return true
 	}
