@@ -95,8 +95,8 @@ func (c *Cluster) Replay() ([]Rejection, *Scheduler) {
 	for i := 0; i < len(orders); i++ {
 		order := orders[i]
 		if i == len(orders)-1 && !order.last && c.LastOrders != nil {
-			for _, pods := range c.LastOrders() {
-				orders = append(orders, sequence{pods: pods, last: true})
+			for i, pods := range c.LastOrders() {
+				orders = append(orders, sequence{pods: pods, restart: i%2 == 1, last: true})
 			}
 		}
 		for _, start := range []stage{now, drained, gone} {
