@@ -157,9 +157,22 @@ func (lr *launcher) addUndominated(out []*candidate, i int, g offeringGroup) []*
 		if lr.dominated(out[first:], room, shared) || lr.limits.nodesAllowed(pool, row) == 0 {
 			continue
 		}
-		out = append(out, &candidate{pool: pool, poolIndex: i, row: row, room: *room, price: pool.Catalog.Offerings[row].Price.USD(), group: shared})
+		out = append(out, &candidate{pool: pool, poolIndex: i, row: row, room: *room, price: lr.priceOf(pool, row), group: shared})
 	}
 	return out
+}
+
+// priceOf is what a node of the offering counts for when candidates are compared: its price in USD/h, or
+// one where nodes are to be few.
+func (lr *launcher) priceOf(pool *poolState, row int) float64 {
+	if lr.launches.few {
+		return 1
+	}
+	return pool.Catalog.Offerings[row].Price.USD()
+}
+
+func (c *candidate) cheaperThan(o *candidate) bool {
+	return c.pool.Catalog.Offerings[c.row].Price < o.pool.Catalog.Offerings[o.row].Price
 }
 
 // dominated reports whether one of the candidates has at least that capacity, as far as it is

@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
@@ -111,7 +112,7 @@ func (cf *cellFinder) launchable(g *podGroup, keys []*constraint.Key) []cell {
 		cf.key = append(append(cf.key, key.Name...), 0)
 	}
 	shared, known := len(g.spreadFilters) == 0 && !cf.topology.mustNotOpenDomains, cf.byKey
-	if len(cf.launches.all) == 0 && len(cf.learned.minValuesLost) == 0 {
+	if len(cf.launches.all) == 0 && len(cf.learned.minValuesLost) == 0 && !cf.launches.few {
 		known = cf.atStart // the same at the start of every attempt
 	}
 	if shared {
@@ -161,6 +162,9 @@ func (cf *cellFinder) findWith(g *podGroup, keys []*constraint.Key, fallbacks bo
 					n = len(out)
 					out = append(out, g.newCell(here.Values, at))
 				}
+				if cf.launches.few {
+					price = cf.pricePerPod(pool, at.rows, g)
+				}
 				if c := &out[n]; c.price < 0 || price < c.price {
 					c.price = price
 				}
@@ -177,6 +181,18 @@ func (cf *cellFinder) cheapestLaunched(pool *poolState, rows bitset.Set) (offeri
 		return pool.Catalog.Offerings[row].Price, true
 	}
 	return 0, false
+}
+
+// pricePerPod is what a pod of the group counts for where nodes are to be few: its part of the largest
+// node that can be launched now, whatever that costs.
+func (cf *cellFinder) pricePerPod(pool *poolState, rows bitset.Set, g *podGroup) offering.Price {
+	most := 1
+	for row := range rows.All() {
+		if pool.Catalog.Offerings[row].Unavailable == "" && cf.limits.nodesAllowed(pool, row) > 0 {
+			most = max(most, g.countFitting(&pool.Allocatable[row]))
+		}
+	}
+	return math.MaxInt32 / offering.Price(most)
 }
 
 // cheapestAvailable is the price of the first of the offerings that can be launched now.

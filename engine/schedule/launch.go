@@ -105,6 +105,7 @@ type launchList struct {
 	all        []*launch
 	counters   *counters
 	placements *placements
+	few        bool // see learned.fewestNodes
 	// someDropped is set once launches were dropped, and their limits and quota released.
 	someDropped bool
 	// free is the free capacity of the first indexed of all, once there are many; see next.

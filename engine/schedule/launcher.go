@@ -101,7 +101,8 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 		return
 	}
 	lr := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
-		compatibility: &s.compatibility, launches: &s.launches, followers: map[int][]*allotment{}, stopEarly: s.preferences.options.placeAllOrStop && last}
+		compatibility: &s.compatibility, launches: &s.launches, followers: map[int][]*allotment{},
+		stopEarly: s.preferences.options.placeAllOrStop && last && !s.learned.fewestNodes}
 	lr.findAlikePools(pools, allotments)
 	lr.groupByShape(allotments)
 	if len(lr.shapeGroups) == 0 {
@@ -211,7 +212,8 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 
 // best returns the candidate with the lowest price per worth of the pods that would fill it;
 // nil when no pod can be placed any more. If two are equal, it returns the one with the
-// larger worth (which means fewer nodes), then the first in the catalog.
+// larger worth (which means fewer nodes), then the cheaper one (for learned.fewestNodes, which leaves
+// prices out), then the first in the catalog.
 func (lr *launcher) best() *candidate {
 	var best *candidate
 	var least float64
@@ -226,7 +228,7 @@ func (lr *launcher) best() *candidate {
 			continue
 		}
 		cost := cand.price / cand.worth
-		if best == nil || cost < least || cost == least && cand.worth > best.worth {
+		if best == nil || cost < least || cost == least && (cand.worth > best.worth || cand.worth == best.worth && cand.cheaperThan(best)) {
 			best, least = cand, cost
 		}
 	}

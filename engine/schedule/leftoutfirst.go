@@ -12,15 +12,15 @@ import (
 // maxReorderedPods bounds for how many pods that is done: each plan takes as long as the first.
 const maxReorderedPods = 200
 
-// placeLeftOutFirst makes further plans while pods are left out: in each, the classes that were
-// left out come first, one class after the other, and even before those of higher priority. It
-// returns the plan that places the most pods: of high priority first.
+// placeLeftOutFirst makes further plans: in each, the classes that were left out come first, one class
+// after the other, and even before those of higher priority. It returns the plan that places the most
+// pods.
 //
 // Classes are otherwise placed in an order that knows nothing of the places that those after them
 // could use. A pod that fits anywhere may then take the only place of another one: room on a node,
 // a domain of a spread, or the last node that the limits allow.
 func (ps *preferenceSearch) placeLeftOutFirst(s *solver, maxPrice offering.Price) *solver {
-	if ps.options.noLaunches || ps.options.placeAllOrStop && maxPrice < noMaxPrice || s.limits.overMaxPrice() || !compete(s.podGroups) {
+	if !compete(s.podGroups) {
 		return s
 	}
 	best := s
@@ -35,7 +35,9 @@ func (ps *preferenceSearch) placeLeftOutFirst(s *solver, maxPrice offering.Price
 			break
 		}
 		tried = append(tried, next)
-		s = ps.makePlan(next, nil, maxPrice)
+		l := newLearned()
+		l.first, l.fewestNodes = next, s.learned.fewestNodes
+		s = ps.makePlan(l, nil, maxPrice)
 		other := s
 		if s.placesMoreThan(best) {
 			best, other = s, best

@@ -36,12 +36,14 @@ type preferenceSearch struct {
 	compatible map[compatibleKey]*cluster.CompatibleOfferings
 	cells      map[cellsKey][]cell
 
-	options   attemptOptions
-	first     []*cluster.PodClass       // that are placed first; see placeLeftOutFirst
-	attempted int                       // how many attempts honoured some preferences
-	undecided int                       // how many preferences no attempt was left for
-	placed    map[*cluster.PodClass]int // by the plan that honours no preference
-	best      *solver
+	options attemptOptions
+	first   []*cluster.PodClass // that are placed first; see placeLeftOutFirst
+	// fewestNodes is set when plans launch as few nodes as possible; see launchFewestNodes.
+	fewestNodes bool
+	attempted   int                       // how many attempts honoured some preferences
+	undecided   int                       // how many preferences no attempt was left for
+	placed      map[*cluster.PodClass]int // by the plan that honours no preference
+	best        *solver
 	// maxFinalPrice and maxPlannedPrice are upper bounds of finalPrice and of what is spent.
 	maxFinalPrice, maxPlannedPrice offering.Price
 }
@@ -157,26 +159,36 @@ func (ps *preferenceSearch) solve() Plan {
 }
 
 // makeAttempt makes one plan. Without preferences it is the best of a few orders of pods (see
-// placeLeftOutFirst), and with some the same order is taken.
+// placeMorePods), and with some the same order is taken.
 func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offering.Price) *solver {
-	s := ps.makePlan(ps.first, chosen, maxPrice)
+	l := newLearned()
+	l.first, l.fewestNodes = ps.first, ps.fewestNodes
+	s := ps.makePlan(l, chosen, maxPrice)
 	if chosen == nil {
-		s = ps.placeLeftOutFirst(s, maxPrice)
-		ps.first = s.learned.first
+		s = ps.placeMorePods(s, maxPrice)
+		ps.first, ps.fewestNodes = s.learned.first, s.learned.fewestNodes
 	}
 	s.spreadOverNodes()
 	return s
 }
 
-// makePlan makes one plan in which some classes come first; see Solve for why it may take several
-// rounds. A plan with colocations counts only when it places more pods than the one without.
-func (ps *preferenceSearch) makePlan(first []*cluster.PodClass, chosen chosenPreferences, maxPrice offering.Price) *solver {
-	l := newLearned()
-	l.first = first
-	s := ps.makeRounds(l, chosen, maxPrice)
+// placeMorePods makes further plans while pods are left out, and returns the one that places the most:
+// of high priority first.
+func (ps *preferenceSearch) placeMorePods(s *solver, maxPrice offering.Price) *solver {
+	if ps.options.noLaunches || ps.options.placeAllOrStop && maxPrice < noMaxPrice || s.limits.overMaxPrice() {
+		return s
+	}
+	return ps.placeLeftOutFirst(ps.launchFewestNodes(s, maxPrice), maxPrice)
+}
+
+// makePlan makes one plan, from what is known at first: which classes come first, and whether the nodes
+// are to be few. See Solve for why it may take several rounds. A plan with colocations counts only when
+// it places more pods than the one without.
+func (ps *preferenceSearch) makePlan(known *learned, chosen chosenPreferences, maxPrice offering.Price) *solver {
+	s := ps.makeRounds(known, chosen, maxPrice)
 	if len(s.learned.colocated) > 0 {
 		l := newLearned()
-		l.first, l.withoutColocations = first, true
+		l.first, l.fewestNodes, l.withoutColocations = known.first, known.fewestNodes, true
 		if plain := ps.makeRounds(l, chosen, maxPrice); !s.placesMoreThan(plain) {
 			plain.searches.inherit(&s.searches, Rounds, Colocation)
 			s = plain

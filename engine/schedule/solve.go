@@ -58,7 +58,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 	s.limits = newLimits(&s.pools, &s.quota, maxPrice)
 	s.counters = newCounters(snapshot, antiAffinityTermsOf(snapshot))
 	s.placements = placements{enabled: len(ps.byWeight) > 0 || ps.options.placeAllOrStop}
-	s.launches = launchList{counters: &s.counters, placements: &s.placements}
+	s.launches = launchList{counters: &s.counters, placements: &s.placements, few: l.fewestNodes}
 	s.nodes = newNodes(snapshot, nodePreferences{classes: ps.distinguishNodes, preferredFirst: chosen != nil}, &s.counters, &s.placements)
 	s.topology = newTopology(&s.counters, &s.pools, &s.launches, l.openedDomains)
 	s.minValues = minValuesChecker{limits: &s.limits, quota: &s.quota, topology: &s.topology, lost: l.minValuesLost, mayRelax: snapshot.Settings.RelaxMinValues}
