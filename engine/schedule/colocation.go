@@ -19,7 +19,8 @@ import (
 // the pods that follow are divided over several nodes with a leading pod each; if there is no other
 // leading pod, they get the node that holds most of them.
 //
-// The leading pods that this leaves are placed like all other pods.
+// Leading pods of lower priority than one that follows are placed with it: it can be nowhere without
+// them. The leading pods that this leaves are placed like all other pods.
 type colocation struct {
 	solver *solver
 	groups []*podGroup // leading groups before those that follow them
@@ -29,18 +30,31 @@ type colocation struct {
 // maxNodesTried is how many existing nodes with enough free capacity a colocation looks at.
 const maxNodesTried = 256
 
-// placeColocated places the pods of the groups that earlier rounds found to share nodes.
+// placeColocated places the pods of the groups that earlier rounds found to share nodes, and with them
+// the pods of other groups that share those.
 func (s *solver) placeColocated(groups []*podGroup) {
 	if len(s.learned.colocated) == 0 {
 		return
 	}
-	byClass := map[*cluster.PodClass][]*podGroup{}
+	now := map[int]bool{} // the colocations with one of the groups
 	for _, g := range groups {
-		if s.learned.isColocated(g.class) && g.unassigned() > 0 {
+		if n, ok := s.learned.colocationOf[g.class]; ok && g.unassigned() > 0 {
+			now[n] = true
+		}
+	}
+	if len(now) == 0 {
+		return
+	}
+	byClass := map[*cluster.PodClass][]*podGroup{}
+	for _, g := range s.podGroups {
+		if n, ok := s.learned.colocationOf[g.class]; ok && now[n] && g.unassigned() > 0 && !g.excluded() && !s.learned.unplaceable[g.class] {
 			byClass[g.class] = append(byClass[g.class], g)
 		}
 	}
-	for _, classes := range s.learned.colocated {
+	for n, classes := range s.learned.colocated {
+		if !now[n] {
+			continue
+		}
 		c := colocation{solver: s}
 		for _, class := range classes {
 			c.groups = append(c.groups, byClass[class]...)
@@ -83,6 +97,9 @@ func (c *colocation) placeSome() bool {
 		return c.placeMost(c.shares(most))
 	}
 	shares, found := c.cheapestDivision(n, most)
+	if found.onNewNode() && c.fillNodesWithLowerPriority() {
+		return true
+	}
 	if !c.place(found) {
 		return false
 	}
@@ -145,7 +162,49 @@ func (c *colocation) placeMost(shares []int) bool {
 		return out
 	}
 	n := sort.Search(sum, func(i int) bool { return c.nodeFor(first(i+1)) == nil })
-	return n > 0 && c.place(c.nodeFor(first(n)))
+	if n == 0 {
+		return false
+	}
+	found := c.nodeFor(first(n))
+	return found.onNewNode() && c.fillNodesWithLowerPriority() || c.place(found)
+}
+
+// fillNodesWithLowerPriority puts leading pods of lower priority than some that follow on existing nodes
+// that have room for them: kube-scheduler binds them there before a new node is there. It reports false
+// when it put none there.
+func (c *colocation) fillNodesWithLowerPriority() bool {
+	filled := false
+	for i, g := range c.groups {
+		if g.follows() || !slices.ContainsFunc(c.groups, func(o *podGroup) bool { return o.follows() && o.class.Priority > g.class.Priority }) {
+			continue
+		}
+		before := g.placed
+		if len(g.domainKeys) == 0 {
+			c.solver.nodes.fill(g)
+		} else {
+			c.nominateInCells(g, c.cells[i])
+		}
+		filled = filled || g.placed > before
+	}
+	return filled
+}
+
+// nominateInCells puts pods of the group on existing nodes, as far as those have room in the cells that
+// come next.
+func (c *colocation) nominateInCells(g *podGroup, cells []*cell) {
+	s := c.solver
+	for g.unassigned() > 0 {
+		best := s.bestCell(g, cells)
+		if best == nil {
+			return
+		}
+		i := s.nodes.nodeIn(g, best)
+		if i < 0 {
+			return
+		}
+		s.topology.addToDomainCounts(g, best, 1)
+		s.nodes.nominate(g, i, 1)
+	}
 }
 
 // follows reports whether pods of the group must join other pods on their node.
@@ -226,6 +285,9 @@ type sharedNode struct {
 	requirements *nodeRequirements // of launches
 	used         quantity.Vector
 }
+
+// onNewNode reports whether the node is one that does not exist yet.
+func (n *sharedNode) onNewNode() bool { return n != nil && (n.pool != nil || n.planned != nil) }
 
 // nodeFor finds a node for that many pods of each group; nil when there is none.
 func (c *colocation) nodeFor(shares []int) *sharedNode {

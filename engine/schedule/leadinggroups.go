@@ -27,8 +27,8 @@ func newLeadingGroups(s *solver) leadingGroups {
 	return out
 }
 
-// of lists the groups of g's priority that pods of g must join, those first that they must join
-// themselves, and then g; nil when there are none.
+// of lists the groups that pods of g must join, those first that they must join themselves, and then g;
+// nil when there are none.
 func (lg *leadingGroups) of(g *podGroup) []*podGroup {
 	var out []*podGroup
 	leadsItself := false
@@ -43,7 +43,7 @@ func (lg *leadingGroups) of(g *podGroup) []*podGroup {
 			expanded[d.counter] = true
 			for _, o := range lg.byCounter[d.counter] {
 				leadsItself = leadsItself || o == g && h == g && lg.counters.runs(d.counter) == 0
-				if !visited[o] && o.class.Priority == g.class.Priority && o.class.Virtual == g.class.Virtual {
+				if !visited[o] && o.class.Virtual == g.class.Virtual {
 					visit(o)
 				}
 			}
