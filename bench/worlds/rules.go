@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/bench/judge"
@@ -216,7 +218,7 @@ func (a *afterPlan) leavesTooFewValues(p *corev1.Pod, node string) bool {
 // minValues that has too few values in each single domain of the rules of all pods.
 func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 	keys := a.domainKeys()
-	if a.w.Settings.RelaxMinValues || len(keys) == 0 || !l.Launch && !strings.HasPrefix(l.Node, "launch-") {
+	if a.w.Settings.RelaxMinValues || len(keys) == 0 || !l.Launch && !strings.HasPrefix(l.Node, "launch-") || l.Launch && !a.needsOneDomain(p) {
 		return false
 	}
 	type domain struct {
@@ -237,6 +239,25 @@ func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 		}
 	}
 	return true
+}
+
+// needsOneDomain reports whether the pod is in one topology domain for a spread or affinity of its own,
+// for a spread of a pod with a place that counts it, or for another pod that may have to join it.
+func (a *afterPlan) needsOneDomain(p *corev1.Pod) bool {
+	over := func(key string) bool { return key != corev1.LabelHostname }
+	for _, o := range a.pods {
+		if f := o.Spec.Affinity; f != nil && f.PodAffinity != nil && slices.ContainsFunc(f.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(t corev1.PodAffinityTerm) bool { return over(t.TopologyKey) }) {
+			return true
+		}
+		for _, s := range o.Spec.TopologySpreadConstraints {
+			counted, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
+			if s.WhenUnsatisfiable == corev1.DoNotSchedule && over(s.TopologyKey) &&
+				(o == p || a.placed[string(o.UID)] && o.Namespace == p.Namespace && err == nil && counted.Matches(labels.Set(p.Labels))) {
+				return true
+			}
+		}
+	}
+	return slices.Contains(a.domainKeys(), labelTeam) // only NodePools set it
 }
 
 // domainKeys are the labels, but for the hostname, over which hard spreads and required pod

@@ -23,6 +23,8 @@ type cell struct {
 	price     offering.Price // of the cheapest offering there; negative when none is available
 	maxPods   int            // how many pods launches there take; negative: unknown
 	wanted    int            // how many pods nodes are to be launched for there
+	// open is set when a node may be in any domain that set admits; no label has a value then.
+	open bool
 }
 
 // isCountedBy reports whether the domain counts look at nodes of the cell.

@@ -142,6 +142,9 @@ func (s *compatibility) compatible(pool *poolState, a *allotment) *cluster.Compa
 
 // offeringsIn are the pool's offerings in the allotment's cell.
 func (s *compatibility) offeringsIn(pool *poolState, a *allotment) bitset.Set {
+	if a.cell.open {
+		return pool.MatchingBoth(a.group.shape, a.cell.set)
+	}
 	for _, c := range pool.Cells(a.cell.Keys) {
 		if !slices.Equal(c.Values, a.cell.Values) {
 			continue

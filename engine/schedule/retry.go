@@ -25,7 +25,7 @@ type retrier struct {
 }
 
 // retryUnplaced tries again to place the pods that were left out; then also in domains that may be
-// empty (see topology.recount), and at last on larger launches.
+// empty (see topology.recount), on larger launches, and at last on nodes that may be in several domains.
 func (s *solver) retryUnplaced(virtual bool) {
 	r := retrier{solver: s, podsLeft: maxRetriedPods, steps: s.searches.budgets[Retry]}
 	left := r.leftOut(virtual)
@@ -61,6 +61,9 @@ func (s *solver) retryUnplaced(virtual bool) {
 			s.searches.cut(Enlargement, countLeftOut(left))
 		}
 	}
+	s.topology.mayOpenEmpty = true
+	s.topology.recount(s.podGroups)
+	r.placeInOpenDomains(left)
 	if r.podsLeft <= 0 || r.steps <= 0 {
 		s.searches.cut(Retry, countLeftOut(left))
 	}

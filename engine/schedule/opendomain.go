@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+)
+
+// placeInOpenDomains places pods that no single domain has enough values for, as minValues asks, on
+// nodes that may be in several: those whose rules over domains only keep them apart from other pods,
+// and those that nobody's rules count who has a place. Where such a node may be, its pod counts in each
+// of the domains.
+func (r *retrier) placeInOpenDomains(groups []*podGroup) {
+	s := r.solver
+	if s.snapshot.Settings.RelaxMinValues || !slices.ContainsFunc(s.pools.launching, (*poolState).hasMinValues) {
+		return
+	}
+	for _, g := range groups {
+		for g.unassigned() > 0 && len(g.domainKeys) > 0 && r.podsLeft > 0 && r.steps > 0 {
+			r.steps -= 1 + len(s.pools.all)
+			at := s.topology.openCell(g, s.podGroups)
+			if at == nil {
+				break
+			}
+			before := g.placed
+			s.placeOnLaunches(g.allot(at, 1))
+			g.allotted = 0
+			if g.placed == before {
+				break
+			}
+			r.podsLeft--
+			s.topology.countInAll(g, at)
+		}
+	}
+}
+
+// openCell is every domain where a pod of the group may be, as one cell; nil when some rule of it or of
+// the other groups needs to know the domain.
+func (t *topology) openCell(g *podGroup, groups []*podGroup) *cell {
+	if slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind != antiAffinityRule }) || t.mustKnowDomain(g, groups) {
+		return nil
+	}
+	for _, key := range g.domainKeys { // a label that only the NodePool sets may have any value
+		if slices.ContainsFunc(t.pools.launching, func(pool *poolState) bool { return !pool.Catalog.HasLabel(key) }) {
+			return nil
+		}
+	}
+	taken := make([]bitset.Set, len(g.domainKeys))
+	for i := range g.domainRules {
+		r := &g.domainRules[i]
+		for v, n := range r.count.counts {
+			if n > 0 {
+				taken[r.keyIndex].Put(v)
+			}
+		}
+	}
+	c := &cell{price: -1, maxPods: -1, name: "any topology domain", open: true}
+	c.Keys, c.Values, c.inFilter = g.domainKeys, make([]int, len(g.domainKeys)), make([]bool, len(g.spreadFilters))
+	c.key = c.name
+	for i, key := range g.domainKeys {
+		c.Values[i] = -1
+		if !taken[i].Empty() {
+			c.set = c.set.With(key.Except(taken[i]))
+		}
+		c.key += fmt.Sprintf("\x00%s\x00%s", key.Name, taken[i].Append(nil))
+	}
+	return c
+}
+
+// mustKnowDomain reports whether a spread of pods that have a place counts pods of the group, or pods
+// may have to join them in a domain.
+func (t *topology) mustKnowDomain(g *podGroup, groups []*podGroup) bool {
+	counted := map[*domainCount]bool{}
+	for i := range g.domainIncrements {
+		for at := range g.domainIncrements[i].counts.All() {
+			counted[t.countList[at]] = true
+		}
+	}
+	return slices.ContainsFunc(groups, func(o *podGroup) bool {
+		return slices.ContainsFunc(o.domainRules, func(r domainRule) bool {
+			return counted[r.count] && !r.soft && (r.kind == affinityRule || r.kind == spreadRule && o.placed > 0)
+		})
+	})
+}
+
+// countInAll counts a pod of the group in every domain that the cell admits.
+func (t *topology) countInAll(g *podGroup, c *cell) {
+	for i := range g.domainIncrements {
+		inc := &g.domainIncrements[i]
+		for _, v := range t.valuesIn(c, inc.like.key) {
+			for at := range inc.counts.All() {
+				dc := t.countList[at]
+				dc.counts[v]++
+				dc.total++
+			}
+		}
+	}
+}
+
+// valuesIn are the values of the label that nodes in the cell may have.
+func (t *topology) valuesIn(c *cell, key *constraint.Key) []int {
+	var out []int
+	q, narrowed := c.set.Get(key)
+	for _, pool := range t.pools.launching {
+		for _, here := range pool.Cells([]*constraint.Key{key}) {
+			if v := here.Values[0]; v >= 0 && !slices.Contains(out, v) && (!narrowed || q.Admits(v)) {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
