@@ -41,6 +41,8 @@ var rules = []rule{
 	// Rules over topology domains put a pod in one of them, which alone must have the values that
 	// minValues asks for.
 	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.eachDomainHasTooFewValues(p, l) }},
+	// A launch may become another of its offerings, which the pod's spread looks at, or does not.
+	{"SPREAD-9", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.refusedIfOtherwiseLaunched(p) }},
 	// A node for a chunk of a buffer opens no domain that takes the place from a real pod.
 	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.virtual && l.Launch && a.takesPlaces(p) }},
 	// DaemonSets of all values of a label that the NodePool leaves open have capacity on each of its nodes.
@@ -161,6 +163,18 @@ func (j *judged) daemonsOfAllValues(n *corev1.Node) []judge.Daemon {
 		}
 	}
 	return out
+}
+
+// refusedIfOtherwiseLaunched reports whether no node would take the pod if each launch became the last of
+// its offerings.
+func (a *afterPlan) refusedIfOtherwiseLaunched(p *corev1.Pod) bool {
+	if !slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool { return s.TopologyKey == corev1.LabelHostname }) {
+		return false
+	}
+	otherwise := newJudged(a.w, a.plan, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[len(l.Offerings)-1] })
+	after := otherwise.afterPlan(a.virtual, otherwise.daemonsOn)
+	defer after.close()
+	return after.accepted(p).Node == ""
 }
 
 // takesPlaces reports whether each node that could be launched for the pod keeps planned pods off their

@@ -97,8 +97,15 @@ func (s *solver) leastOnNodes(g *podGroup, h hostnameSpread) int {
 		}
 	}
 	for _, l := range s.launches.all {
-		if looksAt.filter.admits(l) && s.topology.countedOfferings(&looksAt, l.pool).Has(l.row) {
+		if !looksAt.filter.admits(l) {
+			continue
+		}
+		counted, may := s.topology.countedOfferings(&looksAt, l.pool), s.offerings.mayBecome(l)
+		switch {
+		case may.SubsetOf(counted):
 			look(l.counts[h.counter])
+		case may.Intersects(counted):
+			least = min(least, l.counts[h.counter])
 		}
 	}
 	if nodes == 0 || nodes < h.spread.MinDomains {

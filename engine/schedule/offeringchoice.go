@@ -79,6 +79,15 @@ func (oc *offeringChooser) choosable(l *launch) bitset.Set {
 	return reqs.choosable
 }
 
+// mayBecome returns the offerings of which the launch may be one: those that may be chosen and hold its
+// pods, and the planned one.
+func (oc *offeringChooser) mayBecome(l *launch) bitset.Set {
+	rows := oc.choosable(l).Clone()
+	l.pool.DropNotFitting(rows, &l.used)
+	rows.Put(l.row)
+	return rows
+}
+
 // matching returns the offerings on which the launch's requirements hold.
 func (oc *offeringChooser) matching(l *launch) bitset.Set {
 	reqs := l.requirements
