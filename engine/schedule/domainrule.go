@@ -18,6 +18,9 @@ type domainRule struct {
 	// countsOwnPods is set when pods of the group count for the rule themselves.
 	countsOwnPods       bool
 	maxSkew, minDomains int
+	// terminating are those of the pods that count which may not be joined, as they are terminating, by
+	// domain; nil where all may. See ignoreTerminating.
+	terminating map[int]int
 	// soft is set for a rule made of a preference that the pods hold. dropped is set once it
 	// was dropped for the first time.
 	soft, dropped bool
@@ -43,7 +46,7 @@ func (r *domainRule) allows(v int, usable []int, mayBeFirst bool) bool {
 	case antiAffinityRule:
 		return v < 0 || dc.counts[v] == 0
 	case affinityRule:
-		return v >= 0 && (dc.counts[v] > 0 || r.countsOwnPods && dc.total == 0 && (r.soft || mayBeFirst))
+		return v >= 0 && (dc.counts[v] > r.terminating[v] || r.countsOwnPods && dc.total == 0 && (r.soft || mayBeFirst))
 	}
 	if v < 0 {
 		return false
@@ -167,6 +170,41 @@ func (t *topology) compileDomainRules(g *podGroup) {
 			add(domainRule{kind: affinityRule, count: selected(n.Key, n.Selector), soft: n.Weight > 0, preference: preference{podAffinity, i, n.Weight}})
 		}
 	}
+	t.ignoreTerminating(g)
+}
+
+// ignoreTerminating lets no affinity of a group that is also spread be met by terminating pods. A spread
+// does not count those, but may count an empty domain whose nodes terminate with them: kube-scheduler
+// then refuses the group's pods for as long as there is a pod to join.
+func (t *topology) ignoreTerminating(g *podGroup) {
+	if t.snapshot.InWhatIf() || !slices.ContainsFunc(g.domainRules, domainRule.isHardSpread) {
+		return
+	}
+	for i := range g.domainRules {
+		if r := &g.domainRules[i]; r.kind == affinityRule && !r.soft && r.count.total > 0 {
+			r.terminating = t.countTerminating(r.count)
+		}
+	}
+}
+
+// countTerminating counts the terminating pods among those that count, by domain; nil when there are
+// none.
+func (t *topology) countTerminating(dc *domainCount) map[int]int {
+	if out, ok := t.terminating[dc]; ok {
+		return out
+	}
+	staying := *dc
+	staying.of.skipTerminating = true
+	stay, n := staying.countPods(t.snapshot)
+	var out map[int]int
+	if all, total := dc.countPods(t.snapshot); total > n {
+		out = map[int]int{}
+		for v := range all {
+			out[v] = all[v] - stay[v]
+		}
+	}
+	t.terminating[dc] = out
+	return out
 }
 
 // addSpreads compiles the group's spread constraints over domains. A hard constraint counts

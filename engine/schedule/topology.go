@@ -24,20 +24,21 @@ type topology struct {
 	countList          []*domainCount // the counts, as they were made
 	index              countIndex     // of countList
 	filters            map[nodeFilter]*spreadFilter
-	inFilter           map[filterKey][]bitset.Set // see offeringsInFilter
-	launchedByCount    map[*domainCount][]int     // see launchedDomains
-	summary            *launchSummary             // set while recordOpenedDomains runs, which makes it once; else nil
-	mustNotOpenDomains bool                       // set while no launch may open a domain; see inCountedDomains
-	mayOpenEmpty       bool                       // set while launches may open a domain that mayBeEmpty
-	mayBeEmpty         map[*domainCount]bool      // see recount
-	unread             map[*domainCount]bool      // see ignoreUnread
-	recounts           int                        // calls of recount, each of which changes inCountedDomains
-	scratch            bitset.Set                 // scratch: see inCountedDomains
+	inFilter           map[filterKey][]bitset.Set   // see offeringsInFilter
+	launchedByCount    map[*domainCount][]int       // see launchedDomains
+	summary            *launchSummary               // set while recordOpenedDomains runs, which makes it once; else nil
+	mustNotOpenDomains bool                         // set while no launch may open a domain; see inCountedDomains
+	mayOpenEmpty       bool                         // set while launches may open a domain that mayBeEmpty
+	mayBeEmpty         map[*domainCount]bool        // see recount
+	unread             map[*domainCount]bool        // see ignoreUnread
+	terminating        map[*domainCount]map[int]int // see countTerminating
+	recounts           int                          // calls of recount, each of which changes inCountedDomains
+	scratch            bitset.Set                   // scratch: see inCountedDomains
 }
 
 func newTopology(c *counters, pools *poolList, launches *launchList, learned map[domainCountKey][]int) topology {
 	return topology{snapshot: c.snapshot, antiAffinityTerms: c.antiAffinityTerms, counters: c, pools: pools, launches: launches, learned: learned,
-		counts: map[domainCountKey]*domainCount{}, filters: map[nodeFilter]*spreadFilter{}, inFilter: map[filterKey][]bitset.Set{}, launchedByCount: map[*domainCount][]int{}}
+		counts: map[domainCountKey]*domainCount{}, filters: map[nodeFilter]*spreadFilter{}, inFilter: map[filterKey][]bitset.Set{}, launchedByCount: map[*domainCount][]int{}, terminating: map[*domainCount]map[int]int{}}
 }
 
 // compileAll compiles every group's constraints over zones and other domains, and finds the
