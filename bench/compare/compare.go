@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corehelpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/karve-dev/karve/bench/judge"
 	"github.com/karve-dev/karve/bench/worlds"
@@ -26,6 +27,7 @@ type Side struct {
 	Refused []judge.Rejection // what the filters refuse of the whole plan
 	Left    []Left            // pods without a place, highest priority first
 	Price   offering.Price    // of the launches, each as its cheapest offering
+	Pending []Left            // see worlds.World.Pending; only where karve's plan leaves more pods out
 }
 
 // Left counts the pods of one priority that have no place.
@@ -50,6 +52,7 @@ type Kind string
 // upstream's, is not compared.
 const (
 	LeavesMore  Kind = "karve leaves more pods out"
+	BindsAsMany Kind = "karve leaves more pods out, and as many are bound"
 	CostsMore   Kind = "karve's launches cost more"
 	Equal       Kind = "equal"
 	CostsLess   Kind = "karve's launches cost less"
@@ -76,7 +79,16 @@ func World(ctx context.Context, w *worlds.World) Result {
 			r.Theirs = next
 		}
 	}
+	if compareLeft(r.Ours.Left, r.Theirs.Left) > 0 {
+		r.Ours.Pending, r.Theirs.Pending = r.pending(w, r.Ours.Plan), r.pending(w, r.Theirs.Plan)
+	}
 	return r
+}
+
+// pending counts the pods that stay pending after a plan.
+func (r Result) pending(w *worlds.World, plan schedule.Plan) []Left {
+	pending := w.Pending(plan)
+	return r.countLeft(func(uid types.UID) bool { return pending[uid] })
 }
 
 // Kind says which side does better.
@@ -89,6 +101,8 @@ func (r Result) Kind() Kind {
 	}
 	left, price := compareLeft(r.Ours.Left, r.Theirs.Left), cmp.Compare(r.Ours.Price, r.Theirs.Price)
 	switch {
+	case left > 0 && compareLeft(r.Ours.Pending, r.Theirs.Pending) <= 0:
+		return BindsAsMany
 	case left > 0:
 		return LeavesMore
 	case left < 0:
@@ -148,26 +162,30 @@ func (r Result) side(w *worlds.World, plan schedule.Plan) Side {
 	for no := s.Refused; len(no) > 0; no = w.Refused(s.Plan) {
 		s.Plan = without(s.Plan, no)
 	}
-	left := map[int32]int{}
+	left := map[types.UID]bool{}
 	for _, u := range s.Plan.Unplaced {
 		for _, p := range u.Pods {
-			if pod := r.pods[types.UID(p.UID)]; pod != nil {
-				left[priority(pod)]++
-			}
+			left[types.UID(p.UID)] = true
 		}
 	}
-	for _, p := range slices.Backward(slices.Sorted(maps.Keys(left))) {
-		s.Left = append(s.Left, Left{p, left[p]})
-	}
+	s.Left = r.countLeft(func(uid types.UID) bool { return left[uid] })
 	s.Price = s.Plan.Price()
 	return s
 }
 
-func priority(p *corev1.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
+// countLeft counts the pods that are left out by priority, the highest first.
+func (r Result) countLeft(isLeft func(types.UID) bool) []Left {
+	left := map[int32]int{}
+	for uid, pod := range r.pods {
+		if isLeft(uid) {
+			left[corehelpers.PodPriority(pod)]++
+		}
 	}
-	return *p.Spec.Priority
+	var out []Left
+	for _, p := range slices.Backward(slices.Sorted(maps.Keys(left))) {
+		out = append(out, Left{p, left[p]})
+	}
+	return out
 }
 
 // without is the plan without the pods that are refused, and without the last launch of each
@@ -251,5 +269,9 @@ func (a Side) String() string {
 	if len(a.Left) == 0 {
 		text += " none,"
 	}
-	return fmt.Sprintf("%s %d refused by the filters", text, len(a.Refused))
+	text = fmt.Sprintf("%s %d refused by the filters", text, len(a.Refused))
+	for _, l := range a.Pending {
+		text += fmt.Sprintf(", %d of priority %d stay pending", l.Pods, l.Priority)
+	}
+	return text
 }

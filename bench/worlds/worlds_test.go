@@ -5,6 +5,10 @@ package worlds
 import (
 	"flag"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 var (
@@ -36,6 +40,9 @@ var foundWithExtras = map[string][]uint64{
 	"pods join a launch that then lists fewer values":         {4165},
 	"a pod whose node is gone uses no ReadWriteOncePod claim": {401761, 408720, 409103},
 	"a chunk of a buffer opens no domain to a pod's cost":     {409742},
+	"a pod that must be spread follows no terminating pod":    {901641},
+	"a launch may become what a hostname spread looks at":     {903955},
+	"a plan that can be bound in few orders":                  {814561},
 }
 
 // TestFoundWorlds: what was found once stays mended.
@@ -53,6 +60,33 @@ func TestFoundWorlds(t *testing.T) {
 				t.Errorf("%s: seed %d of Random: %s", what, seed, v)
 			}
 		}
+	}
+}
+
+// TestPending: pods whose nodes are not launched stay pending, and most that a plan has a place for are
+// bound as the nodes arrive.
+func TestPending(t *testing.T) {
+	planned, bound, missed := 0, 0, 0
+	for seed := uint64(1); seed <= 60; seed++ {
+		w := Random(seed)
+		plan := w.Plan()
+		pending := w.Pending(plan)
+		without := plan
+		without.Launches = nil
+		for _, l := range plan.Launches {
+			without.Unplaced = append(without.Unplaced, schedule.Unplaced{Pods: l.Pods})
+			for _, p := range l.Pods {
+				planned++
+				if !pending[types.UID(p.UID)] {
+					bound++
+				}
+			}
+		}
+		missed += max(0, len(w.Pending(without))-len(pending))
+	}
+	t.Logf("%d pods planned for launches, %d bound there or elsewhere, %d stay pending without the launches", planned, bound, missed)
+	if bound < planned*3/4 || missed < bound/2 {
+		t.Errorf("%d of %d pods with a launch are bound, %d stay pending without the launches", bound, planned, missed)
 	}
 }
 

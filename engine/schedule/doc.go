@@ -22,7 +22,9 @@
 //	exclusiveclaims.go  which of the pods that share a claim for one pod goes first
 //	improver.go         launches are merged and dropped
 //	retry.go            pods that were left out are tried again; enlarge.go
-//	leftoutfirst.go     further plans place them first
+//	opendomain.go       places for some of them on nodes that may be in several topology domains
+//	fewestnodes.go      a further plan launches as few nodes as possible
+//	leftoutfirst.go     further plans place pods that were left out first
 //	bindorder.go        pods that wait for each other in a circle
 //	topology.go         counts by zone; domainrule.go reads them for pods
 //	noderules.go        what pods ask of the pods beside them; counters.go counts those
