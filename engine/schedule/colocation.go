@@ -512,6 +512,9 @@ func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *
 		return nil
 	}
 	rows := pool.available().Clone()
+	if s.topology.mustNotOpenDomains {
+		rows.Keep(s.topology.inCountedDomains(pool))
+	}
 	for _, a := range allotments {
 		rows.Keep(s.compatibility.compatible(pool, a).All)
 	}
