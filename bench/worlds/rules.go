@@ -256,11 +256,11 @@ func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 }
 
 // needsOneDomain reports whether the pod is in one topology domain for a spread or affinity of its own,
-// for a spread of a pod with a place that counts it, or for another pod that may have to join it.
+// for a spread of a pod with a place that counts it, or for one with a place that may have to join it.
 func (a *afterPlan) needsOneDomain(p *corev1.Pod) bool {
 	over := func(key string) bool { return key != corev1.LabelHostname }
 	for _, o := range a.pods {
-		if f := o.Spec.Affinity; f != nil && f.PodAffinity != nil && slices.ContainsFunc(f.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(t corev1.PodAffinityTerm) bool { return over(t.TopologyKey) }) {
+		if f := o.Spec.Affinity; (o == p || a.placed[string(o.UID)]) && f != nil && f.PodAffinity != nil && slices.ContainsFunc(f.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(t corev1.PodAffinityTerm) bool { return over(t.TopologyKey) }) {
 			return true
 		}
 		for _, s := range o.Spec.TopologySpreadConstraints {

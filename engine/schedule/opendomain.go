@@ -71,8 +71,8 @@ func (t *topology) openCell(g *podGroup, groups []*podGroup) *cell {
 	return c
 }
 
-// mustKnowDomain reports whether a spread of pods that have a place counts pods of the group, or pods
-// may have to join them in a domain.
+// mustKnowDomain reports whether a spread or affinity of pods that have a place counts pods of the group,
+// or an affinity of pods that spreadOverNodes may give one.
 func (t *topology) mustKnowDomain(g *podGroup, groups []*podGroup) bool {
 	counted := map[*domainCount]bool{}
 	for i := range g.domainIncrements {
@@ -82,7 +82,8 @@ func (t *topology) mustKnowDomain(g *podGroup, groups []*podGroup) bool {
 	}
 	return slices.ContainsFunc(groups, func(o *podGroup) bool {
 		return slices.ContainsFunc(o.domainRules, func(r domainRule) bool {
-			return counted[r.count] && !r.soft && (r.kind == affinityRule || r.kind == spreadRule && o.placed > 0)
+			reads := o.placed > 0 && r.kind != antiAffinityRule || len(o.nodeRules.spreads) > 0 && r.kind == affinityRule
+			return reads && counted[r.count] && !r.soft
 		})
 	})
 }
