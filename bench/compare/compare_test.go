@@ -24,6 +24,11 @@ var (
 // boundAsMany are the worlds among the first 2,000 in which upstream has a place for more pods of some
 // priority, and kube-scheduler binds no more of them as the nodes arrive, and why.
 var boundAsMany = map[uint64]string{
+	161:  "the pod must be the first of its kind, and others are bound before whose nodes are there sooner",
+	290:  "MIN-VALUES-4: the pod has a spread, so it is in one domain, which has too few values",
+	293:  "kube-scheduler binds pods of high priority to the node that others need",
+	906:  "the pod must be the first of its kind, and others are bound before whose nodes are there sooner",
+	1106: "a terminating pod counts for anti-affinity until it has ended, and karve plans again then",
 }
 
 // TestUpstreamPlacesNoMore: on random clusters of every scheduling feature karve leaves out no pod
