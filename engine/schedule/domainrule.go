@@ -175,13 +175,14 @@ func (t *topology) compileDomainRules(g *podGroup) {
 
 // ignoreTerminating lets no affinity of a group that is also spread be met by terminating pods. A spread
 // does not count those, but may count an empty domain whose nodes terminate with them: kube-scheduler
-// then refuses the group's pods for as long as there is a pod to join.
+// then refuses the group's pods for as long as there is a pod to join. Pods that the affinity selects may
+// be the first once those have ended.
 func (t *topology) ignoreTerminating(g *podGroup) {
 	if t.snapshot.InWhatIf() || !slices.ContainsFunc(g.domainRules, domainRule.isHardSpread) {
 		return
 	}
 	for i := range g.domainRules {
-		if r := &g.domainRules[i]; r.kind == affinityRule && !r.soft && r.count.total > 0 {
+		if r := &g.domainRules[i]; r.kind == affinityRule && !r.soft && r.count.total > 0 && !r.count.of.includes(g.class) {
 			r.terminating = t.countTerminating(r.count)
 		}
 	}
