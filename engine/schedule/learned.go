@@ -62,17 +62,21 @@ const maxLearningRounds = 6
 // learn records which assignments failed; false when all that matter succeeded.
 func (l *learned) learn(s *solver, round int) bool {
 	again := false
+	var placed map[learnedKey]int
 	for _, a := range s.allotments {
 		if a.cell == nil || a.left()+a.dropped == 0 || l.unplaceable[a.group.class] {
 			continue
 		}
-		key := learnedKey{a.group.class, a.group.held.key(), a.cell.name}
+		if placed == nil {
+			placed = placedInCells(s.allotments)
+		}
+		key := a.learnedKey()
 		if round >= maxLearningRounds {
 			again = l.giveUp(a) || again
 			continue
 		}
-		if had, ok := l.podsPerCell[key]; !ok || a.placed < had {
-			l.podsPerCell[key], again = a.placed, true
+		if had, ok := l.podsPerCell[key]; !ok || placed[key] < had {
+			l.podsPerCell[key], again = placed[key], true
 		}
 	}
 	again = l.recordJoinLast(s) || again
@@ -81,6 +85,22 @@ func (l *learned) learn(s *solver, round int) bool {
 		again = l.recordColocations(s, round) || again
 	}
 	return s.recordOpenedDomains(l, round) || again
+}
+
+// placedInCells is how many pods the allotments of a class placed in each cell together.
+func placedInCells(allotments []*allotment) map[learnedKey]int {
+	out := map[learnedKey]int{}
+	for _, a := range allotments {
+		if a.cell != nil {
+			out[a.learnedKey()] += a.placed
+		}
+	}
+	return out
+}
+
+// learnedKey names what is learned of the allotment.
+func (a *allotment) learnedKey() learnedKey {
+	return learnedKey{a.group.class, a.group.held.key(), a.cell.name}
 }
 
 // uncertain counts the pods of classes about which rounds learned something: where they have a

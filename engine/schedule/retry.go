@@ -48,8 +48,8 @@ func (s *solver) retryUnplaced(virtual bool) {
 		s.topology.recount(s.podGroups)
 		r.retryGroups(changed, s.placeOnLaunches)
 	}
+	s.topology.mayOpenEmpty = true
 	if !virtual {
-		s.topology.mayOpenEmpty = false
 		s.topology.recount(s.podGroups)
 		r.podsLeft = maxRetriedPods
 		im := newImprover(s)
@@ -61,7 +61,6 @@ func (s *solver) retryUnplaced(virtual bool) {
 			s.searches.cut(Enlargement, countLeftOut(left))
 		}
 	}
-	s.topology.mayOpenEmpty = true
 	s.topology.recount(s.podGroups)
 	r.placeInOpenDomains(left)
 	if r.podsLeft <= 0 || r.steps <= 0 {
