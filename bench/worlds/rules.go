@@ -41,6 +41,12 @@ var rules = []rule{
 	// Rules over topology domains put a pod in one of them, which alone must have the values that
 	// minValues asks for.
 	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.eachDomainHasTooFewValues(p, l) }},
+	// A node is launched only in domains that the spreads of pods with a place count.
+	{"MIN-VALUES-5", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
+		return l.Launch && a.countedDomainsHaveTooFewValues(p)
+	}},
+	// A pod that must be spread does not join pods that it would keep off the node if it were bound first.
+	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return !l.Launch && a.keepsOffWhenFirst(p, l.Node) }},
 	// A launch may become another of its offerings, which the pod's spread looks at, or does not.
 	{"SPREAD-9", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.refusedIfOtherwiseLaunched(p) }},
 	// A node for a chunk of a buffer opens no domain that takes the place from a real pod.
@@ -253,6 +259,60 @@ func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 		}
 	}
 	return true
+}
+
+// countedDomainsHaveTooFewValues reports whether a NodePool with minValues has too few values for the pod
+// in the domains that have a node, as far as hard spreads of pods with a place count them.
+func (a *afterPlan) countedDomainsHaveTooFewValues(p *corev1.Pod) bool {
+	if a.w.Settings.RelaxMinValues {
+		return false
+	}
+	there := map[string]map[string]bool{} // values by label
+	for _, o := range a.pods {
+		for _, s := range o.Spec.TopologySpreadConstraints {
+			if a.placed[string(o.UID)] && s.WhenUnsatisfiable == corev1.DoNotSchedule && s.TopologyKey != corev1.LabelHostname {
+				there[s.TopologyKey] = map[string]bool{}
+			}
+		}
+	}
+	for key, values := range there {
+		for _, n := range a.cluster.Nodes {
+			values[n.Labels[key]] = true
+		}
+	}
+	listed := map[launchKey][]candidate{}
+	for _, c := range a.candidates {
+		opens := false
+		for key, values := range there {
+			v, ok := c.node.Labels[key]
+			opens = opens || ok && !values[v]
+		}
+		if opens || !a.wouldTake(p, c) {
+			continue
+		}
+		if listed[c.launch] = append(listed[c.launch], c); unmetMinValues(a.w.pool(c.launch.pool), listed[c.launch]) == "" {
+			return false
+		}
+	}
+	return len(there) > 0
+}
+
+// keepsOffWhenFirst reports whether the pod has a hard spread and, bound to the node before all pods of the
+// plan, would keep one off that the plan puts there.
+func (a *afterPlan) keepsOffWhenFirst(p *corev1.Pod, node string) bool {
+	if !slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool {
+		return s.WhenUnsatisfiable == corev1.DoNotSchedule && s.TopologyKey != corev1.LabelHostname
+	}) {
+		return false
+	}
+	c := a.judged.cluster
+	c.Placed = []judge.Placement{{Pod: p, Node: node}}
+	c.Daemons = a.daemons(a.daemonsOn)
+	first := c.AfterPlan(false)
+	defer first.Close()
+	return slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
+		return o.Node == node && !o.Virtual && first.Refuses(o.Pod, node) != nil
+	})
 }
 
 // needsOneDomain reports whether the pod is in one topology domain for a spread or affinity of its own,

@@ -43,6 +43,10 @@ var foundWithExtras = map[string][]uint64{
 	"a pod that must be spread follows no terminating pod":    {901641, 1008528},
 	"a launch may become what a hostname spread looks at":     {903955},
 	"a plan that can be bound in few orders":                  {814561},
+	"a larger launch in a domain that may be empty":           {1101534},
+	"what a cell takes is not forgotten":                      {1111249},
+	"spread pods may be bound before those beside them":       {1115893},
+	"launches open no domain that spreads do not count":       {1119284},
 }
 
 // TestFoundWorlds: what was found once stays mended.
