@@ -13,28 +13,28 @@ import (
 // one. assign also returns the groups together with those that this made.
 func (s *solver) assign(groups []*podGroup) ([]*allotment, []*podGroup) {
 	var allotments []*allotment
-	all, toAssign := slices.Clone(groups), slices.Clone(groups)
+	queue := newAssignQueue(groups)
 	for {
 		progress := false
-		var waiting []*podGroup
-		for _, g := range toAssign {
+		for g := queue.next(); g != nil; g = queue.next() {
 			before := g.placed + g.allotted
 			allotments = append(allotments, s.assignGroup(g)...)
-			progress = progress || g.placed+g.allotted > before
+			if g.placed+g.allotted > before {
+				progress = true
+				queue.wake(g, &s.topology)
+			}
 			if g.unassigned() > 0 && g.hasAffinity() {
-				waiting = append(waiting, g)
+				queue.await(&s.counters)
 			}
 		}
-		if progress && len(waiting) > 0 {
-			toAssign = waiting
-			continue
+		if !progress || queue.waiting.Empty() {
+			softer := s.relaxAll(queue.all)
+			if len(softer) == 0 {
+				return allotments, queue.all
+			}
+			queue.add(softer)
 		}
-		softer := s.relaxAll(all)
-		if len(softer) == 0 {
-			return allotments, all
-		}
-		all = append(all, softer...)
-		toAssign = append(slices.DeleteFunc(waiting, func(g *podGroup) bool { return g.unassigned() == 0 }), softer...)
+		queue.startPass()
 	}
 }
 
@@ -44,7 +44,7 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 		s.nodes.fill(g)
 		return g.allot(nil, g.unassigned())
 	}
-	if !g.held.notEmpty() && g.mustWait(&s.counters) {
+	if !g.held.notEmpty() && (g.lacksPodsOnNodes(&s.counters) || g.lacksPodsInDomains() != nil) {
 		return nil
 	}
 	cells := s.cells.find(g)
@@ -71,15 +71,23 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 	return allotments
 }
 
-// mustWait reports whether no pod is anywhere that pods of the group must join. In a chain of groups
-// most wait most of the time.
-func (g *podGroup) mustWait(cs *counters) bool {
-	if slices.ContainsFunc(g.nodeRules.needs, func(d need) bool {
+// lacksPodsOnNodes reports whether no pod is on any node that pods of the group must join there, nor
+// can be in this round.
+func (g *podGroup) lacksPodsOnNodes(cs *counters) bool {
+	return slices.ContainsFunc(g.nodeRules.needs, func(d need) bool {
 		return !d.soft && !d.selfSelecting && cs.all[d.counter].groups == 0 && cs.runs(d.counter) == 0
-	}) {
-		return true
+	})
+}
+
+// lacksPodsInDomains returns a count of pods that pods of the group must join in a zone or another
+// domain, and of which none has a place yet; nil when there is no such count.
+func (g *podGroup) lacksPodsInDomains() *domainCount {
+	for i := range g.domainRules {
+		if r := &g.domainRules[i]; r.kind == affinityRule && r.count.total == 0 && !r.countsOwnPods {
+			return r.count
+		}
 	}
-	return slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == affinityRule && r.count.total == 0 && !r.countsOwnPods })
+	return nil
 }
 
 // addToDomainCounts adds n pods of the group to the counts of the cell's domains.

@@ -13,6 +13,7 @@ import (
 // domainCount counts pods by value of a node label other than the hostname: either the pods a
 // PodSelector selects, or those that have an anti-affinity term.
 type domainCount struct {
+	number       int // its place in topology.countList
 	key          *constraint.Key
 	of           countKey
 	filter       nodeFilter
@@ -72,6 +73,7 @@ func (t *topology) domainCount(k domainCountKey, keys []*constraint.Key) *domain
 		return dc
 	}
 	dc := t.countRunning(k, keys)
+	dc.number = len(t.countList)
 	t.counts[k] = dc
 	t.countList = append(t.countList, dc)
 	t.index.add(dc.of)
