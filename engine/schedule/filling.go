@@ -31,7 +31,7 @@ type filling struct {
 func (lr *launcher) fill(cand *candidate) {
 	f := lr.filling
 	f.reset(cand.room)
-	cand.filled, cand.content, cand.requirements = true, cand.content[:0], cand.pool.base
+	cand.filled, cand.requirements = true, cand.pool.base
 	limited := lr.demand.spreadsOverNodes(cand.group)
 	if limited {
 		lr.demand.capRoom(cand.group, &f.room)
@@ -55,6 +55,7 @@ func (lr *launcher) fill(cand *candidate) {
 		lr.put(cand, lr.shapeGroups[i], math.MaxInt32)
 	}
 	lr.putJoining(cand)
+	cand.content = slices.Grow(cand.content[:0], len(f.allotments))
 	for _, a := range f.allotments {
 		cand.content = append(cand.content, portion{a, a.inFilling})
 	}
@@ -109,7 +110,8 @@ func (lr *launcher) shareOf(cand *candidate) float64 {
 // put adds up to n pods of a shape group to the filling, as far as capacity and the pods
 // there let it.
 func (lr *launcher) put(cand *candidate, sg *shapeGroup, n int) {
-	for a := sg.next(-1); a != nil && n > 0 && lr.hasRoom(sg); a = sg.next(a.order) {
+	walk := allotmentWalk{shapeGroup: sg, order: -1}
+	for a := walk.next(); a != nil && n > 0 && lr.hasRoom(sg); a = walk.next() {
 		n -= lr.putAllotment(cand, sg, a, n)
 	}
 }

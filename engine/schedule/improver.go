@@ -341,7 +341,8 @@ func (im *improver) conflict(a, b *launch) bool {
 	return slices.ContainsFunc(b.content, func(p portion) bool {
 		im.progress.steps += 1 + len(a.groups)
 		rules := &p.allotment.group.nodeRules
-		return a.residents.keepOff(rules) || rules.roomFor(im.counters, count) < p.n || a.maxPodsInAnyBindOrder(p.allotment) < p.n
+		return a.residents.keepOff(rules) || rules.roomFor(im.counters, count) < p.n ||
+			a.residents.mayLimit(rules, p.n, count) && a.maxPodsInAnyBindOrder(p.allotment) < p.n
 	})
 }
 

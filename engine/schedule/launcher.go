@@ -293,12 +293,22 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 	return copies < allowed
 }
 
-// next returns the first allotment after that order of which pods may be put on the node that is
-// filled, as far as their affinity goes; nil when there is none.
-func (sg *shapeGroup) next(order int) *allotment {
-	next, ready := firstAfter(sg.independent, order), firstAfter(sg.ready, order)
-	if next == nil || ready != nil && ready.order < next.order {
-		return ready
+// allotmentWalk walks, in their order, over the allotments of a shape group of which pods may be put
+// on the node that is filled, as far as their affinity goes. More may become ready meanwhile.
+type allotmentWalk struct {
+	shapeGroup *shapeGroup
+	at         int // in shapeGroup.independent
+	order      int // of the last allotment
+}
+
+// next returns the next allotment; nil when there is none.
+func (w *allotmentWalk) next() *allotment {
+	next := firstAfter(w.shapeGroup.ready, w.order)
+	if independent := w.shapeGroup.independent; w.at < len(independent) && (next == nil || independent[w.at].order < next.order) {
+		next, w.at = independent[w.at], w.at+1
+	}
+	if next != nil {
+		w.order = next.order
 	}
 	return next
 }
