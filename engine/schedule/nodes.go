@@ -23,12 +23,13 @@ type nodes struct {
 	manyPods    bool                                         // see fewPods
 	mounts      map[int]map[cluster.Mount]bool               // volumes that planned pods attach
 	nominations map[int][]cluster.PodRef                     // planned pods, by node index
+	spared      sparedNodes
 }
 
 func newNodes(snapshot *cluster.Snapshot, preferred nodePreferences, c *counters, p *placements) nodes {
 	return nodes{snapshot: snapshot, preferred: preferred, counters: c, placements: p, manyPods: !fewPods(snapshot),
 		freeLeft: map[int]*quantity.Vector{}, freeByIndex: map[*cluster.NodeIndex]*cluster.FreeCapacity{},
-		mounts: map[int]map[cluster.Mount]bool{}, nominations: map[int][]cluster.PodRef{}}
+		mounts: map[int]map[cluster.Mount]bool{}, nominations: map[int][]cluster.PodRef{}, spared: sparedNodes{snapshot: snapshot, terms: c.antiAffinityTerms}}
 }
 
 // free is the free capacity left on node i. Callers must not change it.
@@ -129,6 +130,9 @@ func (ns *nodes) nominate(g *podGroup, i, n int) {
 		ns.counters.addPlanned(c, i, n)
 	}
 	ns.counters.addResidents(g, i)
+	for _, selector := range g.nodeRules.repels {
+		ns.spared.add(i, selector)
+	}
 	ns.placements.record(placement{group: g, node: i, count: n})
 	ns.nominations[i] = append(ns.nominations[i], g.take(n)...)
 }
@@ -189,7 +193,14 @@ func (ns *nodes) find(g *podGroup, in *nodeRange) int {
 // next returns the index of the range's first node that takes a pod of the group, and moves
 // the start of the range there; -1 when there is none.
 func (ns *nodes) next(g *podGroup, in *nodeRange) int {
+	skips := g.nodeRules.mayBeRepelled && ns.manyPods && !ns.snapshot.InWhatIf()
 	for {
+		if skips {
+			if in.from = ns.spared.next(g.class, in.index, in.from); in.from < 0 || in.from >= in.to {
+				in.from = in.to
+				return -1
+			}
+		}
 		slot := ns.find(g, in)
 		if slot < 0 {
 			in.from = in.to
