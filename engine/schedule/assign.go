@@ -21,7 +21,7 @@ func (s *solver) assign(groups []*podGroup) ([]*allotment, []*podGroup) {
 			allotments = append(allotments, s.assignGroup(g)...)
 			if g.placed+g.allotted > before {
 				progress = true
-				queue.wake(g, &s.topology)
+				queue.wake(g)
 			}
 			if g.unassigned() > 0 && g.hasAffinity() {
 				queue.await(&s.counters)
@@ -71,8 +71,8 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 	return allotments
 }
 
-// lacksPodsOnNodes reports whether no pod is on any node that pods of the group must join there, nor
-// can be in this round.
+// lacksPodsOnNodes reports whether no pod is on any node that pods of the group must join there,
+// nor can be in this round.
 func (g *podGroup) lacksPodsOnNodes(cs *counters) bool {
 	return slices.ContainsFunc(g.nodeRules.needs, func(d need) bool {
 		return !d.soft && !d.selfSelecting && cs.all[d.counter].groups == 0 && cs.runs(d.counter) == 0
@@ -83,7 +83,7 @@ func (g *podGroup) lacksPodsOnNodes(cs *counters) bool {
 // domain, and of which none has a place yet; nil when there is no such count.
 func (g *podGroup) lacksPodsInDomains() *domainCount {
 	for i := range g.domainRules {
-		if r := &g.domainRules[i]; r.kind == affinityRule && r.count.total == 0 && !r.countsOwnPods {
+		if r := &g.domainRules[i]; r.kind == affinityRule && r.count.total() == 0 && !r.countsOwnPods {
 			return r.count
 		}
 	}
@@ -95,10 +95,8 @@ func (t *topology) addToDomainCounts(g *podGroup, c *cell, n int) {
 	for i := range g.domainIncrements {
 		inc := &g.domainIncrements[i]
 		if v := c.Values[inc.keyIndex]; v >= 0 && c.isCountedBy(inc) {
-			for at := range inc.counts.All() {
-				dc := t.countList[at]
-				dc.counts[v] += n
-				dc.total += n
+			for j := range inc.counts {
+				inc.counts[j].family.add(v, &inc.counts[j], n)
 			}
 		}
 	}
@@ -144,7 +142,7 @@ func (g *podGroup) spreadCount(c *cell) int {
 	n := 0
 	for i := range g.domainRules {
 		if r := &g.domainRules[i]; r.kind == spreadRule {
-			n += r.count.counts[c.Values[r.keyIndex]]
+			n += r.count.count(c.Values[r.keyIndex])
 		}
 	}
 	return n
@@ -184,6 +182,6 @@ func (g *podGroup) allows(c *cell, usable [][]int, mayBeFirst bool) bool {
 // of one term is missing, and so counts for another term only, is to be joined by both
 // (interpodaffinity, satisfyPodAffinity).
 func (g *podGroup) noneToJoin(cs *counters) bool {
-	return !slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == affinityRule && !r.soft && r.count.total > 0 }) &&
+	return !slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == affinityRule && !r.soft && r.count.total() > 0 }) &&
 		!slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return !d.soft && cs.total(d.counter) > 0 })
 }

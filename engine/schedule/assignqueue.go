@@ -14,14 +14,16 @@ import (
 // groups wait most of the time, and to look at each in every pass would take the square of that.
 type assignQueue struct {
 	all          []*podGroup
-	at           int           // place in all of the group yielded last
-	due, waiting bitset.Set    // places of those still to be yielded in this pass, and in the next
-	sleeping     map[int][]int // places of those that wait, by number of the domain count
-	awaited      bitset.Set    // the keys of sleeping
+	at           int        // place in all of the group yielded last
+	due, waiting bitset.Set // places of those still to be yielded in this pass, and in the next
+	// sleeping are the places of those that wait for pods that a domain count counts; awaited are the
+	// places of these counts in their families.
+	sleeping map[*domainCount][]int
+	awaited  map[*countFamily]bitset.Set
 }
 
 func newAssignQueue(groups []*podGroup) *assignQueue {
-	return &assignQueue{all: slices.Clone(groups), at: -1, due: bitset.Upto(len(groups)), sleeping: map[int][]int{}}
+	return &assignQueue{all: slices.Clone(groups), at: -1, due: bitset.Upto(len(groups)), sleeping: map[*domainCount][]int{}, awaited: map[*countFamily]bitset.Set{}}
 }
 
 // next yields the next group of the pass; nil when the pass has ended.
@@ -52,8 +54,8 @@ func (q *assignQueue) startPass() {
 	}
 }
 
-// await has the group yielded last wait for pods to join: for the next pass, or for as long as it is
-// certain that there are none.
+// await has the group yielded last wait for pods to join: for the next pass, or for as long as it
+// is certain that there are none.
 func (q *assignQueue) await(cs *counters) {
 	g := q.all[q.at]
 	if g.held.notEmpty() {
@@ -68,26 +70,35 @@ func (q *assignQueue) await(cs *counters) {
 		q.waiting.Put(q.at)
 		return
 	}
-	q.awaited.Put(dc.number)
-	q.sleeping[dc.number] = append(q.sleeping[dc.number], q.at)
+	awaited := q.awaited[dc.family]
+	awaited.Put(dc.place)
+	q.awaited[dc.family] = awaited
+	q.sleeping[dc] = append(q.sleeping[dc], q.at)
 }
 
 // wake ends the wait of groups for domain counts that pods of g, which got places, count for.
-func (q *assignQueue) wake(g *podGroup, t *topology) {
+func (q *assignQueue) wake(g *podGroup) {
 	for i := range g.domainIncrements {
-		for number := range q.awaited.And(g.domainIncrements[i].counts).All() {
-			if t.countList[number].total == 0 {
-				continue
-			}
-			for _, at := range q.sleeping[number] {
-				if at > q.at {
-					q.due.Put(at)
-				} else {
-					q.waiting.Put(at)
+		for _, in := range g.domainIncrements[i].counts {
+			awaited := q.awaited[in.family]
+			for place := range awaited.And(in.places).All() {
+				if dc := in.family.byPlace[place]; dc.total() > 0 {
+					awaited.Drop(place)
+					q.yield(q.sleeping[dc])
+					delete(q.sleeping, dc)
 				}
 			}
-			delete(q.sleeping, number)
-			q.awaited.Drop(number)
+		}
+	}
+}
+
+// yield has the groups at the places yielded again: in this pass, those that come later in it.
+func (q *assignQueue) yield(places []int) {
+	for _, at := range places {
+		if at > q.at {
+			q.due.Put(at)
+		} else {
+			q.waiting.Put(at)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -44,9 +45,13 @@ func (s *solver) selectingTerms(g *podGroup, known map[term][]*podGroup) []term 
 		add(term{counter: c})
 	}
 	for i := range g.domainIncrements {
-		for at := range g.domainIncrements[i].counts.All() {
-			add(term{domain: s.topology.countList[at]})
+		before := len(out)
+		for _, in := range g.domainIncrements[i].counts {
+			for place := range in.places.All() {
+				add(term{domain: in.family.byPlace[place]})
+			}
 		}
+		slices.SortFunc(out[before:], func(a, b term) int { return cmp.Compare(a.domain.number, b.domain.number) })
 	}
 	return out
 }

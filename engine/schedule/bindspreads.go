@@ -111,7 +111,9 @@ func (b *boundPods) looksAt(dc *domainCount, at *batch) bool {
 func (g *podGroup) countsChanged() int {
 	n := len(g.nodeRules.increments)
 	for i := range g.domainIncrements {
-		n += g.domainIncrements[i].counts.Len()
+		for _, in := range g.domainIncrements[i].counts {
+			n += in.n
+		}
 	}
 	return n
 }

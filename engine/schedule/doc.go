@@ -15,7 +15,7 @@
 //
 //	solve.go            a round of an attempt, from the top down
 //	assign.go           pod groups are assigned to cells, such as a zone
-//	nodes.go            pods go to nodes that exist or are in flight
+//	nodes.go            pods go to nodes that exist or are in flight; sparednodes.go
 //	colocation.go       pods that must share a node are placed as one
 //	launcher.go         nodes are launched: candidate.go, filling.go, nodedemand.go
 //	budget.go           how many steps each search may take
@@ -26,7 +26,7 @@
 //	fewestnodes.go      a further plan launches as few nodes as possible
 //	leftoutfirst.go     further plans place pods that were left out first
 //	bindorder.go        pods that wait for each other in a circle
-//	topology.go         counts by zone; domainrule.go reads them for pods
+//	topology.go         counts by zone; domainrule.go reads them for pods; countfamily.go
 //	noderules.go        what pods ask of the pods beside them; counters.go counts those
 //	limits.go           what may still be launched; quota.go, minvalues.go
 //	offeringchoice.go   which offerings a launch accepts

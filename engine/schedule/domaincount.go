@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -13,12 +14,14 @@ import (
 // domainCount counts pods by value of a node label other than the hostname: either the pods a
 // PodSelector selects, or those that have an anti-affinity term.
 type domainCount struct {
-	number       int // its place in topology.countList
-	key          *constraint.Key
-	of           countKey
-	filter       nodeFilter
-	counts       map[int]int
-	total        int
+	number int // its place in topology.countList
+	key    *constraint.Key
+	of     countKey
+	filter nodeFilter
+	// alone and aloneTotal are the pods that were counted one count at a time, by value and together;
+	// see count and total for all of them.
+	alone        map[int]int
+	aloneTotal   int
 	requiredKeys []*constraint.Key // a node must have all of them to count
 	// domains are the values that existing nodes have, as far as filter lets them count, and those
 	// that earlier rounds opened (see learned.openedDomains).
@@ -29,6 +32,40 @@ type domainCount struct {
 	// set when one of them must hold.
 	readers int
 	hard    bool
+	// family and place are set once the count is in a family; see countFamilies.sort.
+	family *countFamily
+	place  int
+}
+
+// count is how many pods count in the domain v.
+func (dc *domainCount) count(v int) int {
+	n := dc.alone[v]
+	if dc.family != nil && len(dc.family.together) > 0 {
+		n += dc.family.together[v].at(dc.place)
+	}
+	return n
+}
+
+// total is how many pods count in any domain.
+func (dc *domainCount) total() int {
+	if dc.family == nil {
+		return dc.aloneTotal
+	}
+	return dc.aloneTotal + dc.family.togetherTotal.at(dc.place)
+}
+
+// countedValues lists the domains in which pods count, and may list others.
+func (dc *domainCount) countedValues() []int {
+	out := slices.Collect(maps.Keys(dc.alone))
+	if dc.family == nil {
+		return out
+	}
+	for v, t := range dc.family.together {
+		if _, listed := dc.alone[v]; !listed && t.at(dc.place) != 0 {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // nodeFilter says which nodes a spread constraint looks at.
@@ -76,7 +113,6 @@ func (t *topology) domainCount(k domainCountKey, keys []*constraint.Key) *domain
 	dc.number = len(t.countList)
 	t.counts[k] = dc
 	t.countList = append(t.countList, dc)
-	t.index.add(dc.of)
 	return dc
 }
 
@@ -86,7 +122,7 @@ func (t *topology) countRunning(k domainCountKey, keys []*constraint.Key) *domai
 	if t.snapshot.InWhatIf() {
 		t.countFromMemo(k, dc)
 	} else {
-		dc.counts, dc.total = dc.countPods(t.snapshot)
+		dc.alone, dc.aloneTotal = dc.countPods(t.snapshot)
 		dc.domains = dc.listDomains(t)
 	}
 	if len(keys) > 0 {

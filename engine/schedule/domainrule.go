@@ -5,7 +5,6 @@ package schedule
 import (
 	"slices"
 
-	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 )
@@ -44,9 +43,9 @@ func (r *domainRule) allows(v int, usable []int, mayBeFirst bool) bool {
 	dc := r.count
 	switch r.kind {
 	case antiAffinityRule:
-		return v < 0 || dc.counts[v] == 0
+		return v < 0 || dc.count(v) == 0
 	case affinityRule:
-		return v >= 0 && (dc.counts[v] > r.terminating[v] || r.countsOwnPods && dc.total == 0 && (r.soft || mayBeFirst))
+		return v >= 0 && (dc.count(v) > r.terminating[v] || r.countsOwnPods && dc.total() == 0 && (r.soft || mayBeFirst))
 	}
 	if v < 0 {
 		return false
@@ -55,7 +54,7 @@ func (r *domainRule) allows(v int, usable []int, mayBeFirst bool) bool {
 	if r.countsOwnPods {
 		self = 1
 	}
-	return dc.counts[v]+self-r.least(usable) <= r.maxSkew
+	return dc.count(v)+self-r.least(usable) <= r.maxSkew
 }
 
 // least is the count of the emptiest domain; zero while there are fewer than minDomains.
@@ -64,7 +63,7 @@ func (r *domainRule) least(usable []int) int {
 	n, least := 0, -1
 	look := func(v int) {
 		n++
-		if c := dc.counts[v]; least < 0 || c < least {
+		if c := dc.count(v); least < 0 || c < least {
 			least = c
 		}
 	}
@@ -101,17 +100,15 @@ func (r ruleKind) String() string {
 // compileDomainIncrements records the domain counts that the group's pods change, as far as
 // some rule reads them.
 func (t *topology) compileDomainIncrements(g *podGroup) {
-	for i := range t.index.including(g.class).All() {
-		dc := t.countList[i]
-		if !dc.hard && dc.readers == 0 {
-			continue
-		}
-		n := slices.IndexFunc(g.domainIncrements, func(inc domainIncrements) bool { return inc.like.sameNodes(dc) })
+	t.families.sort(t.countList)
+	for _, in := range t.families.including(g.class, t.countList) {
+		like := in.family.like
+		n := slices.IndexFunc(g.domainIncrements, func(inc domainIncrements) bool { return inc.like.sameNodes(like) })
 		if n < 0 {
 			n = len(g.domainIncrements)
-			g.domainIncrements = append(g.domainIncrements, domainIncrements{like: dc, keyIndex: g.keyIndex(dc.key)})
+			g.domainIncrements = append(g.domainIncrements, domainIncrements{like: like, keyIndex: g.keyIndex(like.key)})
 		}
-		g.domainIncrements[n].counts.Put(i)
+		g.domainIncrements[n].counts = append(g.domainIncrements[n].counts, in)
 	}
 	t.findSpreadFilters(g)
 	for i := range g.domainRules {
@@ -123,8 +120,8 @@ func (t *topology) compileDomainIncrements(g *podGroup) {
 // domainIncrements is domain counts that a group's pods add to, each on the same nodes by the same
 // label.
 type domainIncrements struct {
-	like     *domainCount // the first of them
-	counts   bitset.Set   // their places in topology.countList
+	like     *domainCount // one that counts on the same nodes
+	counts   []includedCounts
 	keyIndex int
 	filter   int // index in the group's spreadFilters; negative when none applies
 }
@@ -182,7 +179,7 @@ func (t *topology) ignoreTerminating(g *podGroup) {
 		return
 	}
 	for i := range g.domainRules {
-		if r := &g.domainRules[i]; r.kind == affinityRule && !r.soft && r.count.total > 0 && !r.count.of.includes(g.class) {
+		if r := &g.domainRules[i]; r.kind == affinityRule && !r.soft && r.count.total() > 0 && !r.count.of.includes(g.class) {
 			r.terminating = t.countTerminating(r.count)
 		}
 	}

@@ -57,11 +57,11 @@ func (e *explainer) forbidden(pool *poolState, g *podGroup, r *domainRule, domai
 func (r *domainRule) explain(domains []int) (string, map[string]any) {
 	dc := r.count
 	counts := map[string]int64{}
-	for v := range dc.counts {
-		counts[dc.key.Value(v)] = int64(dc.counts[v])
+	for _, v := range dc.countedValues() {
+		counts[dc.key.Value(v)] = int64(dc.count(v))
 	}
 	for v := range dc.domains {
-		counts[dc.key.Value(v)] = int64(dc.counts[v])
+		counts[dc.key.Value(v)] = int64(dc.count(v))
 	}
 	facts := map[string]any{
 		"type": r.kind.String(), "key": dc.key.Name, "counts": counts, "podDomains": valueNames(dc.key, domains), "nodeDomains": valueNames(dc.key, slices.Collect(maps.Keys(dc.domains))),
@@ -71,7 +71,7 @@ func (r *domainRule) explain(domains []int) (string, map[string]any) {
 		facts["maxSkew"], facts["minDomains"], facts["least"] = r.maxSkew, r.minDomains, r.least(domains)
 		detail += fmt.Sprintf(", maxSkew %d", r.maxSkew)
 	}
-	if r.kind == affinityRule && dc.total == 0 {
+	if r.kind == affinityRule && dc.total() == 0 {
 		return detail + ": no pod that it must join runs anywhere", facts
 	}
 	return detail + ": " + reason.FactsOf(map[string]any{"counts": counts}).Text("counts"), facts

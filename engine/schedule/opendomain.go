@@ -52,8 +52,8 @@ func (t *topology) openCell(g *podGroup, groups []*podGroup) *cell {
 	taken := make([]bitset.Set, len(g.domainKeys))
 	for i := range g.domainRules {
 		r := &g.domainRules[i]
-		for v, n := range r.count.counts {
-			if n > 0 {
+		for _, v := range r.count.countedValues() {
+			if r.count.count(v) > 0 {
 				taken[r.keyIndex].Put(v)
 			}
 		}
@@ -76,8 +76,10 @@ func (t *topology) openCell(g *podGroup, groups []*podGroup) *cell {
 func (t *topology) mustKnowDomain(g *podGroup, groups []*podGroup) bool {
 	counted := map[*domainCount]bool{}
 	for i := range g.domainIncrements {
-		for at := range g.domainIncrements[i].counts.All() {
-			counted[t.countList[at]] = true
+		for _, in := range g.domainIncrements[i].counts {
+			for place := range in.places.All() {
+				counted[in.family.byPlace[place]] = true
+			}
 		}
 	}
 	return slices.ContainsFunc(groups, func(o *podGroup) bool {
@@ -93,10 +95,8 @@ func (t *topology) countInAll(g *podGroup, c *cell) {
 	for i := range g.domainIncrements {
 		inc := &g.domainIncrements[i]
 		for _, v := range t.valuesIn(c, inc.like.key) {
-			for at := range inc.counts.All() {
-				dc := t.countList[at]
-				dc.counts[v]++
-				dc.total++
+			for j := range inc.counts {
+				inc.counts[j].family.add(v, &inc.counts[j], 1)
 			}
 		}
 	}

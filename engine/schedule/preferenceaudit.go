@@ -170,12 +170,12 @@ func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread)
 		}
 		return missing
 	}
-	a.countPlacements(dc.of, dc.counts, seen)
+	a.countPlacements(dc.of, dc.alone, seen)
 	r := domainRule{count: dc, minDomains: 1}
 	least := r.least(append(a.launchableValues(c, e.Key), a.topology.launchedDomains(dc)...))
 	return func(at placement) bool {
 		v := a.value(at, e.Key)
-		return v >= 0 && dc.counts[v]-least <= e.MaxSkew
+		return v >= 0 && dc.count(v)-least <= e.MaxSkew
 	}
 }
 

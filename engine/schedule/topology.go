@@ -22,7 +22,7 @@ type topology struct {
 	learned            map[domainCountKey][]int // domains that earlier rounds opened; see learned
 	counts             map[domainCountKey]*domainCount
 	countList          []*domainCount // the counts, as they were made
-	index              countIndex     // of countList
+	families           countFamilies  // of countList
 	filters            map[nodeFilter]*spreadFilter
 	inFilter           map[filterKey][]bitset.Set   // see offeringsInFilter
 	launchedByCount    map[*domainCount][]int       // see launchedDomains
@@ -38,7 +38,8 @@ type topology struct {
 
 func newTopology(c *counters, pools *poolList, launches *launchList, learned map[domainCountKey][]int) topology {
 	return topology{snapshot: c.snapshot, antiAffinityTerms: c.antiAffinityTerms, counters: c, pools: pools, launches: launches, learned: learned,
-		counts: map[domainCountKey]*domainCount{}, filters: map[nodeFilter]*spreadFilter{}, inFilter: map[filterKey][]bitset.Set{}, launchedByCount: map[*domainCount][]int{}, terminating: map[*domainCount]map[int]int{}}
+		counts: map[domainCountKey]*domainCount{}, families: countFamilies{byKey: map[familyKey]*countFamily{}}, filters: map[nodeFilter]*spreadFilter{},
+		inFilter: map[filterKey][]bitset.Set{}, launchedByCount: map[*domainCount][]int{}, terminating: map[*domainCount]map[int]int{}}
 }
 
 // compileAll compiles every group's constraints over zones and other domains, and finds the
@@ -142,8 +143,8 @@ func (t *topology) forgetOpened(dc *domainCount) {
 // most is the count of the fullest domain.
 func (dc *domainCount) most() int {
 	most := 0
-	for _, n := range dc.counts {
-		most = max(most, n)
+	for _, v := range dc.countedValues() {
+		most = max(most, dc.count(v))
 	}
 	return most
 }

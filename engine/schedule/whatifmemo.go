@@ -111,7 +111,7 @@ func newAntiAffinityTerms(snapshot *cluster.Snapshot) *antiAffinityTerms {
 func (t *topology) countFromMemo(k domainCountKey, dc *domainCount) {
 	memo := memoOf(t.snapshot)
 	c := memo.pods(k, dc, t.snapshot)
-	dc.counts, dc.total, dc.domains = maps.Clone(c.Counts), c.Total, map[int]bool{}
+	dc.alone, dc.aloneTotal, dc.domains = maps.Clone(c.Counts), c.Total, map[int]bool{}
 	if len(dc.requiredKeys) == 0 {
 		return
 	}
