@@ -41,6 +41,10 @@ var rules = []rule{
 	// Rules over topology domains put a pod in one of them, which alone must have the values that
 	// minValues asks for.
 	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.eachDomainHasTooFewValues(p, l) }},
+	// A launch may be in any of the domains of its offerings, and its pods count in each.
+	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
+		return l.Launch && a.openLaunchesLeaveTooFewValues(p)
+	}},
 	// A node is launched only in domains that the spreads of pods with a place count.
 	{"MIN-VALUES-5", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
 		return l.Launch && a.countedDomainsHaveTooFewValues(p)
@@ -255,6 +259,36 @@ func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 			in.values += c.node.Labels[key] + ","
 		}
 		if listed[in] = append(listed[in], c); unmetMinValues(a.w.pool(c.launch.pool), listed[in]) == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// openLaunchesLeaveTooFewValues reports whether the nodes that would take the pod, whichever of its
+// offerings each launch becomes, have too few values for minValues.
+func (a *afterPlan) openLaunchesLeaveTooFewValues(p *corev1.Pod) bool {
+	choices := 1
+	for _, l := range a.plan.Launches {
+		choices = max(choices, len(l.Offerings))
+	}
+	takes := map[string]int{} // in how many choices the candidate takes the pod
+	listed := map[launchKey][]candidate{}
+	for i := range choices {
+		as := newJudged(a.w, a.plan, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[min(i, len(l.Offerings)-1)] })
+		after := as.afterPlan(a.virtual, as.daemonsOn)
+		for _, c := range after.candidates {
+			if !after.wouldTake(p, c) {
+				continue
+			}
+			if takes[c.what]++; takes[c.what] == choices {
+				listed[c.launch] = append(listed[c.launch], c)
+			}
+		}
+		after.close()
+	}
+	for in, list := range listed {
+		if a.w.Settings.RelaxMinValues || unmetMinValues(a.w.pool(in.pool), list) == "" {
 			return false
 		}
 	}
