@@ -265,18 +265,23 @@ func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 	return true
 }
 
-// openLaunchesLeaveTooFewValues reports whether the nodes that would take the pod, whichever of its
-// offerings each launch becomes, have too few values for minValues.
+// openLaunchesLeaveTooFewValues reports whether no node takes the pod whichever of its offerings each
+// launch becomes, and those that could be launched and do have too few values for minValues.
 func (a *afterPlan) openLaunchesLeaveTooFewValues(p *corev1.Pod) bool {
 	choices := 1
 	for _, l := range a.plan.Launches {
 		choices = max(choices, len(l.Offerings))
 	}
-	takes := map[string]int{} // in how many choices the candidate takes the pod
+	takes := map[string]int{} // in how many choices the node takes the pod
 	listed := map[launchKey][]candidate{}
 	for i := range choices {
 		as := newJudged(a.w, a.plan, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[min(i, len(l.Offerings)-1)] })
 		after := as.afterPlan(a.virtual, as.daemonsOn)
+		for _, n := range as.cluster.Nodes {
+			if !as.cluster.Leaving[n.Name] && after.takes(p, n.Name) {
+				takes[n.Name]++
+			}
+		}
 		for _, c := range after.candidates {
 			if !after.wouldTake(p, c) {
 				continue
@@ -286,6 +291,11 @@ func (a *afterPlan) openLaunchesLeaveTooFewValues(p *corev1.Pod) bool {
 			}
 		}
 		after.close()
+	}
+	for _, n := range a.cluster.Nodes {
+		if takes[n.Name] == choices {
+			return false
+		}
 	}
 	for in, list := range listed {
 		if a.w.Settings.RelaxMinValues || unmetMinValues(a.w.pool(in.pool), list) == "" {
