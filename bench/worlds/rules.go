@@ -42,9 +42,7 @@ var rules = []rule{
 	// minValues asks for.
 	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.eachDomainHasTooFewValues(p, l) }},
 	// A launch may be in any of the domains of its offerings, and its pods count in each.
-	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
-		return l.Launch && a.openLaunchesLeaveTooFewValues(p)
-	}},
+	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.openLaunchesLeaveTooFewValues(p) }},
 	// A node is launched only in domains that the spreads of pods with a place count.
 	{"MIN-VALUES-5", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
 		return l.Launch && a.countedDomainsHaveTooFewValues(p)

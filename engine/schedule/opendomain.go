@@ -33,7 +33,7 @@ func (r *retrier) placeInOpenDomains(groups []*podGroup) {
 				break
 			}
 			r.podsLeft--
-			s.topology.countInAll(g, at)
+			r.countInAll(g, at)
 		}
 	}
 }
@@ -90,28 +90,23 @@ func (t *topology) mustKnowDomain(g *podGroup, groups []*podGroup) bool {
 	})
 }
 
-// countInAll counts a pod of the group in every domain that the cell admits.
-func (t *topology) countInAll(g *podGroup, c *cell) {
+// countInAll counts a pod of the group in every domain where its launch may be.
+func (r *retrier) countInAll(g *podGroup, at *cell) {
+	s := r.solver
+	i := slices.IndexFunc(s.launches.all, func(l *launch) bool {
+		return slices.ContainsFunc(l.content, func(p portion) bool { return p.allotment.cell == at })
+	})
+	l := s.launches.all[i]
+	rows := s.offerings.matching(l).Clone()
+	l.pool.DropNotFitting(rows, &l.used)
 	for i := range g.domainIncrements {
 		inc := &g.domainIncrements[i]
-		for _, v := range t.valuesIn(c, inc.like.key) {
-			for j := range inc.counts {
-				inc.counts[j].family.add(v, &inc.counts[j], 1)
+		for _, here := range l.pool.Cells([]*constraint.Key{inc.like.key}) {
+			if v := here.Values[0]; v >= 0 && here.Offerings.Intersects(rows) {
+				for j := range inc.counts {
+					inc.counts[j].family.add(v, &inc.counts[j], 1)
+				}
 			}
 		}
 	}
-}
-
-// valuesIn are the values of the label that nodes in the cell may have.
-func (t *topology) valuesIn(c *cell, key *constraint.Key) []int {
-	var out []int
-	q, narrowed := c.set.Get(key)
-	for _, pool := range t.pools.launching {
-		for _, here := range pool.Cells([]*constraint.Key{key}) {
-			if v := here.Values[0]; v >= 0 && !slices.Contains(out, v) && (!narrowed || q.Admits(v)) {
-				out = append(out, v)
-			}
-		}
-	}
-	return out
 }
