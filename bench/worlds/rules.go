@@ -51,7 +51,8 @@ var rules = []rule{
 	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return !l.Launch && a.keepsOffWhenFirst(p, l.Node) }},
 	// A launch may become another of its offerings, which the pod's spread looks at, or does not.
 	{"SPREAD-9", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.refusedIfOtherwiseLaunched(p) }},
-	// A node for a chunk of a buffer opens no domain that takes the place from a real pod.
+	// A node opens no domain that takes the place from a pod of the plan.
+	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return !a.virtual && l.Launch && a.takesPlaces(p) }},
 	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.virtual && l.Launch && a.takesPlaces(p) }},
 	// DaemonSets of all values of a label that the NodePool leaves open have capacity on each of its nodes.
 	{"PLAN-2", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
