@@ -132,8 +132,13 @@ func TestKinds(t *testing.T) {
 	side := func(price offering.Price, left ...Left) Side {
 		return Side{Price: price, Left: left, Plan: schedule.Plan{Unplaced: []schedule.Unplaced{{Pods: []cluster.PodRef{{UID: "p"}}}}}}
 	}
+	pending := func(s Side, left ...Left) Side {
+		s.Pending = left
+		return s
+	}
 	for want, r := range map[Kind]Result{
-		LeavesMore:  {Ours: side(1, Left{0, 2}), Theirs: side(5, Left{0, 1})},
+		LeavesMore:  {Ours: pending(side(1, Left{0, 2}), Left{0, 2}), Theirs: pending(side(5, Left{0, 1}), Left{0, 1})},
+		BindsAsMany: {Ours: pending(side(1, Left{0, 2}), Left{0, 2}), Theirs: pending(side(5, Left{0, 1}), Left{0, 2})},
 		LeavesFewer: {Ours: side(9, Left{0, 1}), Theirs: side(5, Left{10, 1})},
 		CostsMore:   {Ours: side(6, Left{0, 1}), Theirs: side(5, Left{0, 1})},
 		CostsLess:   {Ours: side(4), Theirs: side(5)},
