@@ -174,7 +174,7 @@ func (j *judged) candidates(schedulers ...*judge.Scheduler) []candidate {
 				}
 				for _, labels := range openLabels(pool) {
 					name := fmt.Sprintf("candidate-%d", len(out)+1)
-					launched := schedule.Launch{Pool: pool.Name, Labels: labels, Offerings: []offering.Ref{{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType}}}
+					launched := schedule.Launch{Pool: pool.Name, Labels: labels, Offerings: []offering.Ref{{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}}}
 					n, csi := j.newNode(name, pool, t, o, launched)
 					if unmet(pool, n) != "" {
 						continue

@@ -47,7 +47,6 @@ var foundWithExtras = map[string][]uint64{
 	"what a cell takes is not forgotten":                      {1111249},
 	"spread pods may be bound before those beside them":       {1115893},
 	"launches open no domain that spreads do not count":       {1119284},
-	"a launch that takes the place of a planned pod":          {1404408},
 	"a launch that may be in several domains counts in each":  {1207799, 1304509},
 }
 
