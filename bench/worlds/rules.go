@@ -42,15 +42,21 @@ var rules = []rule{
 	// minValues asks for.
 	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.eachDomainHasTooFewValues(p, l) }},
 	// A launch may be in any of the domains of its offerings, and its pods count in each.
-	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.openLaunchesLeaveTooFewValues(p) }},
+	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
+		return a.hasMinValues() && a.acceptedHoweverLaunched(p).Node == ""
+	}},
 	// A node is launched only in domains that the spreads of pods with a place count.
 	{"MIN-VALUES-5", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
 		return l.Launch && a.countedDomainsHaveTooFewValues(p)
 	}},
-	// A pod that must be spread does not join pods that it would keep off the node if it were bound first.
-	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return !l.Launch && a.keepsOffWhenFirst(p, l.Node) }},
 	// A launch may become another of its offerings, which the pod's spread looks at, or does not.
-	{"SPREAD-9", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.refusedIfOtherwiseLaunched(p) }},
+	{"SPREAD-9", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
+		return hasHardSpread(p, isHostname) && a.acceptedHoweverLaunched(p).Node == ""
+	}},
+	// A pod that must be spread does not join pods that it would keep off the node if it were bound first.
+	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
+		return !l.Launch && hasHardSpread(p, isDomain) && a.keepsOffWhenFirst(p, l.Node)
+	}},
 	// A node opens no domain that takes the place from a pod of the plan.
 	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return !a.virtual && l.Launch && a.takesPlaces(p) }},
 	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.virtual && l.Launch && a.takesPlaces(p) }},
@@ -174,34 +180,29 @@ func (j *judged) daemonsOfAllValues(n *corev1.Node) []judge.Daemon {
 	return out
 }
 
-// refusedIfOtherwiseLaunched reports whether no node would take the pod if each launch became the last of
-// its offerings.
-func (a *afterPlan) refusedIfOtherwiseLaunched(p *corev1.Pod) bool {
-	if !slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool { return s.TopologyKey == corev1.LabelHostname }) {
-		return false
-	}
-	otherwise := newJudged(a.w, a.plan, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[len(l.Offerings)-1] })
-	after := otherwise.afterPlan(a.virtual, otherwise.daemonsOn)
-	defer after.close()
-	return after.accepted(p).Node == ""
+func isHostname(key string) bool { return key == corev1.LabelHostname }
+
+func isDomain(key string) bool { return key != corev1.LabelHostname }
+
+// hasHardSpread reports whether the pod has a hard spread over such a label.
+func hasHardSpread(p *corev1.Pod, over func(key string) bool) bool {
+	return slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool {
+		return s.WhenUnsatisfiable == corev1.DoNotSchedule && over(s.TopologyKey)
+	})
 }
 
 // takesPlaces reports whether each node that could be launched for the pod keeps planned pods off their
-// nodes.
+// nodes, whatever the order in which they are bound.
 func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
 	for _, c := range a.candidates {
 		if !a.wouldTake(p, c) {
 			continue
 		}
 		with := a.plan
-		with.Unplaced = nil
-		for _, u := range a.plan.Unplaced {
-			u.Pods = slices.DeleteFunc(slices.Clone(u.Pods), func(ref cluster.PodRef) bool { return ref.UID == string(p.UID) })
-			with.Unplaced = append(with.Unplaced, u)
-		}
 		c.launched.Pods = []cluster.PodRef{{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}}
 		with.Launches = append(slices.Clone(with.Launches), c.launched)
-		if len(a.w.Refused(with)) == 0 {
+		j := newJudged(a.w, with, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[0] })
+		if len(j.cluster.Rejections()) == 0 {
 			return false
 		}
 	}
@@ -241,7 +242,10 @@ func (a *afterPlan) leavesTooFewValues(p *corev1.Pod, node string) bool {
 // minValues that has too few values in each single domain of the rules of all pods.
 func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 	keys := a.domainKeys()
-	if a.w.Settings.RelaxMinValues || len(keys) == 0 || !l.Launch && !strings.HasPrefix(l.Node, "launch-") || l.Launch && !a.needsOneDomain(p) {
+	if a.w.Settings.RelaxMinValues || len(keys) == 0 {
+		return false
+	}
+	if l.Launch && !a.needsOneDomain(p) || !l.Launch && !strings.HasPrefix(l.Node, "launch-") {
 		return false
 	}
 	type domain struct {
@@ -264,9 +268,18 @@ func (a *afterPlan) eachDomainHasTooFewValues(p *corev1.Pod, l LeftOut) bool {
 	return true
 }
 
-// openLaunchesLeaveTooFewValues reports whether no node takes the pod whichever of its offerings each
-// launch becomes, and those that could be launched and do have too few values for minValues.
-func (a *afterPlan) openLaunchesLeaveTooFewValues(p *corev1.Pod) bool {
+func (j *judged) hasMinValues() bool {
+	return !j.w.Settings.RelaxMinValues && slices.ContainsFunc(j.w.NodePools, asksForValues)
+}
+
+// asksForValues reports whether some requirement of the NodePool has minValues.
+func asksForValues(pool *karpv1.NodePool) bool {
+	return slices.ContainsFunc(pool.Spec.Template.Spec.Requirements, func(r karpv1.NodeSelectorRequirementWithMinValues) bool { return r.MinValues != nil })
+}
+
+// acceptedHoweverLaunched is accepted for nodes that take the pod whichever of its offerings each launch
+// becomes.
+func (a *afterPlan) acceptedHoweverLaunched(p *corev1.Pod) LeftOut {
 	choices := 1
 	for _, l := range a.plan.Launches {
 		choices = max(choices, len(l.Offerings))
@@ -293,27 +306,28 @@ func (a *afterPlan) openLaunchesLeaveTooFewValues(p *corev1.Pod) bool {
 	}
 	for _, n := range a.cluster.Nodes {
 		if takes[n.Name] == choices {
-			return false
+			return LeftOut{Node: n.Name}
 		}
 	}
 	for in, list := range listed {
 		if a.w.Settings.RelaxMinValues || unmetMinValues(a.w.pool(in.pool), list) == "" {
-			return false
+			return LeftOut{Node: list[0].what, Launch: true}
 		}
 	}
-	return true
+	return LeftOut{}
 }
 
-// countedDomainsHaveTooFewValues reports whether a NodePool with minValues has too few values for the pod
-// in the domains that have a node, as far as hard spreads of pods with a place count them.
+// countedDomainsHaveTooFewValues reports whether the pod can only be launched for by NodePools with
+// minValues, which have too few values for it in the domains that have a node, as far as hard spreads of
+// pods with a place count them.
 func (a *afterPlan) countedDomainsHaveTooFewValues(p *corev1.Pod) bool {
-	if a.w.Settings.RelaxMinValues {
+	if !a.hasMinValues() {
 		return false
 	}
 	there := map[string]map[string]bool{} // values by label
 	for _, o := range a.pods {
 		for _, s := range o.Spec.TopologySpreadConstraints {
-			if a.placed[string(o.UID)] && s.WhenUnsatisfiable == corev1.DoNotSchedule && s.TopologyKey != corev1.LabelHostname {
+			if a.placed[string(o.UID)] && s.WhenUnsatisfiable == corev1.DoNotSchedule && isDomain(s.TopologyKey) {
 				there[s.TopologyKey] = map[string]bool{}
 			}
 		}
@@ -325,56 +339,72 @@ func (a *afterPlan) countedDomainsHaveTooFewValues(p *corev1.Pod) bool {
 	}
 	listed := map[launchKey][]candidate{}
 	for _, c := range a.candidates {
-		opens := false
-		for key, values := range there {
-			v, ok := c.node.Labels[key]
-			opens = opens || ok && !values[v]
-		}
-		if opens || !a.wouldTake(p, c) {
+		pool := a.w.pool(c.launch.pool)
+		switch {
+		case !a.wouldTake(p, c):
+			continue
+		case !asksForValues(pool):
+			return false
+		case opens(c, there):
 			continue
 		}
-		if listed[c.launch] = append(listed[c.launch], c); unmetMinValues(a.w.pool(c.launch.pool), listed[c.launch]) == "" {
+		if listed[c.launch] = append(listed[c.launch], c); unmetMinValues(pool, listed[c.launch]) == "" {
 			return false
 		}
 	}
-	return len(there) > 0
+	return true
 }
 
-// keepsOffWhenFirst reports whether the pod has a hard spread and, bound to the node before all pods of the
-// plan, would keep one off that the plan puts there.
-func (a *afterPlan) keepsOffWhenFirst(p *corev1.Pod, node string) bool {
-	if !slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool {
-		return s.WhenUnsatisfiable == corev1.DoNotSchedule && s.TopologyKey != corev1.LabelHostname
-	}) {
-		return false
+// opens reports whether the candidate is in a domain that is not there.
+func opens(c candidate, there map[string]map[string]bool) bool {
+	for key, values := range there {
+		if v, ok := c.node.Labels[key]; ok && !values[v] {
+			return true
+		}
 	}
-	c := a.judged.cluster
-	c.Placed = []judge.Placement{{Pod: p, Node: node}}
-	c.Daemons = a.daemons(a.daemonsOn)
-	first := c.AfterPlan(false)
+	return false
+}
+
+// keepsOffWhenFirst reports whether the pod, bound to the node before all pods of the plan, would keep one
+// off that the plan puts there and that could be bound first itself.
+func (a *afterPlan) keepsOffWhenFirst(p *corev1.Pod, node string) bool {
+	before := a.judged.cluster
+	before.Placed = nil
+	before.Daemons = a.daemons(a.daemonsOn)
+	empty := before.AfterPlan(false)
+	defer empty.Close()
+	before.Placed = []judge.Placement{{Pod: p, Node: node}}
+	first := before.AfterPlan(false)
 	defer first.Close()
 	return slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
-		return o.Node == node && !o.Virtual && first.Refuses(o.Pod, node) != nil
+		return o.Node == node && !o.Virtual && empty.Refuses(o.Pod, node) == nil && first.Refuses(o.Pod, node) != nil
 	})
 }
 
 // needsOneDomain reports whether the pod is in one topology domain for a spread or affinity of its own,
 // for a spread of a pod with a place that counts it, or for one with a place that may have to join it.
 func (a *afterPlan) needsOneDomain(p *corev1.Pod) bool {
-	over := func(key string) bool { return key != corev1.LabelHostname }
 	for _, o := range a.pods {
-		if f := o.Spec.Affinity; (o == p || a.placed[string(o.UID)]) && f != nil && f.PodAffinity != nil && slices.ContainsFunc(f.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(t corev1.PodAffinityTerm) bool { return over(t.TopologyKey) }) {
+		if o != p && !a.placed[string(o.UID)] {
+			continue
+		}
+		if joinsInDomain(o) || o == p && hasHardSpread(p, isDomain) {
 			return true
 		}
 		for _, s := range o.Spec.TopologySpreadConstraints {
 			counted, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
-			if s.WhenUnsatisfiable == corev1.DoNotSchedule && over(s.TopologyKey) &&
-				(o == p || a.placed[string(o.UID)] && o.Namespace == p.Namespace && err == nil && counted.Matches(labels.Set(p.Labels))) {
+			if s.WhenUnsatisfiable == corev1.DoNotSchedule && isDomain(s.TopologyKey) && o.Namespace == p.Namespace && err == nil && counted.Matches(labels.Set(p.Labels)) {
 				return true
 			}
 		}
 	}
 	return slices.Contains(a.domainKeys(), labelTeam) // only NodePools set it
+}
+
+// joinsInDomain reports whether the pod has required pod affinity over a label other than the hostname.
+func joinsInDomain(p *corev1.Pod) bool {
+	f := p.Spec.Affinity
+	return f != nil && f.PodAffinity != nil && slices.ContainsFunc(f.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(t corev1.PodAffinityTerm) bool { return isDomain(t.TopologyKey) })
 }
 
 // domainKeys are the labels, but for the hostname, over which hard spreads and required pod
