@@ -20,7 +20,7 @@ type cell struct {
 	inFilter  []bool // by spread filter of the group: whether its constraint looks at the cell
 	set       constraint.Set
 	nodes     []nodeRange    // slots of the nodes that accept the group
-	price     offering.Price // of the cheapest offering there; negative when none is available
+	price     offering.Price // of the cheapest offering there (see also pricePerPod); negative when none is available
 	maxPods   int            // how many pods launches there take; negative: unknown
 	wanted    int            // how many pods nodes are to be launched for there
 	// open is set when a node may be in any domain that set admits; no label has a value then.

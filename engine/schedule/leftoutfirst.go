@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// maxReorderedPods bounds for how many pods that is done: each plan takes as long as the first.
+// maxReorderedPods bounds for how many pods placeLeftOutFirst makes plans: each takes as long as the first.
 const maxReorderedPods = 200
 
 // placeLeftOutFirst makes further plans: in each, the classes that were left out come first, one class

@@ -10,10 +10,10 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// placeInOpenDomains places pods that no single domain has enough values for, as minValues asks, on
-// nodes that may be in several: those whose rules over domains only keep them apart from other pods,
-// and those that nobody's rules count who has a place. Where such a node may be, its pod counts in each
-// of the domains.
+// placeInOpenDomains places pods for which no single domain has the values that minValues asks for on
+// nodes that may be in several domains: pods whose rules over domains only keep them apart from others,
+// and pods that no rule of a pod with a place counts. Such a pod counts in each domain where its node may
+// be.
 func (r *retrier) placeInOpenDomains(groups []*podGroup) {
 	s := r.solver
 	if s.snapshot.Settings.RelaxMinValues || !slices.ContainsFunc(s.pools.launching, (*poolState).hasMinValues) {

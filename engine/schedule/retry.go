@@ -42,13 +42,11 @@ func (s *solver) retryUnplaced(virtual bool) {
 		s.topology.recount(s.podGroups)
 	}()
 	s.topology.recount(s.podGroups)
-	if changed := slices.DeleteFunc(slices.Clone(left), func(g *podGroup) bool { return !r.mayFindPlace(g) }); len(changed) > 0 {
-		r.retryGroups(changed, s.placeOnLaunches)
-		s.topology.mayOpenEmpty = true
-		s.topology.recount(s.podGroups)
-		r.retryGroups(changed, s.placeOnLaunches)
-	}
+	changed := slices.DeleteFunc(slices.Clone(left), func(g *podGroup) bool { return !r.mayFindPlace(g) })
+	r.retryGroups(changed, s.placeOnLaunches)
 	s.topology.mayOpenEmpty = true
+	s.topology.recount(s.podGroups)
+	r.retryGroups(changed, s.placeOnLaunches)
 	if !virtual {
 		s.topology.recount(s.podGroups)
 		r.podsLeft = maxRetriedPods

@@ -9,10 +9,10 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// sparedNodes finds the existing nodes that required anti-affinity of the pods there spares for a
-// class. Where each node belongs to a tenant whose pods keep off all others, a walk over the nodes
-// for each tenant takes the square of their number: it is the terms that do not select the class
-// which are few.
+// sparedNodes finds the existing nodes from which no required anti-affinity of the pods there keeps a
+// class. Where each node belongs to a tenant whose pods keep off all others, a walk over all nodes for
+// each tenant takes the square of their number. Few terms do not select the class, and these lead to the
+// nodes that it may use.
 type sparedNodes struct {
 	snapshot  *cluster.Snapshot
 	terms     *antiAffinityTerms
@@ -24,8 +24,8 @@ type sparedNodes struct {
 	last sparedSlots
 }
 
-// sparedSlots are slots of an index that may be spared for a class: pods that are planned later may
-// take it some of them.
+// sparedSlots are slots of an index that may be spared for a class: pods that are planned later may keep
+// it off some of them.
 type sparedSlots struct {
 	class *cluster.PodClass
 	index *cluster.NodeIndex

@@ -41,7 +41,8 @@ func run(first, count uint64, dearer bool, smaller int) int {
 		if len(r.Theirs.Refused) > 0 {
 			partly++
 		}
-		if kind != compare.LeavesMore && kind != compare.BindsAsMany && kind != compare.OursRefused && kind != compare.NoPlan && !(dearer && kind == compare.CostsMore) {
+		listed := []compare.Kind{compare.LeavesMore, compare.BindsAsMany, compare.OursRefused, compare.NoPlan}
+		if !slices.Contains(listed, kind) && !(dearer && kind == compare.CostsMore) {
 			continue
 		}
 		what := fmt.Sprintf("%s: %s", kind, r.Why())
