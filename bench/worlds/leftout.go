@@ -35,10 +35,9 @@ func (l LeftOut) String() string {
 
 // candidate is a node that could be launched after the plan, within limits.
 type candidate struct {
-	node     *corev1.Node
-	what     string
-	launch   launchKey
-	launched schedule.Launch // it, without pods
+	node   *corev1.Node
+	what   string
+	launch launchKey
 }
 
 // launchKey says which candidates one NodeClaim could list: those of a NodePool with the same
@@ -174,8 +173,7 @@ func (j *judged) candidates(schedulers ...*judge.Scheduler) []candidate {
 				}
 				for _, labels := range openLabels(pool) {
 					name := fmt.Sprintf("candidate-%d", len(out)+1)
-					launched := schedule.Launch{Pool: pool.Name, Labels: labels, Offerings: []offering.Ref{{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}}}
-					n, csi := j.newNode(name, pool, t, o, launched)
+					n, csi := j.newNode(name, pool, t, o, schedule.Launch{Pool: pool.Name, Labels: labels})
 					if unmet(pool, n) != "" {
 						continue
 					}
@@ -183,7 +181,7 @@ func (j *judged) candidates(schedulers ...*judge.Scheduler) []candidate {
 						s.Serve(csi)
 					}
 					what := fmt.Sprintf("%s for %s in %s, %s %v", t.Name, pool.Name, o.Zone, o.CapacityType, labels)
-					out = append(out, candidate{n, what, launchKey{pool.Name, fmt.Sprint(labels)}, launched})
+					out = append(out, candidate{n, what, launchKey{pool.Name, fmt.Sprint(labels)}})
 				}
 			}
 		}

@@ -13,7 +13,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/bench/judge"
-	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/schedule"
 )
@@ -191,22 +190,33 @@ func hasHardSpread(p *corev1.Pod, over func(key string) bool) bool {
 	})
 }
 
-// takesPlaces reports whether each node that could be launched for the pod keeps planned pods off their
-// nodes, whatever the order in which they are bound.
+// takesPlaces reports whether each node that could be launched for the pod keeps some planned pod, bound
+// last, off its node.
 func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
 	for _, c := range a.candidates {
-		if !a.wouldTake(p, c) {
-			continue
-		}
-		with := a.plan
-		c.launched.Pods = []cluster.PodRef{{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}}
-		with.Launches = append(slices.Clone(with.Launches), c.launched)
-		j := newJudged(a.w, with, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[0] })
-		if len(j.cluster.Rejections()) == 0 {
+		if a.wouldTake(p, c) && !slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool { return a.keepsOffWhenLast(o, c) }) {
 			return false
 		}
 	}
 	return true
+}
+
+// keepsOffWhenLast reports whether the candidate keeps a planned pod with a hard spread off its node that
+// it takes without the candidate, when all other pods of the plan are bound.
+func (a *afterPlan) keepsOffWhenLast(o judge.Placement, c candidate) bool {
+	if o.Virtual || !hasHardSpread(o.Pod, isDomain) {
+		return false
+	}
+	others := a.judged.cluster
+	others.Placed = slices.DeleteFunc(slices.Clone(others.Placed), func(of judge.Placement) bool { return of.Pod == o.Pod || of.Virtual })
+	others.Daemons = a.daemons(a.daemonsOn)
+	s := others.AfterPlan(true)
+	defer s.Close()
+	if s.Refuses(o.Pod, o.Node) != nil {
+		return false
+	}
+	s.AddNode(c.node)
+	return s.Refuses(o.Pod, o.Node) != nil
 }
 
 // leavesTooFewValues reports whether the node is a launch that would list too few values for
