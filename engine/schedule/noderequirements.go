@@ -92,10 +92,10 @@ type lastJoined struct {
 	pool       *poolState
 }
 
-// joinGroup is join for a shape group that joins the pods on the candidate.
+// joinGroup is join for a shape group that joins the pods on the candidate, which suits it.
 func (rs *requirementSets) joinGroup(cand *candidate, sg *shapeGroup, a *allotment) (*nodeRequirements, bool) {
 	f, last := sg.compatible[cand.poolIndex], &sg.lastJoined
-	if len(sg.shape.Alternatives) != 1 || cand.pool.AnyFlexible(cand.row) || !f.Fitting[0].Has(cand.row) {
+	if alts := sg.shape.Alternatives; len(alts) != 1 || cand.pool.AnyFlexible(cand.row) && cand.pool.choosesLabel(cand.row, alts[0], a.cell) {
 		return rs.join(cand.requirements, cand.pool, cand.row, f, a)
 	}
 	if last.from != cand.requirements || last.pool != cand.pool {
