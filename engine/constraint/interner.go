@@ -32,6 +32,9 @@ type Key struct {
 	number   int // of keys that the interner had before
 }
 
+// Number is how many keys the interner had before: a small number of its own.
+func (k *Key) Number() int { return k.number }
+
 // Key returns the interned key of that name.
 func (in *Interner) Key(name string) *Key {
 	k, ok := in.keys[name]

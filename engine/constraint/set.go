@@ -81,38 +81,72 @@ func (s Set) And(o Set) Set {
 	return append(append(out, s...), o...)
 }
 
-// Equal reports whether both have the same requirements.
-func (s Set) Equal(o Set) bool {
-	return slices.EqualFunc(s, o, func(a, b Requirement) bool {
-		return a.Key == b.Key && a.except == b.except && a.absent == b.absent && a.bounded == b.bounded &&
-			a.low == b.low && a.high == b.high && a.values.Equal(b.values)
-	})
+// Replaced returns s with the requirements of o in place of those on the same labels.
+func (s Set) Replaced(o Set) Set {
+	out := make(Set, 0, len(s)+len(o))
+	for _, q := range o {
+		i, ok := s.find(q.Key.Name)
+		out = append(append(out, s[:i]...), q)
+		if ok {
+			i++
+		}
+		s = s[i:]
+	}
+	return append(out, s...)
 }
 
-// Hash returns a number that is the same for equal sets, and different for most others.
+// Without returns the requirements of s that o does not have, too.
+func (s Set) Without(o Set) Set {
+	var out Set
+	for _, q := range s {
+		if i, ok := o.find(q.Key.Name); !ok || !q.equal(o[i]) {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// Equal reports whether both have the same requirements.
+func (s Set) Equal(o Set) bool {
+	return slices.EqualFunc(s, o, Requirement.equal)
+}
+
+func (q Requirement) equal(o Requirement) bool {
+	return q.Key == o.Key && q.except == o.except && q.absent == o.absent && q.bounded == o.bounded &&
+		q.low == o.low && q.high == o.high && q.values.Equal(o.values)
+}
+
+// Hash returns a number that is the same for equal sets, and different for most others. It is the
+// sum of the hashes of the requirements.
 func (s Set) Hash() uint64 {
+	var h uint64
+	for _, q := range s {
+		h += q.hash()
+	}
+	return h
+}
+
+func (q Requirement) hash() uint64 {
 	const factor = 0x9e3779b97f4a7c15 // odd, its bits evenly mixed
-	h := uint64(len(s))
+	var h uint64
 	add := func(n uint64) {
 		h = (h ^ (n + factor)) * factor
 		h ^= h >> 32
 	}
-	for _, q := range s {
-		add(uint64(q.Key.number))
-		for at, w := range q.values {
-			if w != 0 { // trailing words may be zero
-				add(uint64(at))
-				add(w)
-			}
+	add(uint64(q.Key.number))
+	for at, w := range q.values {
+		if w != 0 { // trailing words may be zero
+			add(uint64(at))
+			add(w)
 		}
-		for _, set := range []bool{q.except, q.absent, q.bounded} {
-			if h <<= 1; set {
-				h++
-			}
-		}
-		add(uint64(q.low))
-		add(uint64(q.high))
 	}
+	for _, set := range []bool{q.except, q.absent, q.bounded} {
+		if h <<= 1; set {
+			h++
+		}
+	}
+	add(uint64(q.low))
+	add(uint64(q.high))
 	return h
 }
 

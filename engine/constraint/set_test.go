@@ -55,6 +55,23 @@ func TestOn(t *testing.T) {
 	}
 }
 
+// TestReplacedAndWithout: the difference of a conjunction from one of the sets, put in place of the
+// requirements there, makes it the conjunction.
+func TestReplacedAndWithout(t *testing.T) {
+	interner := constraint.NewInterner()
+	for seed := range uint64(2000) {
+		a, b := randomSet(t, interner, seed), randomSet(t, interner, ^seed)
+		all := a.And(b)
+		own := all.Without(a)
+		if len(own) > len(b) {
+			t.Errorf("seed %d: %v adds %v to %v", seed, b.Rules(), own.Rules(), a.Rules())
+		}
+		if got := a.Replaced(own); !got.Equal(all) {
+			t.Fatalf("seed %d: %v with %v is %v, want %v", seed, a.Rules(), own.Rules(), got.Rules(), all.Rules())
+		}
+	}
+}
+
 // randomSet requires something of some of three labels.
 func randomSet(t *testing.T, interner *constraint.Interner, seed uint64) constraint.Set {
 	t.Helper()

@@ -149,7 +149,7 @@ func appendIfNew(values []string, v string) []string {
 func (ds *descriptions) rules(l *launch, chosen map[string][]string) []constraint.Rule {
 	var out []constraint.Rule
 	written := map[string]bool{}
-	for _, q := range l.requirements.set {
+	for _, q := range l.requirements.set() {
 		key := q.Key.Name
 		if key == cluster.LabelHostname {
 			continue

@@ -148,7 +148,7 @@ func (mc *minValuesChecker) enough(pool *poolState, set constraint.Set, rows bit
 // the capacity used. The set is valid until the next call.
 func (mc *minValuesChecker) largeEnough(pool *poolState, reqs *nodeRequirements, used *quantity.Vector) bitset.Set {
 	if reqs.available == nil {
-		reqs.available = reqs.rows.And(pool.Matching(reqs.set)).And(pool.available())
+		reqs.available = reqs.rows.And(pool.Matching(reqs.set())).And(pool.available())
 	}
 	mc.large.Copy(reqs.available)
 	pool.DropNotFitting(mc.large, used)
@@ -186,7 +186,7 @@ func (lr *launcher) addableWithMinValues(cand *candidate, reqs *nodeRequirements
 		f.requiredValues = pool.minValues.required
 		if lr.minValues.relaxing {
 			largestAddable(1, a.group, used, attached, func(sum *quantity.Vector) bool {
-				f.requiredValues = slices.Clone(lr.minValues.countValues(pool, reqs.set, lr.minValues.largeEnough(pool, reqs, sum), pool.minValues.required, pool.minValues.launchable).n)
+				f.requiredValues = slices.Clone(lr.minValues.countValues(pool, reqs.set(), lr.minValues.largeEnough(pool, reqs, sum), pool.minValues.required, pool.minValues.launchable).n)
 				return true
 			})
 		}
@@ -198,7 +198,7 @@ func (lr *launcher) addableWithMinValues(cand *candidate, reqs *nodeRequirements
 // launched with enough values.
 func (mc *minValuesChecker) leavesEnough(pool *poolState, reqs *nodeRequirements, used *quantity.Vector, required []int) bool {
 	if mc.relaxing {
-		return mc.enough(pool, reqs.set, mc.largeEnough(pool, reqs, used), required, pool.minValues.launchable)
+		return mc.enough(pool, reqs.set(), mc.largeEnough(pool, reqs, used), required, pool.minValues.launchable)
 	}
 	t := &reqs.minValuesTrials
 	if t.reservations != mc.limits.reservations || t.mustNotOpenDomains != mc.topology.mustNotOpenDomains {
@@ -210,7 +210,7 @@ func (mc *minValuesChecker) leavesEnough(pool *poolState, reqs *nodeRequirements
 	if slices.ContainsFunc(t.tooFew, func(v quantity.Vector) bool { return within(&v, used) }) {
 		return false
 	}
-	if mc.enough(pool, reqs.set, mc.largeEnough(pool, reqs, used), required, pool.minValues.launchable) {
+	if mc.enough(pool, reqs.set(), mc.largeEnough(pool, reqs, used), required, pool.minValues.launchable) {
 		t.enough = append(t.enough[max(0, len(t.enough)-maxTrials):], *used)
 		return true
 	}
@@ -247,7 +247,7 @@ func (l *launch) addableWithMinValues(mc *minValuesChecker, next *nodeRequiremen
 		return n
 	}
 	return largestAddable(n, g, l.used, func(m cluster.Mount) bool { return l.mounts[m] }, func(sum *quantity.Vector) bool {
-		return mc.enough(l.pool, next.set, mc.largeEnough(l.pool, next, sum), l.requiredValues, func(row int) bool { return mc.canBecome(l, row) })
+		return mc.enough(l.pool, next.set(), mc.largeEnough(l.pool, next, sum), l.requiredValues, func(row int) bool { return mc.canBecome(l, row) })
 	})
 }
 
@@ -256,7 +256,7 @@ func (l *launch) addableWithMinValues(mc *minValuesChecker, next *nodeRequiremen
 func (mc *minValuesChecker) lowerRequired(l *launch) {
 	if mc.relaxing && l.pool.hasMinValues() {
 		large := mc.largeEnough(l.pool, l.requirements, &l.used)
-		l.requiredValues = slices.Clone(mc.countValues(l.pool, l.requirements.set, large, l.requiredValues, func(row int) bool { return mc.canBecome(l, row) }).n)
+		l.requiredValues = slices.Clone(mc.countValues(l.pool, l.requirements.set(), large, l.requiredValues, func(row int) bool { return mc.canBecome(l, row) }).n)
 	}
 }
 

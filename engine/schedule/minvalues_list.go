@@ -16,7 +16,7 @@ func (mc *minValuesChecker) relaxedLabels(l *launch, rows bitset.Set) []string {
 		return nil
 	}
 	var out []string
-	for i, n := range mc.countValues(pool, l.requirements.set, rows, pool.minValues.required, nil).n {
+	for i, n := range mc.countValues(pool, l.requirements.set(), rows, pool.minValues.required, nil).n {
 		if n < pool.minValues.required[i] {
 			out = append(out, pool.MinValues[i].Key.Name)
 		}
@@ -36,7 +36,7 @@ func (mc *minValuesChecker) markNeededTypes(l *launch, rows bitset.Set, types []
 			if had >= l.requiredValues[i] {
 				break
 			}
-			more := addValues(&seen, &l.pool.MinValues[i], l.requirements.set, row)
+			more := addValues(&seen, &l.pool.MinValues[i], l.requirements.set(), row)
 			had += more
 			if t := l.pool.Catalog.Offerings[row].Type; more > 0 && !types[t] {
 				types[t] = true
@@ -58,7 +58,7 @@ func (mc *minValuesChecker) listValues(l *launch, rows bitset.Set) map[string][]
 		var seen bitset.Set
 		lacking := !v.PerOffering()
 		for row := range rows.All() {
-			addValues(&seen, v, l.requirements.set, row)
+			addValues(&seen, v, l.requirements.set(), row)
 			lacking = lacking || len(v.Values(row)) == 0
 		}
 		if lacking {

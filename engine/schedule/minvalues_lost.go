@@ -64,7 +64,7 @@ func (s *solver) belowMinValues(pool *poolState) (launched, below int, had missi
 		}
 		launched++
 		accepted := s.offerings.reserveAccepted(l)
-		if got := s.minValues.countValues(pool, l.requirements.set, accepted.rows, pool.minValues.required, nil).n; !slices.Equal(got, pool.minValues.required) {
+		if got := s.minValues.countValues(pool, l.requirements.set(), accepted.rows, pool.minValues.required, nil).n; !slices.Equal(got, pool.minValues.required) {
 			if below++; below == 1 {
 				had = pool.missingValues(got)
 			}

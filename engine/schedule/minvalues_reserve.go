@@ -38,7 +38,7 @@ func (pool *poolState) withinReserved(l *launch, row int) bool {
 // and as much of the limits is reserved for the launch.
 func (mc *minValuesChecker) addUntilEnough(l *launch, rows *bitset.Set, suitable bitset.Set) {
 	pool := l.pool
-	count := mc.countValues(pool, l.requirements.set, *rows, l.requiredValues, nil)
+	count := mc.countValues(pool, l.requirements.set(), *rows, l.requiredValues, nil)
 	if slices.Equal(count.n, l.requiredValues) {
 		return
 	}
@@ -51,7 +51,7 @@ func (mc *minValuesChecker) addUntilEnough(l *launch, rows *bitset.Set, suitable
 			if count.n[i] >= l.requiredValues[i] {
 				continue
 			}
-			if n := addValues(&count.seen[i], &pool.MinValues[i], l.requirements.set, row); n > 0 {
+			if n := addValues(&count.seen[i], &pool.MinValues[i], l.requirements.set(), row); n > 0 {
 				count.n[i] += n
 				rows.Put(row)
 			}
@@ -80,7 +80,7 @@ func (mc *minValuesChecker) capacityToReserve(l *launch, used *quantity.Vector) 
 	pool := l.pool
 	capacity := *pool.capacity(l.row)
 	rows := mc.largeEnough(pool, l.requirements, used).Clone()
-	if !mc.enough(pool, l.requirements.set, rows, l.requiredValues, pool.minValues.launchable) {
+	if !mc.enough(pool, l.requirements.set(), rows, l.requiredValues, pool.minValues.launchable) {
 		return capacity, false
 	}
 	for _, d := range pool.Limited {
@@ -88,7 +88,7 @@ func (mc *minValuesChecker) capacityToReserve(l *launch, used *quantity.Vector) 
 		upTo := func(n int64) func(int) bool {
 			return func(row int) bool { return pool.capacity(row)[d] <= n && pool.minValues.launchable(row) }
 		}
-		at := sort.Search(len(sizes), func(i int) bool { return mc.enough(pool, l.requirements.set, rows, l.requiredValues, upTo(sizes[i])) })
+		at := sort.Search(len(sizes), func(i int) bool { return mc.enough(pool, l.requirements.set(), rows, l.requiredValues, upTo(sizes[i])) })
 		if at < len(sizes) {
 			capacity[d] = max(capacity[d], sizes[at])
 		}

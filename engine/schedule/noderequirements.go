@@ -12,7 +12,7 @@ import (
 // and the offerings on which all of them hold. They are interned per round: nodes that
 // require the same share one.
 type nodeRequirements struct {
-	set  constraint.Set
+	*labelRequirements
 	rows bitset.Set
 	// matching are the offerings that meet set, choosable those of them that may be chosen after so
 	// many recounts of the domains. Both are computed when first needed.
@@ -34,8 +34,8 @@ type joinedKey struct {
 
 // internedKey names a set of offerings and the hash of label requirements.
 type internedKey struct {
-	rows string
-	set  uint64
+	rows   string
+	labels uint64
 }
 
 // requirementSets interns the nodeRequirements of a round, and caches how pod shapes join
@@ -108,13 +108,14 @@ func (rs *requirementSets) joinGroup(cand *candidate, sg *shapeGroup, a *allotme
 // joinNew adds requirements that hold on the admitted offerings. It returns nil when they and
 // those of the other pods cannot hold together.
 func (rs *requirementSets) joinNew(reqs *nodeRequirements, pool *poolState, row int, added constraint.Set, admitted bitset.Set) *nodeRequirements {
-	set, ok := pool.JoinRequirements(row, reqs.set, added)
+	before := reqs.on(added)
+	joined, ok := pool.JoinRequirements(row, before, added)
 	if !ok {
 		return nil
 	}
 	rs.common.Copy(reqs.rows)
 	rs.common.Keep(admitted)
-	return rs.intern(set, rs.common)
+	return rs.intern(reqs.with(before, joined), rs.common)
 }
 
 // choosesLabel reports whether a launch of the offering may choose between values of some
@@ -136,18 +137,17 @@ func (pool *poolState) choosesLabel(row int, alt constraint.Set, c *cell) bool {
 	return false
 }
 
-// intern returns the nodeRequirements of that set and those offerings, the same one each
-// time. It copies rows.
-func (rs *requirementSets) intern(set constraint.Set, rows bitset.Set) *nodeRequirements {
+// intern returns the nodeRequirements with those label requirements and offerings, the same one
+// each time. It copies rows.
+func (rs *requirementSets) intern(labels *labelRequirements, rows bitset.Set) *nodeRequirements {
 	rs.key = rows.Append(rs.key[:0])
-	hash := set.Hash()
-	alike := rs.interned[internedKey{string(rs.key), hash}]
+	alike := rs.interned[internedKey{string(rs.key), labels.hash}]
 	for _, reqs := range alike {
-		if reqs.set.Equal(set) {
+		if reqs.labelRequirements.equal(labels) {
 			return reqs
 		}
 	}
-	reqs := &nodeRequirements{set: set, rows: rows.Clone()}
-	rs.interned[internedKey{string(rs.key), hash}] = append(alike, reqs)
+	reqs := &nodeRequirements{labelRequirements: labels, rows: rows.Clone()}
+	rs.interned[internedKey{string(rs.key), labels.hash}] = append(alike, reqs)
 	return reqs
 }

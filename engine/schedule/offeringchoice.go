@@ -92,7 +92,7 @@ func (oc *offeringChooser) mayBecome(l *launch) bitset.Set {
 func (oc *offeringChooser) matching(l *launch) bitset.Set {
 	reqs := l.requirements
 	if reqs.matching == nil {
-		reqs.matching = reqs.rows.And(l.pool.Matching(reqs.set))
+		reqs.matching = reqs.rows.And(l.pool.Matching(reqs.set()))
 	}
 	return reqs.matching
 }

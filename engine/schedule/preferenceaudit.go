@@ -231,7 +231,7 @@ func (a *preferenceAudit) value(at placement, key *constraint.Key) int {
 
 // value is the value of a label on the launch as its first offering.
 func (l *launch) value(key *constraint.Key) int {
-	q, asked := l.requirements.set.Get(key)
+	q, asked := l.requirements.set().Get(key)
 	found := missing
 	for _, c := range l.pool.Cells([]*constraint.Key{key}) {
 		v := c.Values[0]

@@ -214,7 +214,7 @@ func (c *comparison) explainLimit(row int) (string, map[string]any) {
 // pool, or the DaemonSets that use their host ports there.
 func (c *comparison) addIncompatible(row int) {
 	pool := c.launch.pool
-	for _, q := range c.launch.requirements.set {
+	for _, q := range c.launch.requirements.set() {
 		if pool.Catalog.HasLabel(q.Key) && !pool.Catalog.Matches(row, q) {
 			c.addExcludedBy(pool, row, q)
 			return
@@ -304,7 +304,7 @@ func explainWeight(pool, chosen *poolState) (string, map[string]any) {
 // canHoldTogether reports whether the pods can be together on a node of that offering, in the
 // domains that other pods leave them.
 func (c *comparison) canHoldTogether(pool *poolState, row int) bool {
-	for _, q := range c.launch.requirements.set {
+	for _, q := range c.launch.requirements.set() {
 		if c.topology.countsBy(q.Key) && pool.Catalog.HasLabel(q.Key) && !pool.Catalog.Matches(row, q) {
 			return false
 		}

@@ -96,7 +96,7 @@ func (s *solver) makePoolStates() {
 	for _, m := range s.snapshot.PoolCatalogs {
 		pool := &poolState{
 			PoolCatalog: m, availableRows: availableFromMemo(s.snapshot, m), left: m.Left, nodesLeft: m.NodesLeft,
-			base: s.requirements.intern(m.NodeRequirements, m.Offerings), pods: map[*cluster.PodShape]int{}, limitedPods: map[int]limitedPods{},
+			base: s.requirements.intern(ofPool(m.NodeRequirements), m.Offerings), pods: map[*cluster.PodShape]int{}, limitedPods: map[int]limitedPods{},
 		}
 		pool.minValues = s.minValues.newPoolMinValues(pool)
 		s.pools.add(pool)

@@ -24,7 +24,7 @@ func StaticLaunches(snapshot *cluster.Snapshot, name string, n int) []Launch {
 	}
 	pool := s.pools.all[i]
 	rows := pool.offeringsFittingDaemons()
-	base := s.requirements.intern(pool.NodeRequirements, rows)
+	base := s.requirements.intern(ofPool(pool.NodeRequirements), rows)
 	for row := range rows.And(pool.available()).All() {
 		for len(s.launches.all) < n && s.limits.nodesAllowed(pool, row) > 0 {
 			l := &launch{pool: pool, row: row, free: pool.Allocatable[row], requirements: base}
@@ -61,7 +61,7 @@ func (s *solver) reserveWithoutPods(l *launch) bool {
 	if !s.snapshot.Settings.RelaxMinValues {
 		return false
 	}
-	l.requiredValues = slices.Clone(s.minValues.countValues(pool, l.requirements.set, s.minValues.largeEnough(pool, l.requirements, &none), pool.minValues.required, pool.minValues.launchable).n)
+	l.requiredValues = slices.Clone(s.minValues.countValues(pool, l.requirements.set(), s.minValues.largeEnough(pool, l.requirements, &none), pool.minValues.required, pool.minValues.launchable).n)
 	return s.minValues.reserveLaunch(l, &none)
 }
 

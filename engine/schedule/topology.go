@@ -244,7 +244,7 @@ func (l *launch) openValue(k *constraint.Key) (int, bool) {
 	if l.pool.Catalog.HasLabel(k) {
 		return 0, false
 	}
-	q, ok := l.requirements.set.Get(k)
+	q, ok := l.requirements.set().Get(k)
 	if !ok {
 		return 0, false
 	}
