@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/karve-dev/karve/engine/cluster"
 )
@@ -125,8 +126,9 @@ type sequence struct {
 }
 
 // orders are the plan's own order, round robin over the nodes, the pods that block the fewest
-// others first, random orders of workloads or of single pods, and the pods at which chains of
-// blocked pods begin first. They are the same on every run.
+// others first, random orders of workloads or of single pods, half of them by priority as the
+// scheduler's queue is, and the pods at which chains of blocked pods begin first. They are the
+// same on every run.
 func (c *Cluster) orders() []sequence {
 	sorted := func(rank func(Placement) int) []Placement {
 		out := slices.Clone(c.Placed)
@@ -137,11 +139,16 @@ func (c *Cluster) orders() []sequence {
 	blockingLast := sorted(func(p Placement) int { return blocking[p.Pod.UID] })
 	out := []sequence{{pods: c.Placed}, {pods: sorted(func(p Placement) int { return p.Turn })}, {pods: blockingLast, restart: true}}
 	r := rand.New(rand.NewPCG(1, 2))
-	for i := range 16 {
+	for i := range 32 {
 		mixed := slices.Clone(blockingLast)
 		r.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
 		if i%4 != 3 {
 			mixed = together(mixed)
+		}
+		if i%2 == 1 {
+			slices.SortStableFunc(mixed, func(a, b Placement) int {
+				return cmp.Compare(ptr.Deref(b.Pod.Spec.Priority, 0), ptr.Deref(a.Pod.Spec.Priority, 0))
+			})
 		}
 		out = append(out, sequence{pods: mixed, restart: true})
 	}

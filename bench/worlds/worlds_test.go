@@ -43,7 +43,7 @@ var foundWithExtras = map[string][]uint64{
 	"a pod that must be spread follows no terminating pod":    {901641, 1008528},
 	"a launch may become what a hostname spread looks at":     {903955},
 	"a launch that keeps a planned pod off its node":          {1404408, 1504327},
-	"a plan that can be bound in few orders":                  {814561},
+	"a plan that can be bound in few orders":                  {814561, 1506200},
 	"a larger launch in a domain that may be empty":           {1101534},
 	"what a cell takes is not forgotten":                      {1111249},
 	"spread pods may be bound before those beside them":       {1115893},
