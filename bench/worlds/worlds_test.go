@@ -35,20 +35,24 @@ var found = map[string][]uint64{
 
 // foundWithExtras are such seeds of Random.
 var foundWithExtras = map[string][]uint64{
-	"a spread of pods without a place narrows no launch":      {276, 290},
-	"no pod is expected beside pods that exist nowhere":       {2017},
-	"pods join a launch that then lists fewer values":         {4165},
-	"a pod whose node is gone uses no ReadWriteOncePod claim": {401761, 408720, 409103},
-	"a chunk of a buffer opens no domain to a pod's cost":     {409742, 1002142},
-	"a pod that must be spread follows no terminating pod":    {901641, 1008528},
-	"a launch may become what a hostname spread looks at":     {903955},
-	"a launch that keeps a planned pod off its node":          {1404408, 1504327},
-	"a plan that can be bound in few orders":                  {814561, 1506200},
-	"a larger launch in a domain that may be empty":           {1101534},
-	"what a cell takes is not forgotten":                      {1111249},
-	"spread pods may be bound before those beside them":       {1115893},
-	"launches open no domain that spreads do not count":       {1119284},
-	"a launch that may be in several domains counts in each":  {1207799, 1304509},
+	"a spread of pods without a place narrows no launch":       {276, 290},
+	"no pod is expected beside pods that exist nowhere":        {2017},
+	"pods join a launch that then lists fewer values":          {4165},
+	"a pod whose node is gone uses no ReadWriteOncePod claim":  {401761, 408720, 409103},
+	"a chunk of a buffer opens no domain to a pod's cost":      {409742, 1002142},
+	"a pod that must be spread follows no terminating pod":     {901641, 1008528},
+	"a launch may become what a hostname spread looks at":      {903955},
+	"a launch that keeps a planned pod off its node":           {1404408, 1504327},
+	"a plan that can be bound in few orders":                   {814561, 1506200},
+	"a larger launch in a domain that may be empty":            {1101534},
+	"what a cell takes is not forgotten":                       {1111249},
+	"spread pods may be bound before those beside them":        {1115893},
+	"launches open no domain that spreads do not count":        {1119284},
+	"a launch that may be in several domains counts in each":   {1207799, 1304509},
+	"buffers spread over the domains that buffers open":        {2007825},
+	"a pod that follows into no known domain holds none back":  {2009031},
+	"pods spread over the nodes there are come before buffers": {2103425},
+	"a label of the pool alone opens no domain either":         {2107991},
 }
 
 // TestFoundWorlds: what was found once stays mended.

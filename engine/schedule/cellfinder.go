@@ -148,7 +148,11 @@ func (cf *cellFinder) findWith(g *podGroup, keys []*constraint.Key, fallbacks bo
 			all = all.And(cf.topology.inCountedDomains(pool))
 		}
 		for _, here := range pool.Cells(g.domainKeys) {
-			for _, at := range cf.topology.partitions(g, pool, all.And(here.Offerings)) {
+			rows := all.And(here.Offerings)
+			if cf.topology.mustNotOpenDomains {
+				cf.topology.dropOpening(&rows, pool, g.domainKeys, here.Values)
+			}
+			for _, at := range cf.topology.partitions(g, pool, rows) {
 				at.rows = cf.minValues.launchableFor(pool, g, here.Values, at)
 				price, ok := cf.cheapestAvailable(pool, at.rows)
 				if !ok {

@@ -33,7 +33,7 @@ const maxNodesTried = 256
 // placeColocated places the pods of the groups that earlier rounds found to share nodes, and with them
 // the pods of other groups that share those.
 func (s *solver) placeColocated(groups []*podGroup) {
-	if len(s.learned.colocated) == 0 {
+	if len(s.learned.colocated) == 0 || s.launches.closed {
 		return
 	}
 	now := map[int]bool{} // the colocations with one of the groups

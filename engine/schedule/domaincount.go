@@ -32,6 +32,8 @@ type domainCount struct {
 	// set when one of them must hold.
 	readers int
 	hard    bool
+	// open is set when it counts pods in each of several domains where they may be; see countInAll.
+	open bool
 	// family and place are set once the count is in a family; see countFamilies.sort.
 	family *countFamily
 	place  int

@@ -29,6 +29,7 @@ type explainer struct {
 	// mustNotOpenDomains is set when launches were dropped: the capacity that this released is
 	// launched only in domains that every spread counts.
 	mustNotOpenDomains bool
+	closed             bool // see launchList
 	funnels            map[funnelKey]*funnelBuilder
 }
 
@@ -47,7 +48,7 @@ type funnelBuilder struct {
 func (s *solver) leftOut() []Unplaced {
 	var out []Unplaced
 	e := explainer{snapshot: s.snapshot, pools: &s.pools, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues, learned: s.learned, cells: &s.cells,
-		mustNotOpenDomains: s.launches.someDropped, funnels: map[funnelKey]*funnelBuilder{}}
+		mustNotOpenDomains: s.launches.someDropped, closed: s.launches.closed, funnels: map[funnelKey]*funnelBuilder{}}
 	for _, g := range s.podGroups {
 		if g.placed < len(g.pods) {
 			out = append(out, e.unplaced(g))
@@ -73,6 +74,11 @@ func (e *explainer) unplaced(g *podGroup) Unplaced {
 	best := -1
 	if e.learned.unplaceable[g.class] {
 		u.Detail = "the topology domains that the other pods with the same constraints need are not available, so none of them can be placed"
+	}
+	if g.class.Virtual && e.closed {
+		u.Because = reason.Topology
+		u.Detail = "pods are to be spread over the nodes there are, on one more node they would be too uneven"
+		return u
 	}
 	for _, pool := range e.pools.all {
 		f := e.funnelOf(pool, g)

@@ -18,10 +18,10 @@ type hostnameSpread struct {
 	spread  *cluster.TopologySpread
 }
 
-// spreadOverNodes fills nodes with pods that a spread over the hostname has left out. It is the last
-// step of an attempt: no node is launched after it. A what-if leaves such pods out: that it launches
-// no node does not mean that none could be.
-func (s *solver) spreadOverNodes() {
+// spreadOverNodes fills nodes with virtual pods, or with others, that a spread over the hostname has
+// left out. No node is launched once it has placed some. A what-if leaves such pods out: that it
+// launches no node does not mean that none could be.
+func (s *solver) spreadOverNodes(virtual bool) {
 	if s.snapshot.InWhatIf() || s.limits.overMaxPrice() {
 		return
 	}
@@ -34,7 +34,7 @@ func (s *solver) spreadOverNodes() {
 	}()
 	steps := s.searches.budgets[HostnameSpread]
 	for _, g := range s.podGroups {
-		if len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.excluded() {
+		if g.class.Virtual != virtual || len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.excluded() || g.countsOpen() {
 			continue
 		}
 		if withMinValues && slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.isHardSpread() && unread[r.count] }) {
@@ -56,6 +56,7 @@ func (s *solver) spreadOverNodes() {
 			if g.allotted = 0; g.placed == before {
 				break
 			}
+			s.launches.closed = true
 		}
 	}
 }

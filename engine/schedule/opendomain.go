@@ -71,8 +71,7 @@ func (t *topology) openCell(g *podGroup, groups []*podGroup) *cell {
 	return c
 }
 
-// mustKnowDomain reports whether a spread or affinity of pods that have a place counts pods of the group,
-// or an affinity of pods that spreadOverNodes may give one.
+// mustKnowDomain reports whether a spread or affinity of pods that have a place counts pods of the group.
 func (t *topology) mustKnowDomain(g *podGroup, groups []*podGroup) bool {
 	counted := map[*domainCount]bool{}
 	for i := range g.domainIncrements {
@@ -84,10 +83,15 @@ func (t *topology) mustKnowDomain(g *podGroup, groups []*podGroup) bool {
 	}
 	return slices.ContainsFunc(groups, func(o *podGroup) bool {
 		return slices.ContainsFunc(o.domainRules, func(r domainRule) bool {
-			reads := o.placed > 0 && r.kind != antiAffinityRule || len(o.nodeRules.spreads) > 0 && r.kind == affinityRule
-			return reads && counted[r.count] && !r.soft
+			return o.placed > 0 && r.kind != antiAffinityRule && counted[r.count] && !r.soft
 		})
 	})
+}
+
+// countsOpen reports whether a spread or affinity of the group counts pods of which it is open in which
+// domain they will be.
+func (g *podGroup) countsOpen() bool {
+	return slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind != antiAffinityRule && !r.soft && r.count.open })
 }
 
 // countInAll counts a pod of the group in every domain where its launch may be.
@@ -106,6 +110,11 @@ func (r *retrier) countInAll(g *podGroup, at *cell) {
 				for j := range inc.counts {
 					inc.counts[j].family.add(v, &inc.counts[j], 1)
 				}
+			}
+		}
+		for _, in := range inc.counts {
+			for place := range in.places.All() {
+				in.family.byPlace[place].open = true
 			}
 		}
 	}

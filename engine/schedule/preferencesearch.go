@@ -168,7 +168,8 @@ func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offer
 		s = ps.placeMorePods(s, maxPrice)
 		ps.first, ps.fewestNodes = s.learned.first, s.learned.fewestNodes
 	}
-	s.spreadOverNodes()
+	s.spreadOverNodes(false)
+	s.spreadOverNodes(true)
 	return s
 }
 

@@ -158,6 +158,9 @@ func (s *solver) place(groups []*podGroup) []*podGroup {
 // the others.
 func (s *solver) placeOnLaunches(allotments []*allotment) {
 	s.fillLaunches(allotments)
+	if s.launches.closed {
+		return
+	}
 	weights := s.pools.byWeight()
 	for i, pools := range weights {
 		s.launchFromPools(pools, i == len(weights)-1, allotments)
@@ -211,10 +214,17 @@ func (s *solver) byPriority() [][]*podGroup {
 // something and another round is needed. Launches for virtual pods open no domain that would keep a
 // real pod off its node.
 func (s *solver) placeAndImprove(virtual bool, round int) bool {
-	if virtual && slices.ContainsFunc(s.podGroups, (*podGroup).isHeldBySpread) {
+	if virtual {
+		if !slices.ContainsFunc(s.podGroups, func(g *podGroup) bool { return g.class.Virtual }) {
+			return true
+		}
+		s.spreadOverNodes(false)
 		s.topology.recount(s.podGroups)
-		s.topology.mustNotOpenDomains, s.topology.mayOpenEmpty = true, true
-		defer func() { s.topology.mustNotOpenDomains, s.topology.mayOpenEmpty = false, false }()
+		s.topology.rememberOpened()
+		if slices.ContainsFunc(s.podGroups, (*podGroup).isHeldBySpread) {
+			s.topology.mustNotOpenDomains, s.topology.mayOpenEmpty = true, true
+			defer func() { s.topology.mustNotOpenDomains, s.topology.mayOpenEmpty = false, false }()
+		}
 	}
 	if s.limits.overMaxPrice() || !s.placeAll(virtual) || s.limits.overMaxPrice() {
 		return true

@@ -61,20 +61,44 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 	}
 	pool.inCountedDomains = pool.Offerings.Clone()
 	for _, dc := range t.countList {
-		if len(dc.requiredKeys) == 0 || !dc.hard || t.unread[dc] || t.mayOpenEmpty && t.mayBeEmpty[dc] {
+		if !t.heeds(dc) {
 			continue
 		}
 		rows := &t.scratch
 		rows.Copy(pool.Offerings)
 		rows.DropAll(t.countedOfferings(dc, pool))
 		for _, c := range pool.Cells([]*constraint.Key{dc.key}) {
-			if v := c.Values[0]; v < 0 || dc.domains[v] || slices.Contains(t.launchedDomains(dc), v) {
+			if v := c.Values[0]; v < 0 || t.hasDomain(dc, v) {
 				rows.Merge(c.Offerings)
 			}
 		}
 		pool.inCountedDomains.Keep(*rows)
 	}
 	return pool.inCountedDomains
+}
+
+// dropOpening drops the offerings on which a launch would be in a domain that some spread does not
+// count, by one of the labels that only the pool sets: inCountedDomains does not tell their values apart.
+func (t *topology) dropOpening(rows *bitset.Set, pool *poolState, keys []*constraint.Key, values []int) {
+	for i, key := range keys {
+		if pool.Catalog.HasLabel(key) || values[i] < 0 {
+			continue
+		}
+		for _, dc := range t.countList {
+			if dc.key == key && t.heeds(dc) && !t.hasDomain(dc, values[i]) {
+				rows.DropAll(t.countedOfferings(dc, pool))
+			}
+		}
+	}
+}
+
+// heeds reports whether a launch must not open a domain of the count while it must open none.
+func (t *topology) heeds(dc *domainCount) bool {
+	return len(dc.requiredKeys) > 0 && dc.hard && !t.unread[dc] && !(t.mayOpenEmpty && t.mayBeEmpty[dc])
+}
+
+func (t *topology) hasDomain(dc *domainCount, v int) bool {
+	return dc.domains[v] || slices.Contains(t.launchedDomains(dc), v)
 }
 
 // recount counts the domains of the launches as they are now, and finds the domain counts of which a
@@ -136,6 +160,19 @@ func (t *topology) forgetOpened(dc *domainCount) {
 	for _, v := range t.learned[domainCountKey{dc.key, dc.of, dc.filter}] {
 		if !slices.Contains(dc.launched, v) {
 			delete(dc.domains, v)
+		}
+	}
+}
+
+// rememberOpened adds those of them again that may be empty: launches for virtual pods may open them,
+// and the spreads of such pods then count there.
+func (t *topology) rememberOpened() {
+	for _, dc := range t.countList {
+		if len(dc.requiredKeys) == 0 || !t.mayBeEmpty[dc] {
+			continue
+		}
+		for _, v := range t.learned[domainCountKey{dc.key, dc.of, dc.filter}] {
+			dc.domains[v] = true
 		}
 	}
 }
