@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/karve-dev/karve/bench/karve"
+	"github.com/karve-dev/karve/bench/measure"
 	"github.com/karve-dev/karve/bench/report"
 )
 
@@ -92,5 +95,47 @@ func TestTooSlow(t *testing.T) {
 		if got := tooSlow(c.row); got != c.want {
 			t.Errorf("%+v: %v", c.row, got)
 		}
+	}
+}
+
+// No plan leaves out more pods, costs more, or takes much more memory to make than the saved one. Memory
+// stands for time, which a busy computer stretches: a decision that makes further plans allocates for each.
+func TestNothingDearerThanSaved(t *testing.T) {
+	saved, err := report.Load(filepath.Join("results", "latest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := map[string]*report.Side{}
+	for _, r := range saved.Rows {
+		was[r.Scenario] = r.Karve
+	}
+	compared := 0
+	for _, it := range (config{}).items() {
+		before := was[it.name]
+		if it.make == nil || before == nil || strings.Contains(it.name, "nodes") || strings.HasPrefix(it.name, "hard") {
+			continue // nothing is launched there, or little
+		}
+		s, err := it.make(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		compared++
+		run := karve.New(s).Repeat(2, time.Hour)
+		unplaced := 0
+		for _, u := range run.Plan.Unplaced {
+			unplaced += len(u.Pods)
+		}
+		if unplaced > before.Unscheduled {
+			t.Errorf("%s: %d pods are left out, saved are %d", it.name, unplaced, before.Unscheduled)
+		}
+		if price := run.Plan.Price().USD(); price > before.USDPerHour+1e-6 {
+			t.Errorf("%s: $%.6f/h, saved are $%.6f", it.name, price, before.USDPerHour)
+		}
+		if bytes := measure.Best(run.Samples).Bytes; bytes > 3*before.BytesPerOp {
+			t.Errorf("%s: a decision takes %d bytes, saved are %d", it.name, bytes, before.BytesPerOp)
+		}
+	}
+	if compared < 10 {
+		t.Errorf("compared %d rows, want 10 or more", compared)
 	}
 }

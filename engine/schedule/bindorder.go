@@ -126,15 +126,18 @@ func (s *solver) mayWaitForEachOther() bool {
 // required term of its pod affinity selects, or such others make a hard spread refuse it. It binds first
 // what blocks nothing; other rules are not looked at.
 type bindOrder struct {
-	solver  *solver
-	terms   map[term][]*podGroup
-	batches []*batch
-	waiting map[target][]*batch
-	bound   map[target]bool
-	found   map[term]bool // whether a pod that the term selects is bound anywhere
-	running map[*domainCount]map[int]int
-	ready   [bindRanks][]*batch
-	pods    boundPods
+	solver *solver
+	// ignoreSpreads is set when no pod must be bound after some and before others: some order then meets
+	// the spreads, which is not worth a search.
+	ignoreSpreads bool
+	terms         map[term][]*podGroup
+	batches       []*batch
+	waiting       map[target][]*batch
+	bound         map[target]bool
+	found         map[term]bool // whether a pod that the term selects is bound anywhere
+	running       map[*domainCount]map[int]int
+	ready         [bindRanks][]*batch
+	pods          boundPods
 }
 
 // batch is pods of a group for one node.
@@ -159,11 +162,15 @@ type target struct {
 // unbindableClasses lists the classes of pods with a place that can be bound in no order: those that a
 // spread refuses, and those that wait for others.
 func (s *solver) unbindableClasses() (refused, waiting []*cluster.PodClass) {
-	if !s.placements.enabled || !s.mayWaitForEachOther() && !spreadsMayBlock(s) {
+	if !s.placements.enabled {
+		return nil, nil
+	}
+	mayBlock := spreadsMayBlock(s)
+	if !mayBlock && !s.mayWaitForEachOther() {
 		return nil, nil
 	}
 	b := bindOrder{
-		solver: s, terms: map[term][]*podGroup{}, waiting: map[target][]*batch{}, bound: map[target]bool{},
+		solver: s, ignoreSpreads: !mayBlock, terms: map[term][]*podGroup{}, waiting: map[target][]*batch{}, bound: map[target]bool{},
 		found: map[term]bool{}, running: map[*domainCount]map[int]int{}, pods: newBoundPods(s),
 	}
 	for _, g := range s.podGroups {

@@ -202,6 +202,9 @@ func (b *bindOrder) leastInDomains(r *domainRule) int {
 
 // count adds pods of the batch to the counts that spreads read.
 func (b *bindOrder) count(at *batch, pods int) {
+	if b.ignoreSpreads {
+		return
+	}
 	for _, t := range b.solver.selectingTerms(at.group, b.pods.read) {
 		if t.domain != nil && !b.pods.looksAt(t.domain, at) {
 			continue
@@ -225,6 +228,8 @@ const (
 
 func (b *bindOrder) rank(g *podGroup) bindRank {
 	switch {
+	case b.ignoreSpreads:
+		return uncounted
 	case len(g.nodeRules.spreads) > 0 || slices.ContainsFunc(g.domainRules, domainRule.isHardSpread):
 		return spreads
 	case len(b.solver.selectingTerms(g, b.pods.read)) == 0:

@@ -101,8 +101,12 @@ func (s *solver) leastOnNodes(g *podGroup, h hostnameSpread) int {
 		if !looksAt.filter.admits(l) {
 			continue
 		}
-		counted, may := s.topology.countedOfferings(&looksAt, l.pool), s.offerings.mayBecome(l)
-		switch {
+		counted := s.topology.countedOfferings(&looksAt, l.pool)
+		if counted.Equal(l.pool.Offerings) {
+			look(l.counts[h.counter])
+			continue
+		}
+		switch may := s.offerings.mayBecome(l); {
 		case may.SubsetOf(counted):
 			look(l.counts[h.counter])
 		case may.Intersects(counted):
