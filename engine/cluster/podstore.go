@@ -109,17 +109,17 @@ func (s *podStore) assignClass(p *Pod) *PodClass {
 		}
 	}
 	c := s.classes.getOrAdd(p) // uses the labels from now on
-	for _, labels := range []map[string]bool{added, former} {
-		for label := range labels {
+	for _, labels := range [][]string{added, former} {
+		for _, label := range labels {
 			s.labels.release(label)
 		}
 	}
 	return c
 }
 
-func (s *podStore) useAll(sets ...map[string]bool) {
-	for _, labels := range sets {
-		for label := range labels {
+func (s *podStore) useAll(lists ...[]string) {
+	for _, labels := range lists {
+		for _, label := range labels {
 			s.labels.use(label)
 		}
 	}
@@ -148,7 +148,7 @@ func (s *podStore) toBePlaced(p *pod) bool {
 // differ in labels that no selector uses any more.
 func (s *podStore) dropFormerLabels() {
 	if len(s.labels.former) > 0 {
-		s.reassignToBePlaced(func(p *pod) bool { return hasAny(p.class.labels, s.labels.former) })
+		s.reassignToBePlaced(func(p *pod) bool { return s.labels.hasFormer(p.class.labels) })
 	}
 }
 

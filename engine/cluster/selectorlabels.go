@@ -40,7 +40,7 @@ func (l *selectorLabels) distinguishing(labels map[string]string, toBePlaced boo
 
 // unusedOf returns the labels that the pod's selectors use and that no class uses now: the ones
 // that are new, and the former ones.
-func (l *selectorLabels) unusedOf(p *Pod) (added, former map[string]bool) {
+func (l *selectorLabels) unusedOf(p *Pod) (added, former []string) {
 	eachSelector(p, func(s *Selector) {
 		for _, r := range s.Labels {
 			switch users, known := l.users[r.Key]; {
@@ -55,12 +55,21 @@ func (l *selectorLabels) unusedOf(p *Pod) (added, former map[string]bool) {
 	return added, former
 }
 
-func with(set map[string]bool, label string) map[string]bool {
-	if set == nil {
-		set = map[string]bool{}
+func with(list []string, label string) []string {
+	if slices.Contains(list, label) {
+		return list
 	}
-	set[label] = true
-	return set
+	return append(list, label)
+}
+
+// hasFormer reports whether one of the labels is a former one.
+func (l *selectorLabels) hasFormer(labels map[string]string) bool {
+	for label := range labels {
+		if l.former[label] {
+			return true
+		}
+	}
+	return false
 }
 
 // use counts one more user of the label.
@@ -111,9 +120,10 @@ func labelsSelectedBy(p *Pod) []string {
 	return out
 }
 
-func hasAny(labels map[string]string, wanted map[string]bool) bool {
-	for label := range labels {
-		if wanted[label] {
+// hasAny reports whether there is one of the wanted labels, which are few.
+func hasAny(labels map[string]string, wanted []string) bool {
+	for _, label := range wanted {
+		if _, ok := labels[label]; ok {
 			return true
 		}
 	}
