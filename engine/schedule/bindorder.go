@@ -57,14 +57,20 @@ func (s *solver) selectingTerms(g *podGroup, known map[term][]*podGroup) []term 
 }
 
 // mayWaitForEachOther reports whether required terms of pod affinity lead from some group to others and
-// back to it. A group that only its own pods keep in such a circle may begin with one of them.
+// back to it. A group that only its own pods keep in such a circle may begin with one of them, and so may
+// groups that all have the one term, over domains, and are all selected by it: any of their pods may be
+// the first, and the others are where it is.
 func (s *solver) mayWaitForEachOther() bool {
 	waiting := map[term][]*podGroup{} // the groups that have the term
 	waitsFor := map[*podGroup]int{}
 	alone := map[term]*podGroup{} // the group that has the term and may be the first; nil if there are several
+	only := map[*podGroup]term{}  // of groups with one term, over domains, that selects them
 	for _, g := range s.podGroups {
 		terms, selfSelecting := g.requiredTerms()
 		waitsFor[g] = len(terms)
+		if len(terms) == 1 && terms[0].domain != nil && selfSelecting {
+			only[g] = terms[0]
+		}
 		for _, t := range terms {
 			waiting[t] = append(waiting[t], g)
 			if !selfSelecting {
@@ -80,12 +86,17 @@ func (s *solver) mayWaitForEachOther() bool {
 	if len(waiting) == 0 {
 		return false
 	}
+	alike := map[term]bool{} // all groups with the term have only it, and it selects them
+	for t, groups := range waiting {
+		alike[t] = t.domain != nil && !slices.ContainsFunc(groups, func(g *podGroup) bool { return only[g] != t })
+	}
+	begins := func(g *podGroup, t term) bool { return alone[t] == g || alike[t] && only[g] == t }
 	selected := map[*podGroup][]term{}
 	from := map[term]int{} // how many groups the term waits for
 	for _, g := range s.podGroups {
 		selected[g] = s.selectingTerms(g, waiting)
 		for _, t := range selected[g] {
-			if alone[t] != g {
+			if !begins(g, t) {
 				from[t]++
 			}
 		}
@@ -111,7 +122,7 @@ func (s *solver) mayWaitForEachOther() bool {
 	n := 0
 	for ; n < len(ready); n++ {
 		for _, t := range selected[ready[n]] {
-			if alone[t] == ready[n] {
+			if begins(ready[n], t) {
 				continue
 			}
 			if from[t]--; from[t] == 0 {
