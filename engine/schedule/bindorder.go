@@ -56,47 +56,58 @@ func (s *solver) selectingTerms(g *podGroup, known map[term][]*podGroup) []term 
 	return out
 }
 
+// groupTerm is a group and a term that it has.
+type groupTerm struct {
+	group *podGroup
+	term  term
+}
+
+// mayBegin lists those of the groups with the term that only each other's pods keep waiting for it: the
+// only one that its own terms select, or, over domains, groups that all have this one term and are
+// selected by it. Any of their pods may be the first, and the others are in its domain.
+func (t term) mayBegin(groups []*podGroup) []*podGroup {
+	var out []*podGroup
+	alike := t.domain != nil
+	for _, g := range groups {
+		terms, selfSelecting := g.requiredTerms()
+		if selfSelecting {
+			out = append(out, g)
+		}
+		alike = alike && selfSelecting && len(terms) == 1
+	}
+	if len(out) > 1 && !alike {
+		return nil
+	}
+	return out
+}
+
 // mayWaitForEachOther reports whether required terms of pod affinity lead from some group to others and
-// back to it. A group that only its own pods keep in such a circle may begin with one of them, and so may
-// groups that all have the one term, over domains, and are all selected by it: any of their pods may be
-// the first, and the others are where it is.
+// back to it, and no group of such a circle may begin.
 func (s *solver) mayWaitForEachOther() bool {
 	waiting := map[term][]*podGroup{} // the groups that have the term
 	waitsFor := map[*podGroup]int{}
-	alone := map[term]*podGroup{} // the group that has the term and may be the first; nil if there are several
-	only := map[*podGroup]term{}  // of groups with one term, over domains, that selects them
 	for _, g := range s.podGroups {
-		terms, selfSelecting := g.requiredTerms()
+		terms, _ := g.requiredTerms()
 		waitsFor[g] = len(terms)
-		if len(terms) == 1 && terms[0].domain != nil && selfSelecting {
-			only[g] = terms[0]
-		}
 		for _, t := range terms {
 			waiting[t] = append(waiting[t], g)
-			if !selfSelecting {
-				continue
-			}
-			if _, others := alone[t]; others {
-				alone[t] = nil
-			} else {
-				alone[t] = g
-			}
 		}
 	}
 	if len(waiting) == 0 {
 		return false
 	}
-	alike := map[term]bool{} // all groups with the term have only it, and it selects them
+	begins := map[groupTerm]bool{}
 	for t, groups := range waiting {
-		alike[t] = t.domain != nil && !slices.ContainsFunc(groups, func(g *podGroup) bool { return only[g] != t })
+		for _, g := range t.mayBegin(groups) {
+			begins[groupTerm{g, t}] = true
+		}
 	}
-	begins := func(g *podGroup, t term) bool { return alone[t] == g || alike[t] && only[g] == t }
 	selected := map[*podGroup][]term{}
 	from := map[term]int{} // how many groups the term waits for
 	for _, g := range s.podGroups {
 		selected[g] = s.selectingTerms(g, waiting)
 		for _, t := range selected[g] {
-			if !begins(g, t) {
+			if !begins[groupTerm{g, t}] {
 				from[t]++
 			}
 		}
@@ -122,7 +133,7 @@ func (s *solver) mayWaitForEachOther() bool {
 	n := 0
 	for ; n < len(ready); n++ {
 		for _, t := range selected[ready[n]] {
-			if begins(ready[n], t) {
+			if begins[groupTerm{ready[n], t}] {
 				continue
 			}
 			if from[t]--; from[t] == 0 {
@@ -138,8 +149,8 @@ func (s *solver) mayWaitForEachOther() bool {
 // what blocks nothing; other rules are not looked at.
 type bindOrder struct {
 	solver *solver
-	// ignoreSpreads is set when no pod must be bound after some and before others: some order then meets
-	// the spreads, which is not worth a search.
+	// ignoreSpreads is set when no pod must be bound after some, to join them, and before others that its
+	// spread counts. What assigned the pods to domains then kept the spreads.
 	ignoreSpreads bool
 	terms         map[term][]*podGroup
 	batches       []*batch

@@ -75,11 +75,6 @@ func (e *explainer) unplaced(g *podGroup) Unplaced {
 	if e.learned.unplaceable[g.class] {
 		u.Detail = "the topology domains that the other pods with the same constraints need are not available, so none of them can be placed"
 	}
-	if g.class.Virtual && e.closed {
-		u.Because = reason.Topology
-		u.Detail = "pods are to be spread over the nodes there are, on one more node they would be too uneven"
-		return u
-	}
 	for _, pool := range e.pools.all {
 		f := e.funnelOf(pool, g)
 		u.Funnels = append(u.Funnels, f)
@@ -126,6 +121,11 @@ func (e *explainer) funnelOf(pool *poolState, g *podGroup) reason.Funnel {
 	}
 	if fb.funnel.Blocked == "" && g.restrictedByPods() {
 		e.explainTopology(&fb, pool, g)
+	}
+	if fb.funnel.Blocked == "" && e.closed && g.class.Virtual {
+		fb.cut(reason.Topology, fb.passed, func(bitset.Set) (string, map[string]any) {
+			return "pods are spread over the nodes there are, and would be too uneven with one more", nil
+		})
 	}
 	return fb.funnel
 }

@@ -19,18 +19,20 @@ type hostnameSpread struct {
 }
 
 // spreadOverNodes fills nodes with virtual pods, or with others, that a spread over the hostname has
-// left out. No node is launched once it has placed some. A what-if leaves such pods out: that it
-// launches no node does not mean that none could be.
-func (s *solver) spreadOverNodes(virtual bool) {
+// left out, and reports whether it placed any: no node may be launched then. A what-if leaves such pods
+// out: that it launches no node does not mean that none could be.
+func (s *solver) spreadOverNodes(virtual bool) (placed bool) {
 	if s.snapshot.InWhatIf() || s.limits.overMaxPrice() {
-		return
+		return false
 	}
 	unread, withMinValues := s.topology.unread, slices.ContainsFunc(s.launches.all, func(l *launch) bool { return l.pool.hasMinValues() })
 	s.topology.setUnread(nil)
 	s.topology.mustNotOpenDomains, s.cells.ignoreLearned = true, true
 	defer func() {
 		s.topology.mustNotOpenDomains, s.cells.ignoreLearned = false, false
-		s.topology.ignoreUnread(s.podGroups)
+		if unread != nil {
+			s.topology.ignoreUnread(s.podGroups)
+		}
 	}()
 	steps := s.searches.budgets[HostnameSpread]
 	for _, g := range s.podGroups {
@@ -56,9 +58,10 @@ func (s *solver) spreadOverNodes(virtual bool) {
 			if g.allotted = 0; g.placed == before {
 				break
 			}
-			s.launches.closed = true
+			placed = true
 		}
 	}
+	return placed
 }
 
 // raiseMaxCounts lets each node have maxSkew pods more than the emptiest node has. It reports false

@@ -218,7 +218,7 @@ func (s *solver) placeAndImprove(virtual bool, round int) bool {
 		if !slices.ContainsFunc(s.podGroups, func(g *podGroup) bool { return g.class.Virtual }) {
 			return true
 		}
-		s.spreadOverNodes(false)
+		s.launches.closed = s.spreadOverNodes(false)
 		s.topology.recount(s.podGroups)
 		s.topology.rememberOpened()
 		if slices.ContainsFunc(s.podGroups, (*podGroup).isHeldBySpread) {

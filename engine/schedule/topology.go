@@ -164,8 +164,8 @@ func (t *topology) forgetOpened(dc *domainCount) {
 	}
 }
 
-// rememberOpened adds those of them again that may be empty: launches for virtual pods may open them,
-// and the spreads of such pods then count there.
+// rememberOpened adds again what forgetOpened deleted, where a domain may be empty: launches for virtual
+// pods may open it, and the spreads of such pods then count there.
 func (t *topology) rememberOpened() {
 	for _, dc := range t.countList {
 		if len(dc.requiredKeys) == 0 || !t.mayBeEmpty[dc] {
