@@ -66,6 +66,7 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 	var allotments []*allotment
 	for _, c := range cells {
 		g.allotted -= c.wanted
+		s.cells.noteAssigned(g, c, c.wanted)
 		allotments = append(allotments, g.allot(c, c.wanted)...)
 	}
 	return allotments

@@ -23,6 +23,7 @@ type cell struct {
 	price     offering.Price // of the cheapest offering there (see also pricePerPod); negative when none is available
 	maxPods   int            // how many pods launches there take; negative: unknown
 	wanted    int            // how many pods nodes are to be launched for there
+	assigned  int            // the same, earlier in the round; noted where maxPods is known
 	// open is set when a node may be in any domain that set admits; no label has a value then.
 	open bool
 }

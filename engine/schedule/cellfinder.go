@@ -29,6 +29,7 @@ type cellFinder struct {
 	topology      *topology
 	minValues     *minValuesChecker
 	learned       *learned
+	assigned      map[learnedKey]int  // pods of this round; see noteAssigned
 	ignoreLearned bool                // set while only pods count that have a place: what a cell takes is read of them
 	byKey         map[cellsKey][]cell // see launchable
 	atStart       map[cellsKey][]cell // the same before any launch, for all attempts
@@ -46,12 +47,21 @@ func (cf *cellFinder) find(g *podGroup) []*cell {
 	}
 	out = cf.addNodes(g, keys, named, out)
 	for _, c := range out {
-		if n, ok := cf.learned.podsPerCell[learnedKey{g.class, g.held.key(), c.name}]; ok && !cf.ignoreLearned {
-			c.maxPods = n
+		key := g.learnedKey(c)
+		if n, ok := cf.learned.podsPerCell[key]; ok && !cf.ignoreLearned {
+			c.maxPods, c.assigned = n, cf.assigned[key]
 		}
 	}
 	slices.SortFunc(out, func(a, b *cell) int { return cmp.Compare(a.name, b.name) })
 	return out
+}
+
+// noteAssigned notes that n pods of the group are assigned to the cell: pods with affinity are assigned
+// more than once in a round, and the cell takes so many fewer the next time.
+func (cf *cellFinder) noteAssigned(g *podGroup, c *cell, n int) {
+	if c.maxPods >= 0 && n > 0 {
+		cf.assigned[g.learnedKey(c)] += n
+	}
 }
 
 // addNodes adds to each cell the nodes with capacity for the group, and makes cells for nodes

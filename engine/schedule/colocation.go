@@ -626,6 +626,9 @@ func (c *colocation) place(n *sharedNode) bool {
 			s.nodes.nominate(a.group, n.node, a.wanted)
 			continue
 		}
+		if a.cell != nil {
+			s.cells.noteAssigned(a.group, a.cell, a.wanted)
+		}
 		l.requirements = n.requirements
 		a.group.allotted += a.wanted
 		s.allotments = append(s.allotments, a)

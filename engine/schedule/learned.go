@@ -99,9 +99,10 @@ func placedInCells(allotments []*allotment) map[learnedKey]int {
 }
 
 // learnedKey names what is learned of the allotment.
-func (a *allotment) learnedKey() learnedKey {
-	return learnedKey{a.group.class, a.group.held.key(), a.cell.name}
-}
+func (a *allotment) learnedKey() learnedKey { return a.group.learnedKey(a.cell) }
+
+// learnedKey names what is learned of the group's pods in the cell.
+func (g *podGroup) learnedKey(c *cell) learnedKey { return learnedKey{g.class, g.held.key(), c.name} }
 
 // uncertain counts the pods of classes about which rounds learned something: where they have a
 // place, it may not be one where they can be bound.

@@ -233,7 +233,7 @@ func (ns *nodes) keptOff(g *podGroup, i int) bool {
 // hasRoom reports whether one more pod of the group has capacity in the cell: on a node, or on a
 // launch.
 func (ns *nodes) hasRoom(g *podGroup, c *cell) bool {
-	return ns.nodeIn(g, c) >= 0 || c.price >= 0 && (c.maxPods < 0 || c.wanted < c.maxPods)
+	return ns.nodeIn(g, c) >= 0 || c.price >= 0 && (c.maxPods < 0 || c.assigned+c.wanted < c.maxPods)
 }
 
 // betterCell reports whether cell a is better than b for the next pod; see bestCell.
