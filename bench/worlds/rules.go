@@ -191,10 +191,16 @@ func hasHardSpread(p *corev1.Pod, over func(key string) bool) bool {
 }
 
 // takesPlaces reports whether each node that could be launched for the pod keeps some planned pod, bound
-// last, off its node.
+// last, off its node. With minValues a node may become each offering that it lists, so those that keep no
+// pod off must have enough values without the others.
 func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
+	harmless := map[launchKey][]candidate{}
 	for _, c := range a.candidates {
-		if a.wouldTake(p, c) && !slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool { return a.keepsOffWhenLast(o, c) }) {
+		if !a.wouldTake(p, c) || slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool { return a.keepsOffWhenLast(o, c) }) {
+			continue
+		}
+		harmless[c.launch] = append(harmless[c.launch], c)
+		if a.w.Settings.RelaxMinValues || unmetMinValues(a.w.pool(c.launch.pool), harmless[c.launch]) == "" {
 			return false
 		}
 	}

@@ -53,6 +53,8 @@ var foundWithExtras = map[string][]uint64{
 	"a pod that follows into no known domain holds none back":  {2009031},
 	"pods spread over the nodes there are come before buffers": {2103425},
 	"a label of the pool alone opens no domain either":         {2107991},
+	"a cell takes no more when a group is assigned again":      {2318221, 2411405, 2512708},
+	"minValues without nodes that keep a planned pod off":      {2406537},
 }
 
 // TestFoundWorlds: what was found once stays mended.
