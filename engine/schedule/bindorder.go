@@ -156,7 +156,7 @@ type bindOrder struct {
 	batches       []*batch
 	waiting       map[target][]*batch
 	bound         map[target]bool
-	found         map[term]bool // whether a pod that the term selects is bound anywhere
+	found         map[term]bool // whether a pod that the term selects is bound where it counts
 	running       map[*domainCount]map[int]int
 	ready         [bindRanks][]*batch
 	pods          boundPods
@@ -320,12 +320,11 @@ func (b *bindOrder) bind(at *batch, pods int) {
 	b.pods.steps += 1 + at.group.countsChanged()/countsPerStep
 	b.count(at, pods)
 	for _, t := range b.solver.selectingTerms(at.group, b.terms) {
-		b.found[t] = true
 		where, ok := b.target(at, t)
 		if !ok || b.bound[where] {
 			continue
 		}
-		b.bound[where] = true
+		b.bound[where], b.found[t] = true, true
 		for _, o := range b.waiting[where] {
 			if o.waitsFor--; o.waitsFor == 0 && o.count > 0 {
 				b.add(o)

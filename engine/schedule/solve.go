@@ -103,11 +103,9 @@ func (s *solver) makePoolStates() {
 	}
 }
 
-// placeAll places all virtual pods, or all others. It reports false when there are none.
-func (s *solver) placeAll(virtual bool) bool {
-	groups := slices.DeleteFunc(s.byPriority(), func(g []*podGroup) bool { return g[0].class.Virtual != virtual })
-	s.placeGroups(groups)
-	return len(groups) > 0
+// placeAll places all virtual pods, or all others.
+func (s *solver) placeAll(virtual bool) {
+	s.placeGroups(slices.DeleteFunc(s.byPriority(), func(g []*podGroup) bool { return g[0].class.Virtual != virtual }))
 }
 
 // placeGroups places the groups of each priority in turn.
@@ -214,10 +212,10 @@ func (s *solver) byPriority() [][]*podGroup {
 // something and another round is needed. Launches for virtual pods open no domain that would keep a
 // real pod off its node.
 func (s *solver) placeAndImprove(virtual bool, round int) bool {
+	if s.limits.overMaxPrice() || !slices.ContainsFunc(s.podGroups, func(g *podGroup) bool { return g.class.Virtual == virtual }) {
+		return true
+	}
 	if virtual {
-		if !slices.ContainsFunc(s.podGroups, func(g *podGroup) bool { return g.class.Virtual }) {
-			return true
-		}
 		s.launches.closed = s.spreadOverNodes(false)
 		s.topology.recount(s.podGroups)
 		s.topology.rememberOpened()
@@ -226,7 +224,7 @@ func (s *solver) placeAndImprove(virtual bool, round int) bool {
 			defer func() { s.topology.mustNotOpenDomains, s.topology.mayOpenEmpty = false, false }()
 		}
 	}
-	if s.limits.overMaxPrice() || !s.placeAll(virtual) || s.limits.overMaxPrice() {
+	if s.placeAll(virtual); s.limits.overMaxPrice() {
 		return true
 	}
 	if s.learned.learn(s, round) {
