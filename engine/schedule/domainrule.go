@@ -20,6 +20,8 @@ type domainRule struct {
 	// terminating are those of the pods that count which may not be joined, as they are terminating, by
 	// domain; nil where all may. See ignoreTerminating.
 	terminating map[int]int
+	// taken are the domains in which pods of the group have a place; only of a hard spread.
+	taken []int
 	// soft is set for a rule made of a preference that the pods hold. dropped is set once it
 	// was dropped for the first time.
 	soft, dropped bool
@@ -84,6 +86,29 @@ func (r *domainRule) least(usable []int) int {
 		return 0
 	}
 	return max(0, least)
+}
+
+// takeDomains records that pods of the group have a place where the labels have these values; a
+// negative one means that the label is missing.
+func (g *podGroup) takeDomains(value func(*domainRule) int) {
+	for i := range g.domainRules {
+		r := &g.domainRules[i]
+		if !r.isHardSpread() {
+			continue
+		}
+		if v := value(r); v >= 0 && !slices.Contains(r.taken, v) {
+			r.taken = append(r.taken, v)
+		}
+	}
+}
+
+// mostTaken is the count of the fullest domain in which pods of the group have a place.
+func (r *domainRule) mostTaken() int {
+	most := 0
+	for _, v := range r.taken {
+		most = max(most, r.count.count(v))
+	}
+	return most
 }
 
 // String names the kind as Karpenter's messages do.

@@ -122,12 +122,23 @@ func (e *explainer) funnelOf(pool *poolState, g *podGroup) reason.Funnel {
 	if fb.funnel.Blocked == "" && g.restrictedByPods() {
 		e.explainTopology(&fb, pool, g)
 	}
-	if fb.funnel.Blocked == "" && e.closed && g.class.Virtual {
-		fb.cut(reason.Topology, fb.passed, func(bitset.Set) (string, map[string]any) {
-			return "pods are spread over the nodes there are, and would be too uneven with one more", nil
-		})
+	if fb.funnel.Blocked == "" && g.class.Virtual {
+		e.explainBuffer(&fb, pool)
 	}
 	return fb.funnel
+}
+
+// explainBuffer cuts the offerings of which none is launched for virtual pods, as real pods would then
+// not keep their places; see placeAndImprove.
+func (e *explainer) explainBuffer(fb *funnelBuilder, pool *poolState) {
+	if e.closed {
+		fb.cut(reason.Topology, fb.passed, func(bitset.Set) (string, map[string]any) {
+			return "pods are spread over the nodes there are, and would be too uneven with one more", map[string]any{"type": spreadRule.String()}
+		})
+	}
+	fb.cut(reason.Topology, pool.Offerings.Minus(e.topology.keepingPlaces(pool)), func(bitset.Set) (string, map[string]any) {
+		return "pods are spread over the topology domains there are, and would be too uneven with one more", map[string]any{"type": spreadRule.String()}
+	})
 }
 
 // startFunnel follows the offerings through the filters that do not depend on other pods.

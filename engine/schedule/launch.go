@@ -173,6 +173,9 @@ func (ll *launchList) addPods(l *launch, a *allotment, n int) {
 	for _, c := range a.group.nodeRules.increments {
 		ll.counters.all[c].sum += n
 	}
+	if a.cell != nil {
+		a.group.takeDomains(func(r *domainRule) int { return a.cell.Values[r.keyIndex] })
+	}
 	a.placed += n
 	a.group.allotted -= n
 	l.pool.addPodCounts(a.group, n)

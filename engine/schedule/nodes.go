@@ -130,6 +130,12 @@ func (ns *nodes) nominate(g *podGroup, i, n int) {
 		ns.counters.addPlanned(c, i, n)
 	}
 	ns.counters.addResidents(g, i)
+	g.takeDomains(func(r *domainRule) int {
+		if v, ok := ns.snapshot.Nodes[i].Value(r.count.key); ok {
+			return v
+		}
+		return -1
+	})
 	for _, selector := range g.nodeRules.repels {
 		ns.spared.add(i, selector)
 	}

@@ -77,6 +77,14 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 	return pool.inCountedDomains
 }
 
+// keepingPlaces returns the offerings of which a node opens no domain but such that may be empty.
+func (t *topology) keepingPlaces(pool *poolState) bitset.Set {
+	cached := pool.inCountedDomains
+	pool.inCountedDomains, t.mayOpenEmpty = nil, true
+	defer func() { pool.inCountedDomains, t.mayOpenEmpty = cached, false }()
+	return t.inCountedDomains(pool)
+}
+
 // dropOpening drops the offerings on which a launch would be in a domain that some spread does not
 // count, by one of the labels that only the pool sets: inCountedDomains does not tell their values apart.
 func (t *topology) dropOpening(rows *bitset.Set, pool *poolState, keys []*constraint.Key, values []int) {
@@ -102,8 +110,8 @@ func (t *topology) hasDomain(dc *domainCount, v int) bool {
 }
 
 // recount counts the domains of the launches as they are now, and finds the domain counts of which a
-// further domain may be empty: no spread of pods that have a place has more than maxSkew of them in
-// any domain.
+// further domain may be empty: no spread of pods that have a place counts more than maxSkew pods in a
+// domain of theirs.
 func (t *topology) recount(groups []*podGroup) {
 	t.recounts++
 	clear(t.launchedByCount)
@@ -118,7 +126,7 @@ func (t *topology) recount(groups []*podGroup) {
 	}
 	for _, g := range groups {
 		for i := range g.domainRules {
-			if r := &g.domainRules[i]; r.kind == spreadRule && !r.soft && g.placed > 0 && r.count.most() > r.maxSkew {
+			if r := &g.domainRules[i]; r.isHardSpread() && r.mostTaken() > r.maxSkew {
 				t.mayBeEmpty[r.count] = false
 			}
 		}
@@ -175,15 +183,6 @@ func (t *topology) rememberOpened() {
 			dc.domains[v] = true
 		}
 	}
-}
-
-// most is the count of the fullest domain.
-func (dc *domainCount) most() int {
-	most := 0
-	for _, v := range dc.countedValues() {
-		most = max(most, dc.count(v))
-	}
-	return most
 }
 
 // countedOfferings are the pool's offerings whose nodes the domain count looks at. They must not be

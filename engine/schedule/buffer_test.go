@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// TestBufferKeptFromDomain (BUFFER-2): no node is launched for a virtual pod in an empty zone that would
+// keep a spread pod, bound last, off its node, and the plan says so.
+func TestBufferKeptFromDomain(t *testing.T) {
+	script, err := enginetest.Parse(`
+type D4 cpu=4 mem=16Gi price=0.20 zones=1,2,3
+pool all
+pods old x2 cpu=2 mem=1Gi label:app=x require:zone=In:1
+pods beside x1 cpu=4 mem=1Gi spread=zone:1:app=x
+pods spare x1 cpu=4 mem=1Gi require:zone=In:3 virtual
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := schedule.Solve(script.Snapshot())
+	if len(plan.Unplaced) != 1 || len(plan.Launches) != 2 {
+		t.Fatalf("%d launches, left out: %v", len(plan.Launches), plan.Unplaced)
+	}
+	f := plan.Unplaced[0].Funnels[0]
+	last, ok := f.Last()
+	if !ok || f.Left() > 0 || last.By != reason.Topology || !strings.Contains(last.Detail, "too uneven") {
+		t.Errorf("explained as %+v", f)
+	}
+}
