@@ -47,17 +47,15 @@ func (s *solver) retryUnplaced(virtual bool) {
 	s.topology.mayOpenEmpty = true
 	s.topology.recount(s.podGroups)
 	r.retryGroups(changed, s.placeOnLaunches)
-	if !virtual {
-		s.topology.recount(s.podGroups)
-		r.podsLeft = maxRetriedPods
-		im := newImprover(s)
-		im.maxSteps = s.searches.budgets[Enlargement]
-		if r.retryGroups(left, im.enlarge) {
-			r.retryGroups(left, s.placeOnLaunches) // they may join those pods now
-		}
-		if im.outOfSteps() {
-			s.searches.cut(Enlargement, countLeftOut(left))
-		}
+	s.topology.recount(s.podGroups)
+	r.podsLeft = maxRetriedPods
+	im := newImprover(s)
+	im.maxSteps = s.searches.budgets[Enlargement]
+	if r.retryGroups(left, im.enlarge) {
+		r.retryGroups(left, s.placeOnLaunches) // they may join those pods now
+	}
+	if im.outOfSteps() {
+		s.searches.cut(Enlargement, countLeftOut(left))
 	}
 	s.topology.recount(s.podGroups)
 	r.placeInOpenDomains(left)
