@@ -110,8 +110,8 @@ func (t *topology) hasDomain(dc *domainCount, v int) bool {
 }
 
 // recount counts the domains of the launches as they are now, and finds the domain counts of which a
-// further domain may be empty: no spread of pods that have a place counts more than maxSkew pods in a
-// domain of theirs.
+// further domain may be empty: some domain is empty anyway, or no spread of pods that have a place
+// counts more than maxSkew pods in a domain of theirs.
 func (t *topology) recount(groups []*podGroup) {
 	t.recounts++
 	clear(t.launchedByCount)
@@ -126,7 +126,7 @@ func (t *topology) recount(groups []*podGroup) {
 	}
 	for _, g := range groups {
 		for i := range g.domainRules {
-			if r := &g.domainRules[i]; r.isHardSpread() && r.mostTaken() > r.maxSkew {
+			if r := &g.domainRules[i]; r.isHardSpread() && r.mostTaken() > r.maxSkew && !t.hasEmptyDomain(r.count) {
 				t.mayBeEmpty[r.count] = false
 			}
 		}
@@ -135,6 +135,25 @@ func (t *topology) recount(groups []*podGroup) {
 		pool.inCountedDomains, pool.launched = nil, t.summary.rows[pool]
 	}
 	t.summary = nil
+}
+
+// hasEmptyDomain reports whether the count looks at a domain without pods that has a node to stay, or
+// will have one whichever of its offerings a launch becomes. In what-ifs it looks at launches alone.
+func (t *topology) hasEmptyDomain(dc *domainCount) bool {
+	if !t.snapshot.InWhatIf() {
+		for node := range t.sampleNodes(dc) {
+			if v, ok := node.Value(dc.key); ok && dc.count(v) == 0 && takesPods(node) && dc.passes(node) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(t.launches.all, func(l *launch) bool {
+		rows := l.requirements.rows
+		return dc.filter.admits(l) && rows.SubsetOf(t.countedOfferings(dc, l.pool)) &&
+			slices.ContainsFunc(l.pool.Cells([]*constraint.Key{dc.key}), func(c cluster.CellOfferings) bool {
+				return c.Values[0] >= 0 && dc.count(c.Values[0]) == 0 && rows.SubsetOf(c.Offerings)
+			})
+	})
 }
 
 // ignoreUnread lets launches open domains that only spreads of pods without a place do not count.
