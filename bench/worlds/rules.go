@@ -44,9 +44,9 @@ var rules = []rule{
 	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
 		return a.hasMinValues() && a.acceptedHoweverLaunched(p).Node == ""
 	}},
-	// A node is launched only in domains that the spreads of pods with a place count.
+	// A node is launched only in domains that take no place from a pod of the plan.
 	{"MIN-VALUES-5", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
-		return l.Launch && a.countedDomainsHaveTooFewValues(p)
+		return l.Launch && a.harmlessDomainsHaveTooFewValues(p)
 	}},
 	// A launch may become another of its offerings, which the pod's spread looks at, or does not.
 	{"SPREAD-9", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
@@ -196,7 +196,7 @@ func hasHardSpread(p *corev1.Pod, over func(key string) bool) bool {
 func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
 	harmless := map[launchKey][]candidate{}
 	for _, c := range a.candidates {
-		if !a.wouldTake(p, c) || slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool { return a.keepsOffWhenLast(o, c) }) {
+		if !a.wouldTake(p, c) || slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool { return !o.Virtual && a.keepsOffWhenLast(o, c) }) {
 			continue
 		}
 		harmless[c.launch] = append(harmless[c.launch], c)
@@ -210,11 +210,11 @@ func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
 // keepsOffWhenLast reports whether the candidate keeps a planned pod with a hard spread off its node that
 // it takes without the candidate, when all other pods of the plan are bound.
 func (a *afterPlan) keepsOffWhenLast(o judge.Placement, c candidate) bool {
-	if o.Virtual || !hasHardSpread(o.Pod, isDomain) {
+	if !hasHardSpread(o.Pod, isDomain) {
 		return false
 	}
 	others := a.judged.cluster
-	others.Placed = slices.DeleteFunc(slices.Clone(others.Placed), func(of judge.Placement) bool { return of.Pod == o.Pod || of.Virtual })
+	others.Placed = slices.DeleteFunc(slices.Clone(others.Placed), func(of judge.Placement) bool { return of.Pod == o.Pod || of.Virtual && !o.Virtual })
 	others.Daemons = a.daemons(a.daemonsOn)
 	s := others.AfterPlan(true)
 	defer s.Close()
@@ -333,25 +333,12 @@ func (a *afterPlan) acceptedHoweverLaunched(p *corev1.Pod) LeftOut {
 	return LeftOut{}
 }
 
-// countedDomainsHaveTooFewValues reports whether the pod can only be launched for by NodePools with
-// minValues, which have too few values for it in the domains that have a node, as far as hard spreads of
-// pods with a place count them.
-func (a *afterPlan) countedDomainsHaveTooFewValues(p *corev1.Pod) bool {
+// harmlessDomainsHaveTooFewValues reports whether the pod can only be launched for by NodePools with
+// minValues, which have too few values for it without the nodes that would keep a pod of the plan off
+// its node.
+func (a *afterPlan) harmlessDomainsHaveTooFewValues(p *corev1.Pod) bool {
 	if !a.hasMinValues() {
 		return false
-	}
-	there := map[string]map[string]bool{} // values by label
-	for _, o := range a.pods {
-		for _, s := range o.Spec.TopologySpreadConstraints {
-			if a.placed[string(o.UID)] && s.WhenUnsatisfiable == corev1.DoNotSchedule && isDomain(s.TopologyKey) {
-				there[s.TopologyKey] = map[string]bool{}
-			}
-		}
-	}
-	for key, values := range there {
-		for _, n := range a.cluster.Nodes {
-			values[n.Labels[key]] = true
-		}
 	}
 	listed := map[launchKey][]candidate{}
 	for _, c := range a.candidates {
@@ -361,7 +348,7 @@ func (a *afterPlan) countedDomainsHaveTooFewValues(p *corev1.Pod) bool {
 			continue
 		case !asksForValues(pool):
 			return false
-		case opens(c, there):
+		case slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool { return a.keepsOffWhenLast(o, c) }):
 			continue
 		}
 		if listed[c.launch] = append(listed[c.launch], c); unmetMinValues(pool, listed[c.launch]) == "" {
@@ -369,16 +356,6 @@ func (a *afterPlan) countedDomainsHaveTooFewValues(p *corev1.Pod) bool {
 		}
 	}
 	return true
-}
-
-// opens reports whether the candidate is in a domain that is not there.
-func opens(c candidate, there map[string]map[string]bool) bool {
-	for key, values := range there {
-		if v, ok := c.node.Labels[key]; ok && !values[v] {
-			return true
-		}
-	}
-	return false
 }
 
 // keepsOffWhenFirst reports whether the pod, bound to the node before all pods of the plan, would keep one

@@ -4,7 +4,6 @@ package schedule
 
 import (
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -56,18 +55,23 @@ func (dc *domainCount) total() int {
 	return dc.aloneTotal + dc.family.togetherTotal.at(dc.place)
 }
 
-// countedValues lists the domains in which pods count, and may list others.
-func (dc *domainCount) countedValues() []int {
-	out := slices.Collect(maps.Keys(dc.alone))
-	if dc.family == nil {
-		return out
-	}
-	for v, t := range dc.family.together {
-		if _, listed := dc.alone[v]; !listed && t.at(dc.place) != 0 {
-			out = append(out, v)
+// countedValues yields the domains in which pods count, and may yield others.
+func (dc *domainCount) countedValues() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for v := range dc.alone {
+			if !yield(v) {
+				return
+			}
+		}
+		if dc.family == nil {
+			return
+		}
+		for v, t := range dc.family.together {
+			if _, listed := dc.alone[v]; !listed && t.at(dc.place) != 0 && !yield(v) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // nodeFilter says which nodes a spread constraint looks at.

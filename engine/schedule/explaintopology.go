@@ -57,7 +57,7 @@ func (e *explainer) forbidden(pool *poolState, g *podGroup, r *domainRule, domai
 func (r *domainRule) explain(domains []int) (string, map[string]any) {
 	dc := r.count
 	counts := map[string]int64{}
-	for _, v := range dc.countedValues() {
+	for v := range dc.countedValues() {
 		counts[dc.key.Value(v)] = int64(dc.count(v))
 	}
 	for v := range dc.domains {

@@ -25,24 +25,22 @@ func (s *solver) spreadOverNodes(virtual bool) (placed bool) {
 	if s.snapshot.InWhatIf() || s.limits.overMaxPrice() {
 		return false
 	}
-	unread, withMinValues := s.topology.unread, slices.ContainsFunc(s.launches.all, func(l *launch) bool { return l.pool.hasMinValues() })
-	s.topology.setUnread(nil)
+	mayOpenEmpty, withMinValues := s.topology.mayOpenEmpty, slices.ContainsFunc(s.launches.all, func(l *launch) bool { return l.pool.hasMinValues() })
+	s.topology.letOpenEmpty(false, s.podGroups)
 	s.topology.mustNotOpenDomains, s.cells.ignoreLearned = true, true
 	defer func() {
 		s.topology.mustNotOpenDomains, s.cells.ignoreLearned = false, false
-		if unread != nil {
-			s.topology.ignoreUnread(s.podGroups)
-		}
+		s.topology.letOpenEmpty(mayOpenEmpty, s.podGroups)
 	}()
 	steps := s.searches.budgets[HostnameSpread]
 	for _, g := range s.podGroups {
 		if g.class.Virtual != virtual || len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.excluded() || g.countsOpen() {
 			continue
 		}
-		if withMinValues && slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.isHardSpread() && unread[r.count] }) {
-			continue // the launches may need domains that its spread does not count
-		}
 		g.allotted = 0 // their allotments failed
+		if mayOpenEmpty && withMinValues && s.topology.mayFillDomains(g, s.podGroups) {
+			continue // the launches may need the domains that are empty
+		}
 		for g.unassigned() > 0 && s.raiseMaxCounts(g) {
 			if steps -= len(s.snapshot.Nodes) + len(s.launches.all); steps < 0 {
 				s.searches.cut(HostnameSpread, g.unassigned())
@@ -62,6 +60,17 @@ func (s *solver) spreadOverNodes(virtual bool) (placed bool) {
 		}
 	}
 	return placed
+}
+
+// mayFillDomains reports whether the group's pods without a place could be too many, for a spread of
+// theirs or of pods that have a place, beside a domain that may be empty without them.
+func (t *topology) mayFillDomains(g *podGroup, groups []*podGroup) bool {
+	return slices.ContainsFunc(groups, func(o *podGroup) bool {
+		return slices.ContainsFunc(o.domainRules, func(r domainRule) bool {
+			return r.isHardSpread() && t.mayBeEmpty[r.count] && (o == g || o.placed > 0 && r.count.of.includes(g.class)) &&
+				r.count.most()+g.unassigned() > r.maxSkew
+		})
+	})
 }
 
 // raiseMaxCounts lets each node have maxSkew pods more than the emptiest node has. It reports false

@@ -52,7 +52,7 @@ func (t *topology) openCell(g *podGroup, groups []*podGroup) *cell {
 	taken := make([]bitset.Set, len(g.domainKeys))
 	for i := range g.domainRules {
 		r := &g.domainRules[i]
-		for _, v := range r.count.countedValues() {
+		for v := range r.count.countedValues() {
 			if r.count.count(v) > 0 {
 				taken[r.keyIndex].Put(v)
 			}

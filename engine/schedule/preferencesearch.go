@@ -206,7 +206,7 @@ func (ps *preferenceSearch) makeRounds(l *learned, chosen chosenPreferences, max
 		if !s.placeAndImprove(false, round) || !s.placeAndImprove(true, round) {
 			continue
 		}
-		s.topology.ignoreUnread(s.podGroups)
+		s.topology.letOpenEmpty(true, s.podGroups)
 		if !l.learnMinValuesLost(s) && !l.passOver(s) {
 			return s
 		}

@@ -29,10 +29,9 @@ type topology struct {
 	summary            *launchSummary               // set while recordOpenedDomains runs, which makes it once; else nil
 	mustNotOpenDomains bool                         // set while no launch may open a domain; see inCountedDomains
 	mayOpenEmpty       bool                         // set while launches may open a domain that mayBeEmpty
-	mayBeEmpty         map[*domainCount]bool        // see recount
-	unread             map[*domainCount]bool        // see ignoreUnread
+	mayBeEmpty         map[*domainCount]bool        // see findMayBeEmpty
 	terminating        map[*domainCount]map[int]int // see countTerminating
-	recounts           int                          // calls of recount, each of which changes inCountedDomains
+	recounts           int                          // how often inCountedDomains changed
 	scratch            bitset.Set                   // scratch: see inCountedDomains
 }
 
@@ -102,27 +101,49 @@ func (t *topology) dropOpening(rows *bitset.Set, pool *poolState, keys []*constr
 
 // heeds reports whether a launch must not open a domain of the count while it must open none.
 func (t *topology) heeds(dc *domainCount) bool {
-	return len(dc.requiredKeys) > 0 && dc.hard && !t.unread[dc] && !(t.mayOpenEmpty && t.mayBeEmpty[dc])
+	return len(dc.requiredKeys) > 0 && dc.hard && !(t.mayOpenEmpty && t.mayBeEmpty[dc])
 }
 
 func (t *topology) hasDomain(dc *domainCount, v int) bool {
 	return dc.domains[v] || slices.Contains(t.launchedDomains(dc), v)
 }
 
-// recount counts the domains of the launches as they are now, and finds the domain counts of which a
-// further domain may be empty: some domain is empty anyway, or no spread of pods that have a place
-// counts more than maxSkew pods in a domain of theirs.
+// recount counts the domains of the launches as they are now, and finds which may be empty.
 func (t *topology) recount(groups []*podGroup) {
 	t.recounts++
 	clear(t.launchedByCount)
 	t.summary = t.summarizeLaunches()
-	t.mayBeEmpty = map[*domainCount]bool{}
+	t.findMayBeEmpty(groups)
 	for _, dc := range t.countList {
-		t.mayBeEmpty[dc] = true
 		if len(dc.requiredKeys) > 0 {
 			dc.launched = t.launchedDomains(dc)
 			t.forgetOpened(dc)
 		}
+	}
+	for _, pool := range t.pools.all {
+		pool.inCountedDomains, pool.launched = nil, t.summary.rows[pool]
+	}
+	t.summary = nil
+}
+
+// letOpenEmpty sets whether launches may open domains that may be empty. It is set when all pods have
+// their places, and again when more got one.
+func (t *topology) letOpenEmpty(may bool, groups []*podGroup) {
+	if t.mayOpenEmpty = may; may {
+		t.findMayBeEmpty(groups)
+	}
+	t.recounts++
+	for _, pool := range t.pools.all {
+		pool.inCountedDomains = nil
+	}
+}
+
+// findMayBeEmpty finds the domain counts of which a further domain may be empty: some domain is empty
+// anyway, or no spread of pods that have a place counts more than maxSkew pods in a domain of theirs.
+func (t *topology) findMayBeEmpty(groups []*podGroup) {
+	t.mayBeEmpty = map[*domainCount]bool{}
+	for _, dc := range t.countList {
+		t.mayBeEmpty[dc] = true
 	}
 	for _, g := range groups {
 		for i := range g.domainRules {
@@ -131,10 +152,6 @@ func (t *topology) recount(groups []*podGroup) {
 			}
 		}
 	}
-	for _, pool := range t.pools.all {
-		pool.inCountedDomains, pool.launched = nil, t.summary.rows[pool]
-	}
-	t.summary = nil
 }
 
 // hasEmptyDomain reports whether the count looks at a domain without pods that has a node to stay, or
@@ -154,32 +171,6 @@ func (t *topology) hasEmptyDomain(dc *domainCount) bool {
 				return c.Values[0] >= 0 && dc.count(c.Values[0]) == 0 && rows.SubsetOf(c.Offerings)
 			})
 	})
-}
-
-// ignoreUnread lets launches open domains that only spreads of pods without a place do not count.
-// It is called when all pods have their places, and again when more got one.
-func (t *topology) ignoreUnread(groups []*podGroup) {
-	unread := map[*domainCount]bool{}
-	for _, dc := range t.countList {
-		unread[dc] = dc.hard
-	}
-	for _, g := range groups {
-		for i := range g.domainRules {
-			if r := &g.domainRules[i]; r.isHardSpread() && g.placed > 0 {
-				unread[r.count] = false
-			}
-		}
-	}
-	t.setUnread(unread)
-}
-
-// setUnread sets which counts launches need not heed.
-func (t *topology) setUnread(counts map[*domainCount]bool) {
-	t.unread = counts
-	t.recounts++
-	for _, pool := range t.pools.all {
-		pool.inCountedDomains = nil
-	}
 }
 
 // forgetOpened forgets the domains that earlier rounds opened and this one does not.
@@ -202,6 +193,15 @@ func (t *topology) rememberOpened() {
 			dc.domains[v] = true
 		}
 	}
+}
+
+// most is the count of the fullest domain.
+func (dc *domainCount) most() int {
+	most := 0
+	for v := range dc.countedValues() {
+		most = max(most, dc.count(v))
+	}
+	return most
 }
 
 // countedOfferings are the pool's offerings whose nodes the domain count looks at. They must not be
