@@ -59,6 +59,7 @@ var foundWithExtras = map[string][]uint64{
 	"an empty domain minds only pods in domains too full":      {2510386, 7300938},
 	"a pod without the label is none to join in a domain":      {2513254},
 	"a launch may be in a domain that spreads leave empty":     {2305013},
+	"an open label may be chosen within a spread or outside":   {2215241},
 }
 
 // TestFoundWorlds: what was found once stays mended.

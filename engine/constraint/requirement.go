@@ -101,6 +101,13 @@ func (k *Key) bound(r Rule) (Requirement, error) {
 	return q, nil
 }
 
+// Others returns the requirement that the label is present with a value that q does not admit. It
+// reports false when there is none, and where q has bounds.
+func (q Requirement) Others() (Requirement, bool) {
+	other := Requirement{Key: q.Key, values: q.values, except: !q.except}
+	return other, !q.bounded && other.AdmitsSomeValue()
+}
+
 // And returns the values that both admit. The keys must be the same.
 func (q Requirement) And(o Requirement) Requirement {
 	out := Requirement{Key: q.Key, absent: q.absent && o.absent}

@@ -162,7 +162,7 @@ func (cf *cellFinder) findWith(g *podGroup, keys []*constraint.Key, fallbacks bo
 			if cf.topology.mustNotOpenDomains {
 				cf.topology.dropOpening(&rows, pool, g.domainKeys, here.Values)
 			}
-			for _, at := range cf.topology.partitions(g, pool, rows) {
+			for _, at := range cf.topology.partitions(g, pool, cluster.CellOfferings{Values: here.Values, Offerings: rows}) {
 				at.rows = cf.minValues.launchableFor(pool, g, here.Values, at)
 				price, ok := cf.cheapestAvailable(pool, at.rows)
 				if !ok {

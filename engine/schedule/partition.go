@@ -18,14 +18,16 @@ type partition struct {
 	rows     bitset.Set
 }
 
-// partitions splits offerings of a pool by the answers of the group's spread filters.
-func (t *topology) partitions(g *podGroup, pool *poolState, rows bitset.Set) []partition {
-	out := []partition{{rows: rows}}
+// partitions splits the offerings of a pool in a cell by the answers of the group's spread filters.
+// Offerings on which a launch can choose between labels are in one partition for each of the answers
+// that it can choose.
+func (t *topology) partitions(g *podGroup, pool *poolState, here cluster.CellOfferings) []partition {
+	out := []partition{{rows: here.Offerings}}
 	for _, f := range g.spreadFilters {
-		alternatives := t.offeringsInFilter(g, pool, f)
+		of := t.filteredOfferings(g, pool, f)
 		var next []partition
 		for _, p := range out {
-			next = append(next, p.split(f, alternatives)...)
+			next = append(next, p.split(f, of, func(set constraint.Set) bool { return g.canHold(set, p.set, pool, here.Values) })...)
 		}
 		out = next
 	}
@@ -33,20 +35,49 @@ func (t *topology) partitions(g *podGroup, pool *poolState, rows bitset.Set) []p
 }
 
 // split divides the partition into the offerings that the filter looks at, by alternative, and the
-// others.
-func (p partition) split(f *spreadFilter, alternatives []bitset.Set) []partition {
+// others. The filter's sets hold where canHold says so.
+func (p partition) split(f *spreadFilter, of *filteredOfferings, canHold func(constraint.Set) bool) []partition {
 	var out []partition
+	add := func(name string, inside bool, set constraint.Set, rows bitset.Set) {
+		if !rows.Empty() {
+			out = append(out, partition{name: p.name + name, inFilter: append(slices.Clone(p.inFilter), inside), set: p.set.And(set), rows: rows})
+		}
+	}
 	rest := p.rows
-	for i, alternative := range alternatives {
-		if here := rest.And(alternative); !here.Empty() {
-			out = append(out, partition{name: p.name + f.name(i), inFilter: append(slices.Clone(p.inFilter), true), set: p.set.And(f.alternatives[i]), rows: here})
+	for i, rows := range of.alternatives {
+		if here := rest.And(rows); !here.Empty() && canHold(f.alternatives[i]) {
+			add(f.name(i), true, f.alternatives[i], here)
 			rest = rest.Minus(here)
 		}
 	}
-	if !rest.Empty() {
-		out = append(out, partition{name: p.name + f.name(-1), inFilter: append(slices.Clone(p.inFilter), false), set: p.set, rows: rest})
+	add(f.name(-1), false, nil, rest)
+	for i, rows := range of.outside {
+		if here := p.rows.And(rows).Minus(rest); !here.Empty() && canHold(f.outside[i]) {
+			add(f.nameOutside(i), false, f.outside[i], here)
+		}
 	}
 	return out
+}
+
+// canHold reports whether a launch from the pool can have labels that meet both sets, as far as those
+// are the group's keys, which have the values, or labels that only the pool sets.
+func (g *podGroup) canHold(set, with constraint.Set, pool *poolState, values []int) bool {
+	return !slices.ContainsFunc(set, func(q constraint.Requirement) bool {
+		if i := slices.Index(g.domainKeys, q.Key); i >= 0 {
+			if v := values[i]; v < 0 && !q.AdmitsAbsent() || v >= 0 && !q.Admits(v) {
+				return true
+			}
+		}
+		if pool.Catalog.HasLabel(q.Key) {
+			return false // each offering has its own
+		}
+		for _, of := range []constraint.Set{with, pool.NodeRequirements} {
+			if had, ok := of.Get(q.Key); ok {
+				q = q.And(had)
+			}
+		}
+		return !q.Possible()
+	})
 }
 
 // partitionOf is the partition that an existing node is in.

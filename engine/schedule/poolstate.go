@@ -149,7 +149,7 @@ func (s *compatibility) offeringsIn(pool *poolState, a *allotment) bitset.Set {
 		if !slices.Equal(c.Values, a.cell.Values) {
 			continue
 		}
-		for _, at := range s.topology.partitions(a.group, pool, c.Offerings) {
+		for _, at := range s.topology.partitions(a.group, pool, c) {
 			if at.name == a.cell.partition {
 				return at.rows
 			}

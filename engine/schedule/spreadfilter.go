@@ -19,6 +19,8 @@ type spreadFilter struct {
 	id     int
 	// alternatives are label requirements; a node that the filter looks at meets one of them.
 	alternatives []constraint.Set
+	// outside are label requirements, too; a node that meets one of them meets no alternative.
+	outside []constraint.Set
 }
 
 // maxSpreadFilters bounds how many spread filters divide the offerings, as each may double
@@ -41,8 +43,30 @@ func (t *topology) spreadFilter(dc *domainCount) *spreadFilter {
 			}
 		}
 	}
+	f.outside = outsideOf(f.alternatives)
 	t.filters[dc.filter] = f
 	return f
+}
+
+// maxOutside bounds the ways to meet no alternative that are tried: their number doubles with each.
+const maxOutside = 8
+
+// outsideOf lists requirements that meet no alternative: each asks, for every alternative, for another
+// value of one of its labels.
+func outsideOf(alternatives []constraint.Set) []constraint.Set {
+	out := []constraint.Set{nil}
+	for _, alternative := range alternatives {
+		var next []constraint.Set
+		for _, set := range out {
+			for _, q := range alternative {
+				if other, ok := q.Others(); ok && len(next) < maxOutside {
+					next = append(next, set.With(other))
+				}
+			}
+		}
+		out = next
+	}
+	return out
 }
 
 // findSpreadFilters finds the spread filters whose answer differs between places for the pod
@@ -76,22 +100,37 @@ func (f *spreadFilter) name(alternative int) string {
 	return " inside " + strconv.Itoa(f.id) + "." + strconv.Itoa(alternative)
 }
 
-// offeringsInFilter returns, by alternative, the offerings that the filter can look at when
-// they carry pods of the group. A launch that can choose between labels will have to choose
-// those of the alternative.
-func (t *topology) offeringsInFilter(g *podGroup, pool *poolState, f *spreadFilter) []bitset.Set {
+// nameOutside is the filter's answer where a launch chooses labels that meet no alternative.
+func (f *spreadFilter) nameOutside(i int) string { return f.name(-1) + "." + strconv.Itoa(i) }
+
+// filteredOfferings are the offerings of one pool where the filter can look, by alternative, when they
+// carry pods of a group. The launch has to meet the alternative where it can choose between labels.
+type filteredOfferings struct {
+	alternatives []bitset.Set
+	// outside are those of them that can meet one of spreadFilter.outside instead.
+	outside []bitset.Set
+}
+
+// filteredOfferings returns what the filter finds of the pool's offerings for pods of the group.
+func (t *topology) filteredOfferings(g *podGroup, pool *poolState, f *spreadFilter) *filteredOfferings {
 	key := filterKey{pool.PoolCatalog, g.shape, f}
-	if rows, ok := t.inFilter[key]; ok {
-		return rows
+	if of := t.inFilter[key]; of != nil {
+		return of
 	}
-	var out []bitset.Set
+	of := &filteredOfferings{}
 	if f.filter.tolerates(pool.Pool.Taints) {
+		var inside bitset.Set
 		for _, alternative := range f.alternatives {
-			out = append(out, pool.MatchingBoth(g.shape, alternative))
+			rows := pool.MatchingBoth(g.shape, alternative)
+			of.alternatives = append(of.alternatives, rows)
+			inside.Merge(rows)
+		}
+		for _, set := range f.outside {
+			of.outside = append(of.outside, pool.MatchingBoth(g.shape, set).And(inside))
 		}
 	}
-	t.inFilter[key] = out
-	return out
+	t.inFilter[key] = of
+	return of
 }
 
 // filterKey is the key of topology.inFilter.

@@ -24,7 +24,7 @@ type topology struct {
 	countList          []*domainCount // the counts, as they were made
 	families           countFamilies  // of countList
 	filters            map[nodeFilter]*spreadFilter
-	inFilter           map[filterKey][]bitset.Set   // see offeringsInFilter
+	inFilter           map[filterKey]*filteredOfferings
 	launchedByCount    map[*domainCount][]int       // see launchedDomains
 	summary            *launchSummary               // set while recordOpenedDomains runs, which makes it once; else nil
 	mustNotOpenDomains bool                         // set while no launch may open a domain; see inCountedDomains
@@ -38,7 +38,7 @@ type topology struct {
 func newTopology(c *counters, pools *poolList, launches *launchList, learned map[domainCountKey][]int) topology {
 	return topology{snapshot: c.snapshot, antiAffinityTerms: c.antiAffinityTerms, counters: c, pools: pools, launches: launches, learned: learned,
 		counts: map[domainCountKey]*domainCount{}, families: countFamilies{byKey: map[familyKey]*countFamily{}}, filters: map[nodeFilter]*spreadFilter{},
-		inFilter: map[filterKey][]bitset.Set{}, launchedByCount: map[*domainCount][]int{}, terminating: map[*domainCount]map[int]int{}}
+		inFilter: map[filterKey]*filteredOfferings{}, launchedByCount: map[*domainCount][]int{}, terminating: map[*domainCount]map[int]int{}}
 }
 
 // compileAll compiles every group's constraints over zones and other domains, and finds the
