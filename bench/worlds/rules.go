@@ -135,6 +135,8 @@ func (j *judged) zonedVolume(p *corev1.Pod) bool {
 // emptyDomain reports whether a hard spread of the pod, other than over hostnames, has a domain that no
 // node has and that a launch for the pod could open.
 func (a *afterPlan) emptyDomain(p *corev1.Pod) bool {
+	unspread := p.DeepCopy()
+	unspread.Spec.TopologySpreadConstraints = nil
 	for _, s := range p.Spec.TopologySpreadConstraints {
 		if s.WhenUnsatisfiable != corev1.DoNotSchedule || s.TopologyKey == corev1.LabelHostname {
 			continue
@@ -146,7 +148,7 @@ func (a *afterPlan) emptyDomain(p *corev1.Pod) bool {
 			}
 		}
 		for _, c := range a.candidates {
-			if v, ok := c.node.Labels[s.TopologyKey]; ok && !there[v] && admits(p, c.node) {
+			if v, ok := c.node.Labels[s.TopologyKey]; ok && !there[v] && a.wouldTake(unspread, c) {
 				return true
 			}
 		}

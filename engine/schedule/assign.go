@@ -107,7 +107,8 @@ func (t *topology) addToDomainCounts(g *podGroup, c *cell, n int) {
 // the emptiest, then one where a node is to be launched already, then the cheapest.
 func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 	var best *cell
-	usable, mayBeFirst := g.usableValues(cells), g.noneToJoin(&s.counters)
+	mayBeFirst := g.noneToJoin(&s.counters)
+	usable := g.usableByRule(cells, mayBeFirst)
 	for _, c := range cells {
 		if !g.allows(c, usable, mayBeFirst) {
 			continue
@@ -115,7 +116,7 @@ func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 		hadNodes := len(c.nodes) > 0
 		hasRoom := s.nodes.hasRoom(g, c)
 		if hadNodes && len(c.nodes) == 0 {
-			usable = g.usableValues(cells)
+			usable = g.usableByRule(cells, mayBeFirst)
 		}
 		if !hasRoom {
 			continue
@@ -151,16 +152,16 @@ func (g *podGroup) spreadCount(c *cell) int {
 
 // allowed reports whether the group's rules over domains allow one more pod in the cell.
 func (g *podGroup) allowed(cs *counters, c *cell, cells []*cell) bool {
-	return g.allows(c, g.usableValues(cells), g.noneToJoin(cs))
+	mayBeFirst := g.noneToJoin(cs)
+	return g.allows(c, g.usableByRule(cells, mayBeFirst), mayBeFirst)
 }
 
-// usableValues lists for each rule of the group the values that pods can use; see
-// domainRule.usableValues.
-func (g *podGroup) usableValues(cells []*cell) [][]int {
+// usableByRule lists for each spread of the group the values that pods can use; see usableValues.
+func (g *podGroup) usableByRule(cells []*cell, mayBeFirst bool) [][]int {
 	out := make([][]int, len(g.domainRules))
 	for i := range g.domainRules {
 		if r := &g.domainRules[i]; r.kind == spreadRule {
-			out[i] = r.usableValues(cells)
+			out[i] = g.usableValues(r, cells, mayBeFirst)
 		}
 	}
 	return out

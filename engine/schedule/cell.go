@@ -46,16 +46,33 @@ func (c *cell) hasKeys(keys []*constraint.Key) bool {
 	return true
 }
 
-// usableValues lists the values of the rule's label for which pods can be in some cell that the rule
-// counts.
-func (r *domainRule) usableValues(cells []*cell) []int {
+// usableValues lists the values of the label of the group's rule for which pods can be in some cell that
+// the rule counts. A spread does not wait for pods in an empty domain where required affinity or
+// anti-affinity allows none.
+func (g *podGroup) usableValues(r *domainRule, cells []*cell, mayBeFirst bool) []int {
 	var out []int
 	for _, c := range cells {
-		if v := c.Values[r.keyIndex]; v >= 0 && c.usable() && c.hasKeys(r.count.requiredKeys) && !slices.Contains(out, v) {
+		v := c.Values[r.keyIndex]
+		if v < 0 || !c.usable() || !c.hasKeys(r.count.requiredKeys) || slices.Contains(out, v) {
+			continue
+		}
+		if r.kind != spreadRule || r.count.count(v) > 0 || g.mayJoin(c, mayBeFirst) {
 			out = append(out, v)
 		}
 	}
 	return out
+}
+
+// mayJoin reports whether required affinity and anti-affinity over domains allow a pod of the group in
+// the cell.
+func (g *podGroup) mayJoin(c *cell, mayBeFirst bool) bool {
+	for i := range g.domainRules {
+		r := &g.domainRules[i]
+		if r.kind != spreadRule && !r.soft && !r.allows(c.Values[r.keyIndex], nil, mayBeFirst) {
+			return false
+		}
+	}
+	return true
 }
 
 // usable reports whether pods of the group can be in the cell at all.

@@ -223,10 +223,14 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 			if g.cells == nil { // it was placed with others, by a colocation
 				g.cells = s.cells.find(g)
 			}
-			known := r.usableValues(g.cells)
+			known := g.usableValues(r, g.cells, g.noneToJoin(&s.counters))
 			key := domainCountKey{r.count.key, r.count.of, r.count.filter}
 			for _, v := range s.topology.launchedDomains(r.count) {
-				if r.count.domains[v] || slices.Contains(r.count.launched, v) || slices.Contains(known, v) || slices.Contains(l.openedDomains[key], v) {
+				if r.count.domains[v] || slices.Contains(r.count.launched, v) || slices.Contains(l.openedDomains[key], v) {
+					continue
+				}
+				// Pods that must join others did not count the domain before there were any.
+				if slices.Contains(known, v) && !(g.hasAffinity() && r.count.most() > r.count.count(v)+r.maxSkew) {
 					continue
 				}
 				found = true
