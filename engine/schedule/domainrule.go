@@ -88,11 +88,11 @@ func (r *domainRule) least(usable []int) int {
 	return max(0, least)
 }
 
-// takeDomains records that pods of the group have a place where the labels have these values; a
-// negative one means that the label is missing.
-func (g *podGroup) takeDomains(value func(*domainRule) int) {
-	for i := range g.domainRules {
-		r := &g.domainRules[i]
+// takeDomains records that pods with the rules have a place where the labels have these values; a negative
+// one means that the label is missing.
+func takeDomains(rules []domainRule, value func(*domainRule) int) {
+	for i := range rules {
+		r := &rules[i]
 		if !r.isHardSpread() {
 			continue
 		}

@@ -174,7 +174,7 @@ func (ll *launchList) addPods(l *launch, a *allotment, n int) {
 		ll.counters.all[c].sum += n
 	}
 	if a.cell != nil {
-		a.group.takeDomains(func(r *domainRule) int { return a.cell.Values[r.keyIndex] })
+		takeDomains(a.group.domainRules, func(r *domainRule) int { return a.cell.Values[r.keyIndex] })
 	}
 	a.placed += n
 	a.group.allotted -= n

@@ -130,7 +130,7 @@ func (ns *nodes) nominate(g *podGroup, i, n int) {
 		ns.counters.addPlanned(c, i, n)
 	}
 	ns.counters.addResidents(g, i)
-	g.takeDomains(func(r *domainRule) int {
+	takeDomains(g.domainRules, func(r *domainRule) int {
 		if v, ok := ns.snapshot.Nodes[i].Value(r.count.key); ok {
 			return v
 		}

@@ -147,7 +147,7 @@ func (t *topology) findMayBeEmpty(groups []*podGroup) {
 	}
 	for _, g := range groups {
 		for i := range g.domainRules {
-			if r := &g.domainRules[i]; r.isHardSpread() && r.mostTaken() > r.maxSkew && !t.hasEmptyDomain(r.count) {
+			if r := &g.domainRules[i]; r.isHardSpread() && t.mayBeEmpty[r.count] && r.mostTaken() > r.maxSkew && !t.hasEmptyDomain(r.count) {
 				t.mayBeEmpty[r.count] = false
 			}
 		}
@@ -164,13 +164,26 @@ func (t *topology) hasEmptyDomain(dc *domainCount) bool {
 			}
 		}
 	}
-	return slices.ContainsFunc(t.launches.all, func(l *launch) bool {
-		rows := l.requirements.rows
-		return dc.filter.admits(l) && rows.SubsetOf(t.countedOfferings(dc, l.pool)) &&
-			slices.ContainsFunc(l.pool.Cells([]*constraint.Key{dc.key}), func(c cluster.CellOfferings) bool {
-				return c.Values[0] >= 0 && dc.count(c.Values[0]) == 0 && rows.SubsetOf(c.Offerings)
-			})
+	return slices.ContainsFunc(t.pools.all, func(pool *poolState) bool {
+		empty := t.emptyOfferings(dc, pool)
+		return !empty.Empty() && slices.ContainsFunc(t.launches.all, func(l *launch) bool {
+			return l.pool == pool && dc.filter.admits(l) && l.requirements.rows.SubsetOf(empty)
+		})
 	})
+}
+
+// emptyOfferings are the pool's offerings whose nodes would be in a domain without pods.
+func (t *topology) emptyOfferings(dc *domainCount, pool *poolState) bitset.Set {
+	var empty bitset.Set
+	for _, c := range pool.Cells([]*constraint.Key{dc.key}) {
+		if c.Values[0] >= 0 && dc.count(c.Values[0]) == 0 {
+			empty.Merge(c.Offerings)
+		}
+	}
+	if !empty.Empty() {
+		empty.Keep(t.countedOfferings(dc, pool))
+	}
+	return empty
 }
 
 // forgetOpened forgets the domains that earlier rounds opened and this one does not.
