@@ -52,7 +52,8 @@ func (s *accepted) addOrKeep(n *node, m Move, kept Kept) bool {
 func (s *accepted) tryAdd(m Move) Kept {
 	mark := s.drafts.whatIf.Savepoint()
 	arrived := s.drafts.apply(&m)
-	kept := s.dependencies.brokenBy(s.drafts.snapshot(), arrived)
+	more := dependenciesOf(s.drafts.snapshot(), arrived)
+	kept := s.dependencies.brokenBy(more)
 	if kept.Because == "" {
 		kept = s.performIfPays(&m)
 	}
@@ -63,7 +64,7 @@ func (s *accepted) tryAdd(m Move) Kept {
 	if m.Cause != Underutilized { // underutilized moves were rehearsed
 		s.simulate(&m)
 	}
-	s.dependencies.add(s.drafts.snapshot(), arrived)
+	s.dependencies.add(more)
 	for _, key := range m.Nodes {
 		s.budgets.countDown(s.nodes.byKey[key].Pool)
 	}

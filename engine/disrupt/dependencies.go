@@ -52,9 +52,9 @@ func dependenciesOf(snapshot *cluster.Snapshot, arrived arrivals) map[schedule.D
 	return out
 }
 
-// add records the dependencies of the pods that moved.
-func (s dependencies) add(snapshot *cluster.Snapshot, arrived arrivals) {
-	for d, pods := range dependenciesOf(snapshot, arrived) {
+// add records the dependencies of pods that moved; see dependenciesOf.
+func (s dependencies) add(more map[schedule.Dependency]int) {
+	for d, pods := range more {
 		if had := s[d]; had != nil {
 			pods += had.pods
 		}
@@ -62,12 +62,9 @@ func (s dependencies) add(snapshot *cluster.Snapshot, arrived arrivals) {
 	}
 }
 
-// brokenBy says that the pods of this move break a dependency of pods that moved before.
-func (s dependencies) brokenBy(snapshot *cluster.Snapshot, arrived arrivals) Kept {
-	if len(s) == 0 {
-		return Kept{}
-	}
-	more := dependenciesOf(snapshot, arrived)
+// brokenBy says that the pods of this move, with those dependencies, break a dependency of pods that
+// moved before.
+func (s dependencies) brokenBy(more map[schedule.Dependency]int) Kept {
 	for d, known := range s {
 		newcomers, changes := more[d], d.Changes()
 		if newcomers == 0 && known.changes == changes {

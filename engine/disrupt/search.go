@@ -22,7 +22,7 @@ import (
 func Search(snapshot *cluster.Snapshot, in Input, from Cursor) Plan {
 	s := newSearch(snapshot, &in, !in.Settings.Upstream)
 	defer s.drafts.whatIf.End()
-	s.accepted.dependencies.add(s.drafts.snapshot(), s.arrivals)
+	s.accepted.dependencies.add(dependenciesOf(s.drafts.snapshot(), s.arrivals))
 	all := s.stages(from != Cursor{})
 	for i := from.Stage; i < len(all); i++ {
 		s.receivers.reset()
