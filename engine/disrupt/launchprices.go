@@ -122,36 +122,39 @@ func share(maxPrice, part, whole offering.Price) offering.Price {
 // have the capacity type of the first, and zones where that is cheap enough: a NodeClaim names
 // types and zones separately, so no pair of them may be too expensive.
 func withinPrice(offerings []offering.Ref, catalog *cluster.PoolCatalog, maxPrice offering.Price, excluded func(offering.Ref) bool) []offering.Ref {
-	var affordable []offering.Ref
-	var zones []string
-	for _, c := range offerings {
-		if len(affordable) > 0 && (c.CapacityType != affordable[0].CapacityType || c.Price > maxPrice) || excluded(c) {
-			continue
-		}
-		affordable = append(affordable, c)
-	}
-	if len(affordable) == 0 || affordable[0].Price > maxPrice {
+	at := slices.IndexFunc(offerings, func(c offering.Ref) bool { return !excluded(c) })
+	if at < 0 || offerings[at].Price > maxPrice {
 		return nil
 	}
-	for _, c := range affordable {
-		if c.Type == affordable[0].Type && !slices.Contains(zones, c.Zone) {
+	first, offerings := offerings[at], offerings[at:]
+	affordable := func(c *offering.Ref) bool {
+		return c.CapacityType == first.CapacityType && c.Price <= maxPrice && !excluded(*c)
+	}
+	var zones []string
+	for i := range offerings {
+		if c := &offerings[i]; c.Type == first.Type && affordable(c) && !slices.Contains(zones, c.Zone) {
 			zones = append(zones, c.Zone)
 		}
 	}
+	var out []offering.Ref
 	tooExpensive := map[string]bool{}
-	return slices.DeleteFunc(affordable, func(c offering.Ref) bool {
-		// This may leave nothing, where the catalog lists a type, zone and capacity type twice at
-		// different prices.
-		if !slices.Contains(zones, c.Zone) {
-			return true
+	for i := range offerings {
+		c := &offerings[i]
+		if !slices.Contains(zones, c.Zone) || !affordable(c) {
+			continue
 		}
 		exceeds, known := tooExpensive[c.Type]
 		if !known {
 			exceeds = highestPrice(catalog.Catalog.InstanceType(c.Type), c.CapacityType, zones) > maxPrice
 			tooExpensive[c.Type] = exceeds
 		}
-		return exceeds
-	})
+		// Where the catalog lists a type, zone and capacity type twice at different prices, this may
+		// leave nothing.
+		if !exceeds {
+			out = append(out, *c)
+		}
+	}
+	return out
 }
 
 // setOfferings reduces the launch to those offerings.
