@@ -17,7 +17,7 @@ import (
 // that include a pod, and adds to them, as sets of places.
 type countFamily struct {
 	like    *domainCount
-	byPlace []*domainCount // nil where there is none
+	byPlace map[int]*domainCount
 	places  bitset.Set
 	// together are pods that were added to many counts at once, by value of the label, and
 	// togetherTotal over all values.
@@ -50,9 +50,6 @@ func (f *countFamily) put(dc *domainCount) {
 	dc.family, dc.place = f, len(f.byPlace)
 	if dc.of.selector != nil {
 		dc.place = dc.of.selector.ID()
-	}
-	if more := dc.place + 1 - len(f.byPlace); more > 0 {
-		f.byPlace = append(f.byPlace, make([]*domainCount, more)...)
 	}
 	f.byPlace[dc.place] = dc
 	f.places.Put(dc.place)
@@ -102,7 +99,7 @@ func (x *countFamilies) sort(list []*domainCount) {
 		}
 		f := x.byKey[key]
 		if f == nil {
-			f = &countFamily{like: dc, together: map[int]*tally{}}
+			f = &countFamily{like: dc, byPlace: map[int]*domainCount{}, together: map[int]*tally{}}
 			x.byKey[key] = f
 			x.all = append(x.all, f)
 		}
