@@ -52,7 +52,7 @@ type improver struct {
 	maxSteps      int
 	prices        map[*launch]offering.Price // see price
 	dropped       map[*launch]bool
-	rows          bitset.Set // scratch: see priceOf
+	rows, merged  bitset.Set // scratch: see priceOf and mergePair
 }
 
 func newImprover(s *solver) *improver {
@@ -312,7 +312,14 @@ func (im *improver) countUnexamined(examined []*launch) {
 // mergePair replaces two launches by one of the cheapest offerings that hold the pods of both.
 func (im *improver) mergePair(a, b *launch) {
 	pool := a.pool
-	rows := a.requirements.rows.And(b.requirements.rows).And(pool.available()).And(im.topology.inCountedDomains(pool))
+	if im.conflict(a, b) {
+		return
+	}
+	im.merged.Copy(a.requirements.rows)
+	rows := im.merged
+	rows.Keep(b.requirements.rows)
+	rows.Keep(pool.available())
+	rows.Keep(im.topology.inCountedDomains(pool))
 	used := a.used.Add(b.used)
 	for _, l := range []*launch{a, b} { // they may share these volumes
 		for mount := range l.mounts {
@@ -321,9 +328,6 @@ func (im *improver) mergePair(a, b *launch) {
 	}
 	pool.DropNotFitting(rows, &used)
 	before := im.price(a) + im.price(b)
-	if im.conflict(a, b) {
-		return
-	}
 	tried := 0
 	for row := range rows.All() {
 		if tried++; pool.Catalog.Offerings[row].Price >= before || tried > maxMergeOfferings || im.outOfSteps() {
