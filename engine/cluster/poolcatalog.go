@@ -93,7 +93,7 @@ func (c *PoolCatalog) meeting(narrowed, changed constraint.Set) bitset.Set {
 	for _, t := range changed {
 		q, _ := narrowed.Get(t.Key)
 		if c.Catalog.HasLabel(t.Key) {
-			offerings = offerings.And(c.Catalog.Matching(q))
+			offerings.Keep(c.Catalog.Matching(q))
 			continue
 		}
 		if _, own := c.NodeRequirements.Get(t.Key); own {

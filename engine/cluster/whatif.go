@@ -73,7 +73,11 @@ func (w *WhatIf) RemoveNodes(nodes ...*NodeInfo) {
 		if wasMarked || !node.TakesNoPods {
 			w.listAsTakingNoPods(node)
 		}
-		all = append(all, w.podsToPlace(node, wasMarked)...)
+		if of := w.podsToPlace(node, wasMarked); all == nil {
+			all = slices.Clip(of)
+		} else {
+			all = append(all, of...)
+		}
 	}
 	if len(all) > 0 {
 		w.addUnplaced(all)

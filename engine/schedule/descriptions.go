@@ -46,6 +46,7 @@ type descriptions struct {
 	shapeNumbers   map[*cluster.PodShape]int   // see shapeNumber
 	key            []byte                      // scratch: of a set of offerings
 	groupShapes    []int                       // scratch: the pod shapes on a launch
+	types          []string                    // scratch: see describeNew
 }
 
 // launchesOfPlan describes the launches. It does so only once, because describing them
@@ -97,7 +98,8 @@ func (ds *descriptions) chooseAndDescribe(l *launch) Launch {
 func (ds *descriptions) describeNew(l *launch, rows bitset.Set) *launchDescription {
 	pool := l.pool
 	out := Launch{Pool: pool.Pool.Name, Taints: pool.Pool.Taints, Labels: maps.Clone(pool.Pool.Labels)}
-	var types, zones, capacityTypes []string
+	types := ds.types[:0]
+	var zones, capacityTypes []string
 	var next []RunnerUp
 	named := make([]bool, len(pool.Catalog.Types))
 	out.Offerings = make([]offering.Ref, 0, rows.Len())
@@ -113,7 +115,8 @@ func (ds *descriptions) describeNew(l *launch, rows bitset.Set) *launchDescripti
 	slices.Sort(zones)
 	slices.Sort(capacityTypes)
 	chosen := ds.minValues.listValues(l, rows)
-	chosen[cluster.LabelInstanceType], chosen[cluster.LabelZone], chosen[cluster.LabelCapacityType] = types, zones, capacityTypes
+	chosen[cluster.LabelInstanceType], chosen[cluster.LabelZone], chosen[cluster.LabelCapacityType] = slices.Clone(types), zones, capacityTypes
+	ds.types = types
 	out.Rules = ds.rules(l, chosen)
 	out.Labels = addSingleValued(out.Labels, out.Rules)
 	out.Relaxed = ds.minValues.relaxedLabels(l, rows)
