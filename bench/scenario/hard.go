@@ -37,6 +37,7 @@ func HardFamilies() []HardFamily {
 		{"priorities", 32000, priorities},
 		{"distinct requests", 32000, distinctRequests},
 		{"apps of ten", 64000, appsOfTen},
+		{"caches and webs", 16000, cachesAndWebs},
 	}
 }
 
@@ -183,6 +184,19 @@ func appsOfTen(n int) *Scenario {
 		p.Spec.Containers[0].Resources.Requests = requests(int64(100+i/10%5*150), int64(256+i/10%3*256))
 		spreadOver(p, corev1.LabelTopologyZone, &metav1.LabelSelector{MatchLabels: p.Labels})
 		apart(p, alike(p.Labels, corev1.LabelHostname))
+	})
+}
+
+// cachesAndWebs are apps of three caches, one in each zone, and seven webs, each in the zone of a cache
+// of its app. A cache must be bound before webs, and the spread of either counts the other.
+func cachesAndWebs(n int) *Scenario {
+	return hard("caches and webs", n, func(i int, p *corev1.Pod) {
+		p.Labels["app"], p.Labels["role"] = serial("app", i/10), "cache"
+		spreadOver(p, corev1.LabelTopologyZone, &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}})
+		if i%10 > 2 {
+			together(p, alike(map[string]string{"app": p.Labels["app"], "role": "cache"}, corev1.LabelTopologyZone))
+			p.Labels["role"] = "web"
+		}
 	})
 }
 
