@@ -33,7 +33,7 @@ const maxNodesTried = 256
 // placeColocated places the pods of the groups that earlier rounds found to share nodes, and with them
 // the pods of other groups that share those.
 func (s *solver) placeColocated(groups []*podGroup) {
-	if len(s.learned.colocated) == 0 || s.launches.closed {
+	if len(s.learned.colocated) == 0 {
 		return
 	}
 	now := map[int]bool{} // the colocations with one of the groups
@@ -508,7 +508,7 @@ func (c *colocation) launchFor(allotments []*allotment) *sharedNode {
 // launchFrom finds the cheapest launch from the pool for the allotments, which use that much.
 func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *quantity.Vector) *sharedNode {
 	s := c.solver
-	if pool.hasMinValues() {
+	if pool.hasMinValues() || pool.closed {
 		return nil
 	}
 	rows := pool.available().Clone()

@@ -29,7 +29,6 @@ type explainer struct {
 	// mustNotOpenDomains is set when launches were dropped: the capacity that this released is
 	// launched only in domains that every spread counts.
 	mustNotOpenDomains bool
-	closed             bool // see launchList
 	funnels            map[funnelKey]*funnelBuilder
 }
 
@@ -48,7 +47,7 @@ type funnelBuilder struct {
 func (s *solver) leftOut() []Unplaced {
 	var out []Unplaced
 	e := explainer{snapshot: s.snapshot, pools: &s.pools, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues, learned: s.learned, cells: &s.cells,
-		mustNotOpenDomains: s.launches.someDropped, closed: s.launches.closed, funnels: map[funnelKey]*funnelBuilder{}}
+		mustNotOpenDomains: s.launches.someDropped, funnels: map[funnelKey]*funnelBuilder{}}
 	for _, g := range s.podGroups {
 		if g.placed < len(g.pods) {
 			out = append(out, e.unplaced(g))
@@ -131,7 +130,7 @@ func (e *explainer) funnelOf(pool *poolState, g *podGroup) reason.Funnel {
 // explainBuffer cuts the offerings of which none is launched for virtual pods, as real pods would then
 // not keep their places; see placeAndImprove.
 func (e *explainer) explainBuffer(fb *funnelBuilder, pool *poolState) {
-	if e.closed {
+	if pool.closed {
 		fb.cut(reason.Topology, fb.passed, func(bitset.Set) (string, map[string]any) {
 			return "pods are spread over the nodes there are, and would be too uneven with one more", map[string]any{"type": spreadRule.String()}
 		})

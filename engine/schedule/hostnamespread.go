@@ -19,11 +19,11 @@ type hostnameSpread struct {
 }
 
 // spreadOverNodes fills nodes with virtual pods, or with others, that a spread over the hostname has
-// left out, and reports whether it placed any: no node may be launched then. A what-if leaves such pods
-// out: that it launches no node does not mean that none could be.
-func (s *solver) spreadOverNodes(virtual bool) (placed bool) {
+// left out. Nodes that the spread looks at may not be launched any more once it placed some. A what-if
+// leaves such pods out: that it launches no node does not mean that none could be.
+func (s *solver) spreadOverNodes(virtual bool) {
 	if s.snapshot.InWhatIf() || s.limits.overMaxPrice() {
-		return false
+		return
 	}
 	mayOpenEmpty, withMinValues := s.topology.mayOpenEmpty, slices.ContainsFunc(s.launches.all, func(l *launch) bool { return l.pool.hasMinValues() })
 	s.topology.letOpenEmpty(false, s.podGroups)
@@ -56,10 +56,19 @@ func (s *solver) spreadOverNodes(virtual bool) (placed bool) {
 			if g.allotted = 0; g.placed == before {
 				break
 			}
-			placed = true
+			s.pools.close(g, &s.topology)
 		}
 	}
-	return placed
+}
+
+// close closes the pools with offerings that a spread of the group over the hostname looks at.
+func (pl *poolList) close(g *podGroup, t *topology) {
+	for _, h := range g.nodeRules.spreads {
+		looksAt := h.looksAt(g)
+		for _, pool := range pl.all {
+			pool.closed = pool.closed || !t.countedOfferings(&looksAt, pool).Empty()
+		}
+	}
 }
 
 // mayFillDomains reports whether the group's pods without a place could be too many, for a spread of
@@ -92,11 +101,16 @@ func (s *solver) raiseMaxCounts(g *podGroup) bool {
 	return raised
 }
 
+// looksAt says at which nodes the spread of the group looks.
+func (h hostnameSpread) looksAt(g *podGroup) domainCount {
+	keys, names := hardSpreads(g.class)
+	return domainCount{requiredKeys: keys, filter: spreadKey(g.class, h.spread, names).filter}
+}
+
 // leastOnNodes is the count of the emptiest node that the constraint looks at; zero while there are
 // fewer nodes than minDomains.
 func (s *solver) leastOnNodes(g *podGroup, h hostnameSpread) int {
-	keys, names := hardSpreads(g.class)
-	looksAt := domainCount{requiredKeys: keys, filter: spreadKey(g.class, h.spread, names).filter}
+	looksAt := h.looksAt(g)
 	nodes, least := 0, math.MaxInt32
 	look := func(n int) { nodes, least = nodes+1, min(least, n) }
 	for i, node := range s.snapshot.Nodes {

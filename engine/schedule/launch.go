@@ -108,9 +108,6 @@ type launchList struct {
 	few        bool // see learned.fewestNodes
 	// someDropped is set once launches were dropped, and their limits and quota released.
 	someDropped bool
-	// closed is set while virtual pods are placed after others were spread over the nodes there are: with
-	// one more node those would be too uneven.
-	closed bool
 	// free is the free capacity of the first indexed of all, once there are many; see next.
 	free    *cluster.FreeCapacity
 	slots   int // of free

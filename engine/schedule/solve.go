@@ -156,11 +156,12 @@ func (s *solver) place(groups []*podGroup) []*podGroup {
 // the others.
 func (s *solver) placeOnLaunches(allotments []*allotment) {
 	s.fillLaunches(allotments)
-	if s.launches.closed {
-		return
-	}
 	weights := s.pools.byWeight()
 	for i, pools := range weights {
+		pools = slices.DeleteFunc(pools, func(pool *poolState) bool { return pool.closed })
+		if len(pools) == 0 {
+			continue
+		}
 		s.launchFromPools(pools, i == len(weights)-1, allotments)
 	}
 }
@@ -216,7 +217,7 @@ func (s *solver) placeAndImprove(virtual bool, round int) bool {
 		return true
 	}
 	if virtual {
-		s.launches.closed = s.spreadOverNodes(false)
+		s.spreadOverNodes(false)
 		s.topology.recount(s.podGroups)
 		s.topology.rememberOpened()
 		if slices.ContainsFunc(s.podGroups, (*podGroup).isHeldBySpread) {
