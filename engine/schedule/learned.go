@@ -229,8 +229,8 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 				if r.count.domains[v] || slices.Contains(r.count.launched, v) || slices.Contains(l.openedDomains[key], v) {
 					continue
 				}
-				// Pods that must join others did not count the domain before there were any.
-				if slices.Contains(known, v) && !(g.hasAffinity() && r.count.most() > r.count.count(v)+r.maxSkew) {
+				// Where affinity or anti-affinity allowed none of the pods, they did not count the empty domain.
+				if slices.Contains(known, v) && !(slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind != spreadRule && !r.soft }) && r.count.most() > r.count.count(v)+r.maxSkew) {
 					continue
 				}
 				found = true
