@@ -78,9 +78,9 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 
 // keepingPlaces returns the offerings of which a node opens no domain but such that may be empty.
 func (t *topology) keepingPlaces(pool *poolState) bitset.Set {
-	cached := pool.inCountedDomains
+	cached, mayOpenEmpty := pool.inCountedDomains, t.mayOpenEmpty
 	pool.inCountedDomains, t.mayOpenEmpty = nil, true
-	defer func() { pool.inCountedDomains, t.mayOpenEmpty = cached, false }()
+	defer func() { pool.inCountedDomains, t.mayOpenEmpty = cached, mayOpenEmpty }()
 	return t.inCountedDomains(pool)
 }
 
@@ -172,9 +172,13 @@ func (t *topology) hasEmptyDomain(dc *domainCount) bool {
 	})
 }
 
-// emptyOfferings are the pool's offerings whose nodes would be in a domain without pods.
+// emptyOfferings are the pool's offerings whose nodes would be in a domain without pods. It finds none
+// where the label is one that only the pool sets: the launch chooses its value.
 func (t *topology) emptyOfferings(dc *domainCount, pool *poolState) bitset.Set {
 	var empty bitset.Set
+	if !pool.Catalog.HasLabel(dc.key) {
+		return empty
+	}
 	for _, c := range pool.Cells([]*constraint.Key{dc.key}) {
 		if c.Values[0] >= 0 && dc.count(c.Values[0]) == 0 {
 			empty.Merge(c.Offerings)
