@@ -204,6 +204,13 @@ func (l *learned) giveUp(a *allotment) bool {
 	return !had
 }
 
+// mayHaveOpened reports whether pods with the spread are too many beside the domain, which they did not
+// count while it was empty: required affinity or anti-affinity allowed none of them there.
+func mayHaveOpened(g *podGroup, r *domainRule, domain int) bool {
+	return r.count.most() > r.count.count(domain)+r.maxSkew &&
+		slices.ContainsFunc(g.domainRules, func(o domainRule) bool { return o.kind != spreadRule && !o.soft })
+}
+
 // recordOpenedDomains records the domains that launches opened and some spread did not count;
 // false when there are none.
 func (s *solver) recordOpenedDomains(l *learned, round int) bool {
@@ -229,8 +236,7 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 				if r.count.domains[v] || slices.Contains(r.count.launched, v) || slices.Contains(l.openedDomains[key], v) {
 					continue
 				}
-				// Where affinity or anti-affinity allowed none of the pods, they did not count the empty domain.
-				if slices.Contains(known, v) && !(slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind != spreadRule && !r.soft }) && r.count.most() > r.count.count(v)+r.maxSkew) {
+				if slices.Contains(known, v) && !mayHaveOpened(g, r, v) {
 					continue
 				}
 				found = true
