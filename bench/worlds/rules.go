@@ -350,7 +350,7 @@ func (a *afterPlan) harmlessDomainsHaveTooFewValues(p *corev1.Pod) bool {
 			continue
 		case !asksForValues(pool):
 			return false
-		case slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool { return a.keepsOffWhenLast(o, c) }):
+		case slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool { return (a.virtual || !o.Virtual) && a.keepsOffWhenLast(o, c) }):
 			continue
 		}
 		if listed[c.launch] = append(listed[c.launch], c); unmetMinValues(pool, listed[c.launch]) == "" {
