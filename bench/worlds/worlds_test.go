@@ -63,6 +63,7 @@ var foundWithExtras = map[string][]uint64{
 	"a launch may be in a domain that spreads leave empty":       {2305013},
 	"an open label may be chosen within a spread or outside":     {2215241},
 	"spread pods wait for none in a domain closed to them":       {2214049},
+	"quota that a launch gives back is for pods left out":        {2607207},
 }
 
 // TestFoundWorlds: what was found once stays mended.

@@ -72,3 +72,55 @@ func (im *improver) largest(l *launch, a *allotment, rows bitset.Set) (*launch, 
 	}
 	return best, most
 }
+
+// returnUnneeded makes each launch the first offering that may be chosen for it, and so gives back what
+// the one that was planned takes more of limits and quota. It returns what undoes this; nil when it
+// changed nothing. Launches with minValues stay as they are.
+func (im *improver) returnUnneeded() (undo func()) {
+	before := map[*launch]int{}
+	for _, l := range im.launches.all {
+		if im.outOfSteps() {
+			break
+		}
+		im.progress.steps++
+		if row := im.firstOffering(l); row != l.row {
+			before[l] = l.row
+			im.become(l, row)
+		}
+	}
+	if len(before) == 0 {
+		return nil
+	}
+	im.launches.forgetIndex()
+	return func() {
+		for l, row := range before {
+			im.become(l, row)
+		}
+		im.launches.forgetIndex()
+	}
+}
+
+// firstOffering is the first offering that the launch may become within limits and quota.
+func (im *improver) firstOffering(l *launch) int {
+	pool := l.pool
+	if pool.hasMinValues() || len(pool.Limited)+len(pool.Catalog.Offerings[l.row].QuotaUses) == 0 {
+		return l.row
+	}
+	im.limits.release(l)
+	defer im.limits.reserve(l)
+	im.rows.Copy(im.offerings.choosable(l))
+	pool.DropNotFitting(im.rows, &l.used)
+	for row := range im.rows.All() {
+		if row >= l.row || im.limits.nodesAllowed(pool, row) > 0 {
+			return min(row, l.row)
+		}
+	}
+	return l.row
+}
+
+// become makes the launch that offering, which holds its pods.
+func (im *improver) become(l *launch, row int) {
+	im.limits.release(l)
+	l.row, l.free = row, l.pool.Allocatable[row].Sub(l.used)
+	im.limits.reserve(l)
+}

@@ -54,6 +54,7 @@ func (s *solver) retryUnplaced(virtual bool) {
 	if r.retryGroups(left, im.enlarge) {
 		r.retryGroups(left, s.placeOnLaunches) // they may join those pods now
 	}
+	r.placeOnReturned(left, im)
 	if im.outOfSteps() {
 		s.searches.cut(Enlargement, countLeftOut(left))
 	}
@@ -61,6 +62,22 @@ func (s *solver) retryUnplaced(virtual bool) {
 	r.placeInOpenDomains(left)
 	if r.podsLeft <= 0 || r.steps <= 0 {
 		s.searches.cut(Retry, countLeftOut(left))
+	}
+}
+
+// placeOnReturned launches nodes for pods of the groups from limits and quota that launches were planned
+// with and do not need in the end.
+func (r *retrier) placeOnReturned(groups []*podGroup, im *improver) {
+	if !slices.ContainsFunc(groups, func(g *podGroup) bool { return g.unassigned() > 0 }) {
+		return
+	}
+	undo := im.returnUnneeded()
+	if undo == nil {
+		return
+	}
+	r.solver.topology.recount(r.solver.podGroups)
+	if !r.retryGroups(groups, r.solver.placeOnLaunches) {
+		undo()
 	}
 }
 
