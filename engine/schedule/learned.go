@@ -147,10 +147,10 @@ func (l *learned) recordUnbindable(s *solver) bool {
 	return found
 }
 
-// recordJoinLast records the classes of which a pod, as the first anywhere that its own affinity over
-// the hostname selects, gets a new node, while others that it selects are bound before it, and it must
-// join them then: those that go to existing nodes, and those whose spread counts the pod and would keep
-// them off afterwards. It reports false when that is known.
+// recordJoinLast records the classes of which a pod has a node as the first anywhere that its own affinity
+// over the hostname selects, while others that it selects are bound before it, and it must join them then:
+// those that go to existing nodes while it gets a new one, and those whose spread counts the pod and would
+// keep them off afterwards. It reports false when that is known.
 func (l *learned) recordJoinLast(s *solver) bool {
 	found := false
 	var spreading map[int][]*podGroup
@@ -162,8 +162,11 @@ func (l *learned) recordJoinLast(s *solver) bool {
 			spreading = spreadingGroups(s.podGroups)
 		}
 		if slices.ContainsFunc(g.nodeRules.needs, func(d need) bool {
-			return d.selfSelecting && s.counters.runs(d.counter) == 0 &&
-				(s.counters.isPlanned(d.counter) || slices.ContainsFunc(spreading[d.counter], g.isSpreadBy)) && s.launches.holdFirst(g, d.counter)
+			if !d.selfSelecting || s.counters.runs(d.counter) > 0 {
+				return false
+			}
+			spread := slices.ContainsFunc(spreading[d.counter], g.isSpreadBy)
+			return (spread || s.counters.isPlanned(d.counter)) && s.launches.holdFirst(g, d.counter) || spread && s.placements.holdFirst(g, d.counter)
 		}) {
 			l.joinLast[g.class], found = true, true
 		}
