@@ -59,6 +59,10 @@ var rules = []rule{
 	// A node opens no domain that takes the place from a pod of the plan.
 	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return !a.virtual && l.Launch && a.takesPlaces(p) }},
 	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.virtual && l.Launch && a.takesPlaces(p) }},
+	// No NodePool launches for virtual pods when pods of the plan are spread over nodes and must see no emptier one.
+	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
+		return a.virtual && l.Launch && a.onlyClosedPools(p)
+	}},
 	// DaemonSets of all values of a label that the NodePool leaves open have capacity on each of its nodes.
 	{"PLAN-2", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
 		withAll := a.judged.afterPlan(a.virtual, a.daemonsOfAllValues)
@@ -198,7 +202,9 @@ func hasHardSpread(p *corev1.Pod, over func(key string) bool) bool {
 func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
 	harmless := map[launchKey][]candidate{}
 	for _, c := range a.candidates {
-		if !a.wouldTake(p, c) || slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool { return !o.Virtual && a.keepsOffWhenLast(o, c) }) {
+		if !a.wouldTake(p, c) || slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
+			return !o.Virtual && hasHardSpread(o.Pod, isDomain) && a.keepsOffWhenLast(o, c)
+		}) {
 			continue
 		}
 		harmless[c.launch] = append(harmless[c.launch], c)
@@ -209,12 +215,21 @@ func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
 	return true
 }
 
-// keepsOffWhenLast reports whether the candidate keeps a planned pod with a hard spread off its node that
-// it takes without the candidate, when all other pods of the plan are bound.
-func (a *afterPlan) keepsOffWhenLast(o judge.Placement, c candidate) bool {
-	if !hasHardSpread(o.Pod, isDomain) {
-		return false
+// onlyClosedPools reports whether each NodePool that could launch a node for the pod could also launch one
+// that keeps a planned pod off its node, by that pod's spread over the hostname.
+func (a *afterPlan) onlyClosedPools(p *corev1.Pod) bool {
+	closed := map[string]bool{}
+	for _, c := range a.candidates {
+		closed[c.launch.pool] = closed[c.launch.pool] || slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
+			return !o.Virtual && hasHardSpread(o.Pod, isHostname) && a.keepsOffWhenLast(o, c)
+		})
 	}
+	return !slices.ContainsFunc(a.candidates, func(c candidate) bool { return !closed[c.launch.pool] && a.wouldTake(p, c) })
+}
+
+// keepsOffWhenLast reports whether the candidate keeps a planned pod off its node that takes it without the
+// candidate, when all other pods of the plan are bound.
+func (a *afterPlan) keepsOffWhenLast(o judge.Placement, c candidate) bool {
 	others := a.judged.cluster
 	others.Placed = slices.DeleteFunc(slices.Clone(others.Placed), func(of judge.Placement) bool { return of.Pod == o.Pod || of.Virtual && !o.Virtual })
 	others.Daemons = a.daemons(a.daemonsOn)
@@ -350,7 +365,9 @@ func (a *afterPlan) harmlessDomainsHaveTooFewValues(p *corev1.Pod) bool {
 			continue
 		case !asksForValues(pool):
 			return false
-		case slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool { return (a.virtual || !o.Virtual) && a.keepsOffWhenLast(o, c) }):
+		case slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
+			return (a.virtual || !o.Virtual) && hasHardSpread(o.Pod, isDomain) && a.keepsOffWhenLast(o, c)
+		}):
 			continue
 		}
 		if listed[c.launch] = append(listed[c.launch], c); unmetMinValues(pool, listed[c.launch]) == "" {
