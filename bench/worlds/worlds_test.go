@@ -65,6 +65,7 @@ var foundWithExtras = map[string][]uint64{
 	"spread pods wait for none in a domain closed to them":       {2214049},
 	"quota that a launch gives back is for pods left out":        {2607207},
 	"the first of its kind on a node beside pods to be spread":   {3007301},
+	"a launch that becomes larger with fewer values":             {2803570},
 }
 
 // TestFoundWorlds: what was found once stays mended.

@@ -6,14 +6,25 @@ import "github.com/karve-dev/karve/engine/bitset"
 
 // enlarge places pods of the allotments for which no node may be launched any more on planned
 // launches that become larger: limits, quota or addresses may allow few nodes and yet larger ones.
-// Launches with minValues stay as they are.
+// Where the settings allow it, pods for which that is not enough get launches with fewer values than
+// minValues ask for.
 func (im *improver) enlarge(allotments []*allotment) {
+	im.enlargeEach(allotments)
+	if im.minValues.relaxing = im.minValues.mayRelax; im.minValues.relaxing {
+		im.enlargeEach(allotments)
+		im.minValues.relaxing = false
+	}
+}
+
+func (im *improver) enlargeEach(allotments []*allotment) {
 	for _, a := range allotments {
 		for _, l := range im.launches.all {
 			if a.left() == 0 || im.outOfSteps() {
 				break
 			}
-			im.enlargeFor(l, a)
+			if !im.minValues.relaxing || l.pool.hasMinValues() {
+				im.enlargeFor(l, a)
+			}
 		}
 	}
 }
@@ -23,7 +34,7 @@ func (im *improver) enlarge(allotments []*allotment) {
 func (im *improver) enlargeFor(l *launch, a *allotment) {
 	im.progress.steps++
 	pool := l.pool
-	if pool.hasMinValues() || l.residents.keepOff(&a.group.nodeRules) {
+	if l.residents.keepOff(&a.group.nodeRules) {
 		return
 	}
 	compatible := im.compatibility.compatible(pool, a)
@@ -41,9 +52,10 @@ func (im *improver) enlargeFor(l *launch, a *allotment) {
 		return
 	}
 	*l = *larger
-	im.limits.reserve(l)
 	im.launches.forgetIndex()
 	im.launches.addPods(l, a, n)
+	im.minValues.lowerRequired(l)
+	im.minValues.reserveLaunch(l, &l.used)
 }
 
 // largest is the launch as the one of the offerings that takes most pods of the allotment, and how
@@ -65,8 +77,11 @@ func (im *improver) largest(l *launch, a *allotment, rows bitset.Set) (*launch, 
 			continue
 		}
 		requirements, ok := im.requirements.join(l.requirements, l.pool, row, im.compatibility.compatible(l.pool, a), a)
-		if ok {
-			trial.requirements = requirements
+		if !ok {
+			continue
+		}
+		trial.requirements, trial.reservedCapacity = requirements, nil
+		if n = trial.addableWithMinValues(im.minValues, requirements, a.group, n); n > most {
 			best, most = &trial, n
 		}
 	}
