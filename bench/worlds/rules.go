@@ -37,6 +37,8 @@ var rules = []rule{
 	{"SPREAD-1", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.emptyDomain(p) }},
 	// A pod does not join a launch that would then list too few values for minValues.
 	{"MIN-VALUES-1", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.leavesTooFewValues(p, l.Node) }},
+	// A launch asks for one term of the pod's required node affinity, which alone must leave enough values.
+	{"MIN-VALUES-1", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return l.Launch && a.eachTermHasTooFewValues(p) }},
 	// Rules over topology domains put a pod in one of them, which alone must have the values that
 	// minValues asks for.
 	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.eachDomainHasTooFewValues(p, l) }},
@@ -269,6 +271,17 @@ func (a *afterPlan) leavesTooFewValues(p *corev1.Pod, node string) bool {
 		after.close()
 	}
 	return unmetMinValues(a.w.pool(a.plan.Launches[at].Pool), left) != ""
+}
+
+// eachTermHasTooFewValues reports whether the pod has several terms of required node affinity, and no node
+// could be launched for it if it had any one of them alone.
+func (a *afterPlan) eachTermHasTooFewValues(p *corev1.Pod) bool {
+	terms := requiredTerms(p)
+	return a.hasMinValues() && len(terms) > 1 && !slices.ContainsFunc(terms, func(t corev1.NodeSelectorTerm) bool {
+		one := p.DeepCopy()
+		one.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms = []corev1.NodeSelectorTerm{t}
+		return a.accepted(one).Node != ""
+	})
 }
 
 // eachDomainHasTooFewValues reports whether the node can be launched, or is, for a NodePool with

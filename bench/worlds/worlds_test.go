@@ -66,6 +66,7 @@ var foundWithExtras = map[string][]uint64{
 	"quota that a launch gives back is for pods left out":        {2607207},
 	"the first of its kind on a node beside pods to be spread":   {3007301},
 	"a launch that becomes larger with fewer values":             {2803570},
+	"minValues within each of several node affinity terms":       {2707967},
 }
 
 // TestFoundWorlds: what was found once stays mended.
