@@ -58,7 +58,7 @@ var foundWithExtras = map[string][]uint64{
 	"a launch becomes what has room for a buffer":                {2207904},
 	"an empty domain minds only pods in domains too full":        {2510386, 7300938},
 	"a domain that anti-affinity closes counts once it has pods": {2703185},
-	"pods spread over nodes close only pools that they count":    {2602574, 2957224},
+	"pods spread over nodes close only pools that they count":    {2602574, 2957224, 7700529},
 	"a pod without the label is none to join in a domain":        {2513254},
 	"a launch may be in a domain that spreads leave empty":       {2305013},
 	"an open label may be chosen within a spread or outside":     {2215241, 7802400},
