@@ -66,6 +66,9 @@ func (in *Interner) In(key string, values ...string) Requirement { return in.Key
 // Only returns the requirement that the label is present with the value of that ID.
 func (k *Key) Only(id int) Requirement { return Requirement{Key: k, values: bitset.Of(id)} }
 
+// Among returns the requirement that the label is present with one of the values of these IDs.
+func (k *Key) Among(ids bitset.Set) Requirement { return Requirement{Key: k, values: ids.Clone()} }
+
 // Except returns the requirement that the label has none of the values of these IDs. It may be missing.
 func (k *Key) Except(ids bitset.Set) Requirement {
 	return Requirement{Key: k, values: ids.Clone(), except: true, absent: true}

@@ -26,7 +26,7 @@
 //	fewestnodes.go      a further plan launches as few nodes as possible
 //	leftoutfirst.go     further plans place pods that were left out first
 //	bindorder.go        pods that wait for each other in a circle
-//	topology.go         counts by zone; domainrule.go reads them for pods; countfamily.go
+//	topology.go         counts by zone; domainrule.go reads them for pods; countfamily.go, openlabel.go
 //	noderules.go        what pods ask of the pods beside them; counters.go counts those
 //	limits.go           what may still be launched; quota.go, minvalues.go
 //	offeringchoice.go   which offerings a launch accepts

@@ -121,21 +121,21 @@ func (e *explainer) funnelOf(pool *poolState, g *podGroup) reason.Funnel {
 	if fb.funnel.Blocked == "" && g.restrictedByPods() {
 		e.explainTopology(&fb, pool, g)
 	}
-	if fb.funnel.Blocked == "" && g.class.Virtual {
-		e.explainBuffer(&fb, pool)
+	if fb.funnel.Blocked == "" && !fb.passed.Empty() {
+		e.explainClosed(&fb, pool, g)
 	}
 	return fb.funnel
 }
 
-// explainBuffer cuts the offerings of which none is launched for virtual pods, as real pods would then
-// not keep their places; see placeAndImprove.
-func (e *explainer) explainBuffer(fb *funnelBuilder, pool *poolState) {
-	if pool.closed {
+// explainClosed cuts the offerings of which none is launched for pods of the group, as pods with a place
+// would then not keep it; see placeAndImprove and retryUnplaced.
+func (e *explainer) explainClosed(fb *funnelBuilder, pool *poolState, g *podGroup) {
+	if pool.closed && g.class.Virtual {
 		fb.cut(reason.Topology, fb.passed, func(bitset.Set) (string, map[string]any) {
 			return "pods are spread over the nodes there are, and would be too uneven with one more", map[string]any{"type": spreadRule.String()}
 		})
 	}
-	fb.cut(reason.Topology, pool.Offerings.Minus(e.topology.keepingPlaces(pool)), func(bitset.Set) (string, map[string]any) {
+	fb.cut(reason.Topology, pool.Offerings.Minus(e.topology.keepingPlaces(pool, g.class.PodShape)), func(bitset.Set) (string, map[string]any) {
 		return "pods are spread over the topology domains there are, and would be too uneven with one more", map[string]any{"type": spreadRule.String()}
 	})
 }

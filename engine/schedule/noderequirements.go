@@ -41,6 +41,7 @@ type internedKey struct {
 // requirementSets interns the nodeRequirements of a round, and caches how pod shapes join
 // them.
 type requirementSets struct {
+	topology *topology
 	joined   map[joinedKey]*nodeRequirements // nil where they cannot hold together
 	interned map[internedKey][]*nodeRequirements
 	key      []byte     // scratch: of a set of offerings
@@ -52,14 +53,16 @@ func newRequirementSets() requirementSets {
 }
 
 // join adds the requirements of an allotment on the given offering. It takes the first of the
-// shape's alternatives that holds there together with the others.
+// shape's alternatives that holds there together with the others. While launches may open no domain,
+// it leaves only values of labels with which they open none.
 func (rs *requirementSets) join(reqs *nodeRequirements, pool *poolState, row int, f *cluster.CompatibleOfferings, a *allotment) (*nodeRequirements, bool) {
 	for i, alt := range a.group.shape.Alternatives {
 		if !f.Fitting[i].Has(row) {
 			continue
 		}
 		if len(alt) == 0 && a.cell == nil && !f.AnyPortTaken {
-			return reqs, true
+			next := rs.closed(reqs, pool, row)
+			return next, next != nil
 		}
 		at := joinedKey{from: reqs, pool: pool.PoolCatalog, shape: a.group.shape, alternative: i, row: -1}
 		if a.cell != nil {
@@ -77,11 +80,23 @@ func (rs *requirementSets) join(reqs *nodeRequirements, pool *poolState, row int
 			next = rs.joinNew(reqs, pool, row, added, f.Admitted[i])
 			rs.joined[at] = next
 		}
-		if next != nil {
+		if next = rs.closed(next, pool, row); next != nil {
 			return next, true
 		}
 	}
 	return nil, false
+}
+
+// closed narrows the requirements so that their launch opens no domain, while it may open none. It returns
+// nil when they cannot hold then.
+func (rs *requirementSets) closed(reqs *nodeRequirements, pool *poolState, row int) *nodeRequirements {
+	if reqs == nil || !rs.topology.mustNotOpenDomains {
+		return reqs
+	}
+	if added := rs.topology.keepingClosed(reqs, pool); len(added) > 0 {
+		return rs.joinNew(reqs, pool, row, added, reqs.rows)
+	}
+	return reqs
 }
 
 // lastJoined is how a shape group last joined a node. Where most pods have the same requirements,

@@ -24,6 +24,7 @@ type poolState struct {
 	limitedPods      map[int]limitedPods
 	base             *nodeRequirements
 	inCountedDomains bitset.Set             // see inCountedDomains
+	openCounts       []*domainCount         // those to heed over labels that only the pool sets; made with inCountedDomains
 	availableRows    bitset.Set             // see available
 	bySize           map[quantity.Dim][]int // see descending
 	largestOf        map[quantity.Dim]int64 // see largest

@@ -61,6 +61,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 	s.launches = launchList{counters: &s.counters, placements: &s.placements, few: l.fewestNodes}
 	s.nodes = newNodes(snapshot, nodePreferences{classes: ps.distinguishNodes, preferredFirst: chosen != nil}, &s.counters, &s.placements)
 	s.topology = newTopology(&s.counters, &s.pools, &s.launches, l.openedDomains)
+	s.requirements.topology = &s.topology
 	s.minValues = minValuesChecker{limits: &s.limits, quota: &s.quota, topology: &s.topology, lost: l.minValuesLost, mayRelax: snapshot.Settings.RelaxMinValues}
 	s.offerings = offeringChooser{limits: &s.limits, quota: &s.quota, topology: &s.topology, minValues: &s.minValues}
 	s.compatibility = compatibility{topology: &s.topology, byCell: map[compatibleKey]*cluster.CompatibleOfferings{}, shared: ps.compatible}

@@ -58,10 +58,13 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 	if pool.inCountedDomains != nil {
 		return pool.inCountedDomains
 	}
-	pool.inCountedDomains = pool.Offerings.Clone()
+	pool.inCountedDomains, pool.openCounts = pool.Offerings.Clone(), nil
 	for _, dc := range t.countList {
 		if !t.heeds(dc) {
 			continue
+		}
+		if _, open := pool.NodeRequirements.Get(dc.key); open && !pool.Catalog.HasLabel(dc.key) {
+			pool.openCounts = append(pool.openCounts, dc)
 		}
 		rows := &t.scratch
 		rows.Copy(pool.Offerings)
@@ -74,29 +77,6 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 		pool.inCountedDomains.Keep(*rows)
 	}
 	return pool.inCountedDomains
-}
-
-// keepingPlaces returns the offerings of which a node opens no domain but such that may be empty.
-func (t *topology) keepingPlaces(pool *poolState) bitset.Set {
-	cached, mayOpenEmpty := pool.inCountedDomains, t.mayOpenEmpty
-	pool.inCountedDomains, t.mayOpenEmpty = nil, true
-	defer func() { pool.inCountedDomains, t.mayOpenEmpty = cached, mayOpenEmpty }()
-	return t.inCountedDomains(pool)
-}
-
-// dropOpening drops the offerings on which a launch would be in a domain that some spread does not
-// count, by one of the labels that only the pool sets: inCountedDomains does not tell their values apart.
-func (t *topology) dropOpening(rows *bitset.Set, pool *poolState, keys []*constraint.Key, values []int) {
-	for i, key := range keys {
-		if pool.Catalog.HasLabel(key) || values[i] < 0 {
-			continue
-		}
-		for _, dc := range t.countList {
-			if dc.key == key && t.heeds(dc) && !t.hasDomain(dc, values[i]) {
-				rows.DropAll(t.countedOfferings(dc, pool))
-			}
-		}
-	}
 }
 
 // heeds reports whether a launch must not open a domain of the count while it must open none.
