@@ -199,13 +199,14 @@ func (c *Cluster) blocking() (blocking, chain map[types.UID]int) {
 // maxChain bounds the chains that blocking follows.
 const maxChain = 8
 
-// counts reports whether a hard spread constraint of pod a counts pod b.
+// counts reports whether a hard spread constraint of pod a counts pod b. One whose selector is empty counts
+// no pod (podtopologyspread, countPodsMatchSelector).
 func counts(a *corev1.Pod, s corev1.TopologySpreadConstraint, b *corev1.Pod) bool {
 	if s.WhenUnsatisfiable != corev1.DoNotSchedule || s.LabelSelector == nil || a.Namespace != b.Namespace {
 		return false
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
-	return err == nil && selector.Matches(labels.Set(b.Labels))
+	return err == nil && !selector.Empty() && selector.Matches(labels.Set(b.Labels))
 }
 
 // holdsItselfBack reports whether a hard spread constraint of the pod over the key counts the pod.

@@ -67,6 +67,7 @@ var foundWithExtras = map[string][]uint64{
 	"the first of its kind on a node beside pods to be spread":   {3007301},
 	"a launch that becomes larger with fewer values":             {2803570},
 	"minValues within each of several node affinity terms":       {2707967},
+	"a spread that counts no pod holds its pods back from none":  {9101159},
 }
 
 // TestFoundWorlds: what was found once stays mended.
