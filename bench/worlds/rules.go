@@ -35,10 +35,15 @@ var rules = []rule{
 	}},
 	// A topology domain without a node counts, as the emptiest, where the pod could get one.
 	{"SPREAD-1", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool { return a.emptyDomain(p) }},
-	// A pod does not join a launch that would then list too few values for minValues.
-	{"MIN-VALUES-1", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.leavesTooFewValues(p, l.Node) }},
-	// A launch asks for one term of the pod's required node affinity, which alone must leave enough values.
-	{"MIN-VALUES-1", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return l.Launch && a.eachTermHasTooFewValues(p) }},
+	// A pod does not join a launch that would then list too few values for minValues. A launch asks for one
+	// term of the pod's required node affinity.
+	{"MIN-VALUES-1", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
+		return !l.Launch && !slices.ContainsFunc(byTerm(p), func(one *corev1.Pod) bool { return !a.leavesTooFewValues(one, l.Node) })
+	}},
+	// No node is launched for a pod where each of its terms alone leaves too few values.
+	{"MIN-VALUES-1", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
+		return l.Launch && a.hasMinValues() && !slices.ContainsFunc(byTerm(p), func(one *corev1.Pod) bool { return a.accepted(one).Node != "" })
+	}},
 	// Rules over topology domains put a pod in one of them, which alone must have the values that
 	// minValues asks for.
 	{"MIN-VALUES-4", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.eachDomainHasTooFewValues(p, l) }},
@@ -100,6 +105,21 @@ func requiredTerms(p *corev1.Pod) []corev1.NodeSelectorTerm {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
 	return nil
+}
+
+// byTerm are copies of the pod, each with one of its terms of required node affinity; the pod alone when it
+// has none.
+func byTerm(p *corev1.Pod) []*corev1.Pod {
+	terms := requiredTerms(p)
+	if len(terms) == 0 {
+		return []*corev1.Pod{p}
+	}
+	out := make([]*corev1.Pod, len(terms))
+	for i, t := range terms {
+		out[i] = p.DeepCopy()
+		out[i].Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms = []corev1.NodeSelectorTerm{t}
+	}
+	return out
 }
 
 func optsOut(p *corev1.Pod) bool {
@@ -271,17 +291,6 @@ func (a *afterPlan) leavesTooFewValues(p *corev1.Pod, node string) bool {
 		after.close()
 	}
 	return unmetMinValues(a.w.pool(a.plan.Launches[at].Pool), left) != ""
-}
-
-// eachTermHasTooFewValues reports whether the pod has several terms of required node affinity, and no node
-// could be launched for it if it had any one of them alone.
-func (a *afterPlan) eachTermHasTooFewValues(p *corev1.Pod) bool {
-	terms := requiredTerms(p)
-	return a.hasMinValues() && len(terms) > 1 && !slices.ContainsFunc(terms, func(t corev1.NodeSelectorTerm) bool {
-		one := p.DeepCopy()
-		one.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms = []corev1.NodeSelectorTerm{t}
-		return a.accepted(one).Node != ""
-	})
 }
 
 // eachDomainHasTooFewValues reports whether the node can be launched, or is, for a NodePool with

@@ -66,7 +66,7 @@ var foundWithExtras = map[string][]uint64{
 	"quota that a launch gives back is for pods left out":        {2607207},
 	"the first of its kind on a node beside pods to be spread":   {3007301},
 	"a launch that becomes larger with fewer values":             {2803570},
-	"minValues within each of several node affinity terms":       {2707967, 2941940},
+	"minValues within each of several node affinity terms":       {2707967, 2941940, 3018080},
 	"a spread that counts no pod holds its pods back from none":  {9101159},
 }
 
