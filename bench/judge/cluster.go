@@ -127,8 +127,8 @@ type sequence struct {
 
 // orders are the plan's own order, round robin over the nodes, the pods that block the fewest
 // others first, random orders of workloads or of single pods, half of them by priority as the
-// scheduler's queue is, and the pods at which chains of blocked pods begin first. They are the
-// same on every run.
+// scheduler's queue is, the pods at which chains of blocked pods begin first, and random orders of
+// those that block as many others. They are the same on every run.
 func (c *Cluster) orders() []sequence {
 	sorted := func(rank func(Placement) int) []Placement {
 		out := slices.Clone(c.Placed)
@@ -152,7 +152,15 @@ func (c *Cluster) orders() []sequence {
 		}
 		out = append(out, sequence{pods: mixed, restart: true})
 	}
-	return append(out, sequence{pods: sorted(func(p Placement) int { return chain[p.Pod.UID] }), restart: true})
+	out = append(out, sequence{pods: sorted(func(p Placement) int { return chain[p.Pod.UID] }), restart: true})
+	for range 16 {
+		mixed := slices.Clone(c.Placed)
+		r.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+		mixed = together(mixed)
+		slices.SortStableFunc(mixed, func(a, b Placement) int { return cmp.Compare(blocking[a.Pod.UID], blocking[b.Pod.UID]) })
+		out = append(out, sequence{pods: mixed, restart: true})
+	}
+	return out
 }
 
 // together moves identical pods up to the first of them.
