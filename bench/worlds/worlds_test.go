@@ -43,7 +43,7 @@ var foundWithExtras = map[string][]uint64{
 	"a pod that must be spread follows no terminating pod":       {901641, 1008528},
 	"a launch may become what a hostname spread looks at":        {903955},
 	"a launch that keeps a planned pod off its node":             {1404408, 1504327},
-	"a plan that can be bound in few orders":                     {814561, 1506200},
+	"a plan that can be bound in few orders":                     {814561, 1506200, 3039981},
 	"a larger launch in a domain that may be empty":              {1101534},
 	"what a cell takes is not forgotten":                         {1111249},
 	"spread pods may be bound before those beside them":          {1115893},
@@ -67,6 +67,7 @@ var foundWithExtras = map[string][]uint64{
 	"the first of its kind on a node beside pods to be spread":   {3007301},
 	"a launch that becomes larger with fewer values":             {2803570},
 	"minValues within each of several node affinity terms":       {2707967, 2941940, 3018080},
+	"a node that spreads over the hostname need not look at":     {3031937},
 	"a spread that counts no pod holds its pods back from none":  {9101159},
 }
 

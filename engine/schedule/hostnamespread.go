@@ -18,6 +18,13 @@ type hostnameSpread struct {
 	spread  *cluster.TopologySpread
 }
 
+// nodeSpreader fills nodes with pods that a spread over the hostname has left out. steps are left of its
+// budget: a step looks at a node or a launch.
+type nodeSpreader struct {
+	solver *solver
+	steps  int
+}
+
 // spreadOverNodes fills nodes with virtual pods, or with others, that a spread over the hostname has
 // left out. Nodes that the spread looks at may not be launched any more once it placed some. A what-if
 // leaves such pods out: that it launches no node does not mean that none could be.
@@ -32,7 +39,7 @@ func (s *solver) spreadOverNodes(virtual bool) {
 		s.topology.mustNotOpenDomains, s.cells.ignoreLearned = false, false
 		s.topology.letOpenEmpty(mayOpenEmpty, s.podGroups)
 	}()
-	steps := s.searches.budgets[HostnameSpread]
+	ns := nodeSpreader{solver: s, steps: s.searches.budgets[HostnameSpread]}
 	for _, g := range s.podGroups {
 		if g.class.Virtual != virtual || len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.excluded() || g.countsOpen() {
 			continue
@@ -41,24 +48,74 @@ func (s *solver) spreadOverNodes(virtual bool) {
 		if mayOpenEmpty && withMinValues && s.topology.mayFillDomains(g, s.podGroups) {
 			continue // the launches may need the domains that are empty
 		}
-		for g.unassigned() > 0 && s.raiseMaxCounts(g) {
-			if steps -= len(s.snapshot.Nodes) + len(s.launches.all); steps < 0 {
-				s.searches.cut(HostnameSpread, g.unassigned())
-				break
+		ns.fill(g)
+		ns.fillBesideOutside(g)
+	}
+}
+
+// fill fills nodes with pods of the group, level by level.
+func (ns *nodeSpreader) fill(g *podGroup) {
+	s := ns.solver
+	for g.unassigned() > 0 && ns.raiseMaxCounts(g) {
+		if ns.steps -= len(s.snapshot.Nodes) + len(s.launches.all); ns.steps < 0 {
+			s.searches.cut(HostnameSpread, g.unassigned())
+			return
+		}
+		before := g.placed
+		if len(g.domainKeys) > 0 {
+			s.placeOneByOne(g, maxRetriedPods, s.fillLaunches)
+		} else {
+			s.nodes.fill(g)
+			s.fillLaunches(g.allot(nil, g.unassigned()))
+		}
+		if g.allotted = 0; g.placed == before {
+			return
+		}
+		s.pools.close(g, &s.topology)
+	}
+}
+
+// fillBesideOutside is fill while launches that the group's spreads need not look at keep to such
+// offerings, where that places some pods.
+func (ns *nodeSpreader) fillBesideOutside(g *podGroup) {
+	if g.unassigned() == 0 {
+		return
+	}
+	before, maxCounts := g.placed, slices.Clone(g.nodeRules.maxCounts)
+	narrowed := ns.keepOutside(g)
+	if len(narrowed) == 0 {
+		return
+	}
+	ns.fill(g)
+	if g.placed > before {
+		return
+	}
+	g.nodeRules.maxCounts = maxCounts
+	for l, requirements := range narrowed {
+		l.requirements = requirements
+	}
+}
+
+// keepOutside drops, from launches that are planned outside what a spread of the group over the hostname
+// looks at, the offerings inside: as one of those such a launch could be the emptiest node. It returns
+// these launches with the requirements that they had. Launches with minValues keep their offerings.
+func (ns *nodeSpreader) keepOutside(g *podGroup) map[*launch]*nodeRequirements {
+	s := ns.solver
+	narrowed := map[*launch]*nodeRequirements{}
+	for _, h := range g.nodeRules.spreads {
+		looksAt := h.looksAt(g)
+		for _, l := range s.launches.all {
+			counted := s.topology.countedOfferings(&looksAt, l.pool)
+			if l.pool.hasMinValues() || counted.Has(l.row) || !looksAt.filter.admits(l) || !s.offerings.mayBecome(l).Intersects(counted) {
+				continue
 			}
-			before := g.placed
-			if len(g.domainKeys) > 0 {
-				s.placeOneByOne(g, maxRetriedPods, s.fillLaunches)
-			} else {
-				s.nodes.fill(g)
-				s.fillLaunches(g.allot(nil, g.unassigned()))
+			if narrowed[l] == nil {
+				narrowed[l] = l.requirements
 			}
-			if g.allotted = 0; g.placed == before {
-				break
-			}
-			s.pools.close(g, &s.topology)
+			l.requirements = s.requirements.intern(l.requirements.labelRequirements, l.requirements.rows.Minus(counted))
 		}
 	}
+	return narrowed
 }
 
 // close closes the pools with offerings that a spread of the group over the hostname looks at.
@@ -84,14 +141,14 @@ func (t *topology) mayFillDomains(g *podGroup, groups []*podGroup) bool {
 
 // raiseMaxCounts lets each node have maxSkew pods more than the emptiest node has. It reports false
 // when that is no more than before.
-func (s *solver) raiseMaxCounts(g *podGroup) bool {
+func (ns *nodeSpreader) raiseMaxCounts(g *podGroup) bool {
 	raised := false
 	for i := range g.nodeRules.maxCounts {
 		limit := &g.nodeRules.maxCounts[i]
 		most := math.MaxInt32
 		for _, spread := range g.nodeRules.spreads {
 			if spread.counter == limit.counter {
-				most = min(most, s.leastOnNodes(g, spread)+spread.spread.MaxSkew)
+				most = min(most, ns.solver.leastOnNodes(g, spread)+spread.spread.MaxSkew)
 			}
 		}
 		if most != math.MaxInt32 && most > limit.max {
