@@ -64,8 +64,8 @@ var rules = []rule{
 		return !l.Launch && hasHardSpread(p, isDomain) && a.keepsOffWhenFirst(p, l.Node)
 	}},
 	// A node opens no domain that takes the place from a pod of the plan.
-	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return !a.virtual && l.Launch && a.takesPlaces(p) }},
-	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.virtual && l.Launch && a.takesPlaces(p) }},
+	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return !a.virtual && l.Launch && a.mayTakePlaces(p) }},
+	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.virtual && l.Launch && a.mayTakePlaces(p) }},
 	// No NodePool launches for virtual pods when pods of the plan are spread over nodes and must see no emptier one.
 	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
 		return a.virtual && l.Launch && a.onlyClosedPools(p)
@@ -218,13 +218,30 @@ func hasHardSpread(p *corev1.Pod, over func(key string) bool) bool {
 	})
 }
 
-// takesPlaces reports whether each node that could be launched for the pod keeps some planned pod, bound
+// mayTakePlaces is takesPlaces for some of the offerings that each launch may become.
+func (a *afterPlan) mayTakePlaces(p *corev1.Pod) bool {
+	for i := range a.choices() {
+		after := a.chosen(i)
+		takes := after.takesPlaces(p)
+		after.close()
+		if takes {
+			return true
+		}
+	}
+	return false
+}
+
+// takesPlaces reports whether nodes could be launched for the pod, and each keeps some planned pod, bound
 // last, off its node. With minValues a node may become each offering that it lists, so those that keep no
 // pod off must have enough values without the others.
 func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
-	harmless := map[launchKey][]candidate{}
+	some, harmless := false, map[launchKey][]candidate{}
 	for _, c := range a.candidates {
-		if !a.wouldTake(p, c) || slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
+		if !a.wouldTake(p, c) {
+			continue
+		}
+		some = true
+		if slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
 			return !o.Virtual && hasHardSpread(o.Pod, isDomain) && a.keepsOffWhenLast(o, c)
 		}) {
 			continue
@@ -234,7 +251,7 @@ func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
 			return false
 		}
 	}
-	return true
+	return some
 }
 
 // onlyClosedPools reports whether each NodePool that could launch a node for the pod could also launch one
@@ -335,17 +352,13 @@ func asksForValues(pool *karpv1.NodePool) bool {
 // acceptedHoweverLaunched is accepted for nodes that take the pod whichever of its offerings each launch
 // becomes.
 func (a *afterPlan) acceptedHoweverLaunched(p *corev1.Pod) LeftOut {
-	choices := 1
-	for _, l := range a.plan.Launches {
-		choices = max(choices, len(l.Offerings))
-	}
+	choices := a.choices()
 	takes := map[string]int{} // in how many choices the node takes the pod
 	listed := map[launchKey][]candidate{}
 	for i := range choices {
-		as := newJudged(a.w, a.plan, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[min(i, len(l.Offerings)-1)] })
-		after := as.afterPlan(a.virtual, as.daemonsOn)
-		for _, n := range as.cluster.Nodes {
-			if !as.cluster.Leaving[n.Name] && after.takes(p, n.Name) {
+		after := a.chosen(i)
+		for _, n := range after.cluster.Nodes {
+			if !after.cluster.Leaving[n.Name] && after.takes(p, n.Name) {
 				takes[n.Name]++
 			}
 		}
@@ -370,6 +383,21 @@ func (a *afterPlan) acceptedHoweverLaunched(p *corev1.Pod) LeftOut {
 		}
 	}
 	return LeftOut{}
+}
+
+// choices is the number of offerings that a launch of the plan may become.
+func (j *judged) choices() int {
+	most := 1
+	for _, l := range j.plan.Launches {
+		most = max(most, len(l.Offerings))
+	}
+	return most
+}
+
+// chosen is the same with each launch as offering i of its list, or as the last. It must be closed.
+func (a *afterPlan) chosen(i int) *afterPlan {
+	j := newJudged(a.w, a.plan, func(_ int, l schedule.Launch) offering.Ref { return l.Offerings[min(i, len(l.Offerings)-1)] })
+	return j.afterPlan(a.virtual, j.daemonsOn)
 }
 
 // harmlessDomainsHaveTooFewValues reports whether the pod can only be launched for by NodePools with

@@ -69,6 +69,7 @@ var foundWithExtras = map[string][]uint64{
 	"minValues within each of several node affinity terms":       {2707967, 2941940, 3018080},
 	"a node that spreads over the hostname need not look at":     {3031937},
 	"a spread that counts no pod holds its pods back from none":  {9101159},
+	"a launch may leave a domain empty or become another":        {9101062},
 }
 
 // TestFoundWorlds: what was found once stays mended.
