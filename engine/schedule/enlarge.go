@@ -62,7 +62,8 @@ func (im *improver) enlargeFor(l *launch, a *allotment) {
 // many these are.
 func (im *improver) largest(l *launch, a *allotment, rows bitset.Set) (*launch, int) {
 	var best *launch
-	most := 0
+	var reqs *nodeRequirements
+	most, withValues := 0, 0
 	for row := range rows.All() {
 		if im.outOfSteps() || most == a.left() {
 			break
@@ -71,17 +72,23 @@ func (im *improver) largest(l *launch, a *allotment, rows bitset.Set) (*launch, 
 			continue
 		}
 		trial := *l
-		trial.row, trial.free = row, l.pool.Allocatable[row].Sub(l.used)
+		trial.row, trial.free, trial.reservedCapacity = row, l.pool.Allocatable[row].Sub(l.used), nil
 		n := min(a.left(), im.roomFor(&trial, a))
 		if n <= most {
 			continue
 		}
-		requirements, ok := im.requirements.join(l.requirements, l.pool, row, im.compatibility.compatible(l.pool, a), a)
+		next, ok := im.requirements.join(l.requirements, l.pool, row, im.compatibility.compatible(l.pool, a), a)
 		if !ok {
 			continue
 		}
-		trial.requirements, trial.reservedCapacity = requirements, nil
-		if n = trial.addableWithMinValues(im.minValues, requirements, a.group, n); n > most {
+		if next != reqs {
+			reqs, withValues = next, trial.addableWithMinValues(im.minValues, next, a.group, a.left())
+			if l.pool.hasMinValues() {
+				im.progress.steps += rows.Len() // it looked at each
+			}
+		}
+		if n = min(n, withValues); n > most {
+			trial.requirements = next
 			best, most = &trial, n
 		}
 	}
