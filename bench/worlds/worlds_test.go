@@ -61,7 +61,7 @@ var foundWithExtras = map[string][]uint64{
 	"pods spread over nodes close only pools that they count":    {2602574, 2957224, 7700529},
 	"a pod without the label is none to join in a domain":        {2513254},
 	"a launch may be in a domain that spreads leave empty":       {2305013},
-	"an open label may be chosen within a spread or outside":     {2215241, 7802400},
+	"an open label may be chosen within a spread or outside":     {2215241, 7802400, 3108577},
 	"spread pods wait for none in a domain closed to them":       {2214049},
 	"quota that a launch gives back is for pods left out":        {2607207},
 	"the first of its kind on a node beside pods to be spread":   {3007301},

@@ -249,14 +249,15 @@ func (t *topology) launchedDomains(dc *domainCount) []int {
 		if !pool.Catalog.HasLabel(dc.key) {
 			continue
 		}
-		set := launched.rows[pool].And(t.countedOfferings(dc, pool))
+		set := launched.countedRows(dc, pool).And(t.countedOfferings(dc, pool))
 		for _, c := range pool.Cells([]*constraint.Key{dc.key}) {
 			if v := c.Values[0]; v >= 0 && c.Offerings.Intersects(set) && !slices.Contains(out, v) {
 				out = append(out, v)
 			}
 		}
 	}
-	for _, l := range launched.launches {
+	for i := range launched.alike {
+		l := launched.alike[i].first
 		if v, ok := l.openValue(dc.key); ok && !slices.Contains(out, v) && dc.filter.admits(l) {
 			out = append(out, v)
 		}
@@ -267,26 +268,63 @@ func (t *topology) launchedDomains(dc *domainCount) []int {
 
 // launchSummary is the different offerings and node requirements among the launches.
 type launchSummary struct {
-	rows     map[*poolState]bitset.Set
-	launches []*launch // one of each nodeRequirements
+	rows  map[*poolState]bitset.Set
+	alike []alikeLaunches
+}
+
+// alikeLaunches are the launches of a pool with the same nodeRequirements: the first of them, and the
+// offerings that are planned for them.
+type alikeLaunches struct {
+	first *launch
+	rows  bitset.Set
 }
 
 // summarizeLaunches reads the launches so far.
 func (t *topology) summarizeLaunches() *launchSummary {
+	type key struct {
+		pool         *poolState
+		requirements *nodeRequirements
+	}
 	summary := &launchSummary{rows: map[*poolState]bitset.Set{}}
-	seen := map[*nodeRequirements]bool{}
+	at := map[key]int{}
 	for _, l := range t.launches.all {
 		if !summary.rows[l.pool].Has(l.row) {
 			set := summary.rows[l.pool]
 			set.Put(l.row)
 			summary.rows[l.pool] = set
 		}
-		if !seen[l.requirements] {
-			seen[l.requirements] = true
-			summary.launches = append(summary.launches, l)
+		i, ok := at[key{l.pool, l.requirements}]
+		if !ok {
+			i = len(summary.alike)
+			at[key{l.pool, l.requirements}] = i
+			summary.alike = append(summary.alike, alikeLaunches{first: l})
 		}
+		summary.alike[i].rows.Put(l.row)
 	}
 	return summary
+}
+
+// countedRows are the offerings of the pool's launches at which the count looks, as far as labels tell
+// that only the pool sets.
+func (ls *launchSummary) countedRows(dc *domainCount, pool *poolState) bitset.Set {
+	if !dc.filter.readsOpenLabel(pool) {
+		return ls.rows[pool]
+	}
+	var out bitset.Set
+	for i := range ls.alike {
+		if alike := &ls.alike[i]; alike.first.pool == pool && dc.filter.admits(alike.first) {
+			out.Merge(alike.rows)
+		}
+	}
+	return out
+}
+
+// readsOpenLabel reports whether labels that only the pool sets may decide whether the filter looks at a
+// node.
+func (f nodeFilter) readsOpenLabel(pool *poolState) bool {
+	return f.affinity != nil && slices.ContainsFunc(f.affinity.OwnRequirements(), func(alternative constraint.Set) bool {
+		return slices.ContainsFunc(alternative, func(q constraint.Requirement) bool { return !pool.Catalog.HasLabel(q.Key) })
+	})
 }
 
 // openValue is the value that the launch's node will have of a label that only the pool sets and may
