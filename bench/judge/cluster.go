@@ -153,14 +153,26 @@ func (c *Cluster) orders() []sequence {
 		out = append(out, sequence{pods: mixed, restart: true})
 	}
 	out = append(out, sequence{pods: sorted(func(p Placement) int { return chain[p.Pod.UID] }), restart: true})
-	for range 16 {
+	for i := range 32 {
 		mixed := slices.Clone(c.Placed)
 		r.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
 		mixed = together(mixed)
-		slices.SortStableFunc(mixed, func(a, b Placement) int { return cmp.Compare(blocking[a.Pod.UID], blocking[b.Pod.UID]) })
+		rank := func(p Placement) int {
+			if i%2 == 1 && joins(p.Pod) {
+				return 0 // it may have to be the first of its kind
+			}
+			return blocking[p.Pod.UID]
+		}
+		slices.SortStableFunc(mixed, func(a, b Placement) int { return cmp.Compare(rank(a), rank(b)) })
 		out = append(out, sequence{pods: mixed, restart: true})
 	}
 	return out
+}
+
+// joins reports whether the pod requires pod affinity.
+func joins(p *corev1.Pod) bool {
+	a := p.Spec.Affinity
+	return a != nil && a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
 }
 
 // together moves identical pods up to the first of them.
