@@ -68,6 +68,7 @@ var foundWithExtras = map[string][]uint64{
 	"a launch that becomes larger with fewer values":             {2803570},
 	"minValues within each of several node affinity terms":       {2707967, 2941940, 3018080},
 	"a node that spreads over the hostname need not look at":     {3031937},
+	"a launch outrun by pods that nodes take before it":          {3123288},
 	"a spread that counts no pod holds its pods back from none":  {9101159},
 	"a launch may leave a domain empty or become another":        {9101062},
 }

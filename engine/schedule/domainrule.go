@@ -36,6 +36,9 @@ const (
 	affinityRule                     // the domain's count must not be zero
 )
 
+// joinsItself reports whether the rule is required pod affinity that selects the group's own pods.
+func (r domainRule) joinsItself() bool { return r.kind == affinityRule && !r.soft && r.countsOwnPods }
+
 func (r domainRule) isHardSpread() bool { return r.kind == spreadRule && !r.soft }
 
 // allows reports whether one more pod may go where the label has value v; a negative v means

@@ -150,7 +150,8 @@ func (l *learned) recordUnbindable(s *solver) bool {
 // recordJoinLast records the classes of which a pod has a node as the first anywhere that its own affinity
 // over the hostname selects, while others that it selects are bound before it, and it must join them then:
 // those that go to existing nodes while it gets a new one, and those whose spread counts the pod and would
-// keep them off afterwards. It reports false when that is known.
+// keep them off afterwards. The same holds for affinity over zones and other domains, where the others go to
+// existing nodes in other domains. It reports false when that is known.
 func (l *learned) recordJoinLast(s *solver) bool {
 	found := false
 	var spreading map[int][]*podGroup
@@ -168,6 +169,8 @@ func (l *learned) recordJoinLast(s *solver) bool {
 			spread := slices.ContainsFunc(spreading[d.counter], g.isSpreadBy)
 			return (spread || s.counters.isPlanned(d.counter)) && s.launches.holdFirst(g, d.counter) || spread && s.placements.holdFirst(g, d.counter)
 		}) {
+			l.joinLast[g.class], found = true, true
+		} else if s.placements.outrun(g, s.snapshot) {
 			l.joinLast[g.class], found = true, true
 		}
 	}

@@ -3,49 +3,9 @@
 package schedule
 
 import (
-	"slices"
-
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 )
-
-// placement is where some pods of one group will be: on an existing node, or on a launch.
-type placement struct {
-	group  *podGroup
-	launch *launch // nil for an existing node
-	node   int     // index, when launch is nil
-	count  int
-}
-
-// placements records where the attempt puts pods, if a preference audit or the search for an order of
-// binding may read it.
-type placements struct {
-	enabled bool
-	all     []placement
-}
-
-func (p *placements) record(at placement) {
-	if p.enabled {
-		p.all = append(p.all, at)
-	}
-}
-
-// holdFirst reports whether pods of the group are on some existing node without planned pods that the
-// counter counts and that need not join others.
-func (p *placements) holdFirst(g *podGroup, counter int) bool {
-	nodes := map[int]bool{}
-	for _, at := range p.all {
-		if at.launch == nil && at.group == g {
-			nodes[at.node] = true
-		}
-	}
-	for _, at := range p.all {
-		if at.launch == nil && !at.group.follows() && slices.Contains(at.group.nodeRules.increments, counter) {
-			delete(nodes, at.node)
-		}
-	}
-	return len(nodes) > 0
-}
 
 // summarize counts the preferences that hold once every pod is placed, whether or not the
 // attempt tried to honour them. A launch counts as its first offering. For a spread, every
