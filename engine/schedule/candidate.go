@@ -20,7 +20,8 @@ type candidate struct {
 	room             quantity.Vector
 	price            float64
 	group            *candidateGroup
-	minPricePerWorth float64 // price per worth if it were filled completely: no filling costs less
+	minPricePerWorth float64 // no filling costs less per worth
+	rank             int     // by price per worth if it were filled completely
 	// The filling below is valid while every allotment in it has that many pods left.
 	filled         bool
 	content        []portion
@@ -35,6 +36,7 @@ type candidateGroup struct {
 	suits          bitset.Set    // indices of the shape groups that may go there
 	shapeGroups    []*shapeGroup // the same, in order
 	limitedPerNode []*shapeGroup // those with pods limited per node
+	bound          worthBound    // of the pods of the shape groups
 	// requests is what the pods left to place of the shape groups ask for, as it was after that many
 	// of launcher.placed; negative before it is computed.
 	requests quantity.Vector
@@ -62,7 +64,8 @@ func (lr *launcher) gatherCandidates() {
 	if lr.stopEarly {
 		lr.limits.spending.stopIfRestExceeds(cost)
 	}
-	lr.sortByPricePerWorth()
+	lr.boundWorth()
+	lr.rank()
 }
 
 // divide computes again how the pods left to place divide over nodes, and returns their
@@ -80,7 +83,7 @@ func (lr *launcher) divideAgain() {
 		lr.gatherCandidates()
 		return
 	}
-	lr.sortByPricePerWorth()
+	lr.rank()
 }
 
 // offeringGroup is offerings of one pool that suit the same shape groups.
@@ -171,8 +174,10 @@ func (lr *launcher) priceOf(pool *poolState, row int) float64 {
 	return pool.Catalog.Offerings[row].Price.USD()
 }
 
-func (c *candidate) cheaperThan(o *candidate) bool {
-	return c.pool.Catalog.Offerings[c.row].Price < o.pool.Catalog.Offerings[o.row].Price
+// before compares candidates with fillings that are equally good: the cheaper one comes first, then
+// the one of lower rank.
+func (c *candidate) before(o *candidate) bool {
+	return cmp.Or(cmp.Compare(c.pool.Catalog.Offerings[c.row].Price, o.pool.Catalog.Offerings[o.row].Price), cmp.Compare(c.rank, o.rank)) < 0
 }
 
 // dominated reports whether one of the candidates has at least that capacity, as far as it is
@@ -200,6 +205,14 @@ func (lr *launcher) undominated(sorted []*candidate) []*candidate {
 	return kept
 }
 
+// requestsLeft returns what the pods left to place of a group ask for.
+func (lr *launcher) requestsLeft(g *candidateGroup) *quantity.Vector {
+	if g.summedAt != len(lr.placed) {
+		g.sumRequests(lr.placed)
+	}
+	return &g.requests
+}
+
 // sumRequests sums up the requests of the pods left to place.
 func (g *candidateGroup) sumRequests(placed []placedPods) {
 	if since := len(placed) - g.summedAt; g.summedAt < 0 || since > len(g.shapeGroups) {
@@ -225,14 +238,49 @@ func (g *candidateGroup) addRequests(sg *shapeGroup, n int, sign int64) {
 	}
 }
 
-// sortByPricePerWorth sorts the candidates by the least that a unit of worth can cost there.
-func (lr *launcher) sortByPricePerWorth() {
+// boundWorth finds what the candidates' pods can be worth at most.
+func (lr *launcher) boundWorth() {
+	for _, cand := range lr.candidates {
+		if cand.group.bound.prices == nil {
+			cand.group.bound = newWorthBound(&lr.prices.Units, cand.group.shapeGroups)
+		}
+	}
+}
+
+// rank ranks the candidates by what a unit of worth would cost if pods used all of their room, and
+// forgets their fillings.
+func (lr *launcher) rank() {
 	for _, cand := range lr.candidates {
 		room := cand.room
 		lr.demand.capRoom(cand.group, &room)
+		cand.setMinPricePerWorth(lr.prices.Units.Worth(&room) + lr.worthOfNode(cand))
 		cand.filled = false
-		cand.minPricePerWorth = cand.price / max(lr.prices.Units.Worth(&room)+lr.worthOfNode(cand), math.SmallestNonzeroFloat64)
 	}
+	lr.sortByPricePerWorth()
+	for i, cand := range lr.candidates {
+		cand.rank = i
+	}
+}
+
+// boundPricePerWorth sorts the candidates by the least that a unit of worth can cost there with the
+// pods left to place.
+func (lr *launcher) boundPricePerWorth() {
+	for _, cand := range lr.candidates {
+		room, g := cand.room, cand.group
+		lr.demand.capRoom(g, &room)
+		if g.bound.countsPods() {
+			room = covering.Capped(room, lr.requestsLeft(g))
+		}
+		cand.setMinPricePerWorth(g.bound.of(&room) + lr.worthOfNode(cand))
+	}
+	lr.sortByPricePerWorth()
+}
+
+func (c *candidate) setMinPricePerWorth(worth float64) {
+	c.minPricePerWorth = c.price / max(worth, math.SmallestNonzeroFloat64)
+}
+
+func (lr *launcher) sortByPricePerWorth() {
 	slices.SortStableFunc(lr.candidates, func(x, y *candidate) int { return cmp.Compare(x.minPricePerWorth, y.minPricePerWorth) })
 }
 

@@ -92,11 +92,8 @@ func (f *filling) reset(room quantity.Vector) {
 // hold if pods were divisible.
 func (lr *launcher) shareOf(cand *candidate) float64 {
 	g := cand.group
-	if g.summedAt != len(lr.placed) {
-		g.sumRequests(lr.placed)
-	}
 	share := 1.0
-	for d, n := range g.requests {
+	for d, n := range lr.requestsLeft(g) {
 		if n > 0 {
 			share = min(share, float64(max(0, cand.room[d]))/float64(n))
 		}

@@ -213,10 +213,11 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 // best returns the candidate with the lowest price per worth of the pods that would fill it;
 // nil when no pod can be placed any more. If two are equal, it returns the one with the
 // larger worth (which means fewer nodes), then the cheaper one (for learned.fewestNodes, which leaves
-// prices out), then the first in the catalog.
+// prices out), then the one of lower rank.
 func (lr *launcher) best() *candidate {
 	var best *candidate
 	var least float64
+	lr.boundPricePerWorth()
 	for _, cand := range lr.candidates {
 		if best != nil && cand.minPricePerWorth > least {
 			break // sorted by minPricePerWorth: none of the rest can cost less per worth
@@ -228,7 +229,7 @@ func (lr *launcher) best() *candidate {
 			continue
 		}
 		cost := cand.price / cand.worth
-		if best == nil || cost < least || cost == least && (cand.worth > best.worth || cand.worth == best.worth && cand.cheaperThan(best)) {
+		if best == nil || cost < least || cost == least && (cand.worth > best.worth || cand.worth == best.worth && cand.before(best)) {
 			best, least = cand, cost
 		}
 	}
