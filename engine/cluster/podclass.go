@@ -36,6 +36,7 @@ type PodClass struct {
 	classMatch
 	namespace      string
 	labels         map[string]string   // those that some selector selects by
+	unused         unusedLabels        // others
 	ownTerms       []*AntiAffinityTerm // required anti-affinity terms of its pods
 	usedSelectors  []*PodSelector      // selectors of its constraints
 	selectedLabels []string            // pod labels that these selectors select by
@@ -120,9 +121,19 @@ func (c *PodClass) setPodsToPlace(toReschedule []*pod) {
 	}
 }
 
-// compareAge orders old pods first.
+// compareAge orders old pods first. It reads no name that cannot matter: names are seldom in the
+// processor's caches.
 func compareAge(x, y *pod) int {
-	return cmp.Or(cmp.Compare(x.created, y.created), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
+	if c := cmp.Compare(x.created, y.created); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(x.Namespace, y.Namespace); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(x.Name, y.Name); c != 0 {
+		return c
+	}
+	return cmp.Compare(x.UID, y.UID)
 }
 
 // compareClasses puts high priority first, then large pods, because small pods fill gaps.

@@ -47,6 +47,7 @@ func (cs *podClasses) getOrAdd(p *Pod) *PodClass {
 	bodyLen := len(s.bytes)
 	s.labels(p.Labels, cs.labels, toBePlaced)
 	if c := cs.byKey[string(s.bytes)]; c != nil {
+		c.unused.add(s.unused)
 		return c
 	}
 	key := string(s.bytes)
@@ -56,6 +57,7 @@ func (cs *podClasses) getOrAdd(p *Pod) *PodClass {
 		labels: cs.labels.distinguishing(p.Labels, toBePlaced), selectedLabels: labelsSelectedBy(p),
 		key: key, body: key[:bodyLen], podsOn: map[*nodePods]podCount{},
 	}
+	c.unused.add(s.unused)
 	c.Refused, c.Detail, c.Facts = c.PodShape.Refused, c.PodShape.Detail, c.PodShape.Facts
 	if p.Refused != "" {
 		c.Refused, c.Detail, c.Facts = p.Refused, p.RefusedDetail, p.RefusedFacts
@@ -74,10 +76,12 @@ func (cs *podClasses) currentOrSplit(p *pod, toBePlaced bool) *PodClass {
 	s.reset()
 	s.bytes = append(s.bytes, p.class.body...)
 	s.labels(p.labels, cs.labels, toBePlaced)
-	if c := cs.byKey[string(s.bytes)]; c != nil {
-		return c
+	c := cs.byKey[string(s.bytes)]
+	if c == nil {
+		c = cs.split(p.class, string(s.bytes), cs.labels.distinguishing(p.labels, toBePlaced))
 	}
-	return cs.split(p.class, string(s.bytes), cs.labels.distinguishing(p.labels, toBePlaced))
+	c.unused.add(s.unused)
+	return c
 }
 
 // split adds a copy of the class for pods with other labels.
@@ -86,7 +90,7 @@ func (cs *podClasses) split(old *PodClass, key string, labels map[string]string)
 	c.key, c.body, c.labels = key, key[:len(old.body)], labels
 	c.podTotal, c.podsOn, c.pending, c.PodsToPlace = 0, map[*nodePods]podCount{}, nil, nil
 	c.PodShape.users++
-	c.ownTerms = nil
+	c.ownTerms, c.unused = nil, unusedLabels{}
 	for _, s := range c.usedSelectors {
 		s.users++
 	}
@@ -170,6 +174,17 @@ func (cs *podClasses) updateToBePlaced(nodes *nodeStore) []*PodClass {
 	}
 	slices.SortFunc(out, compareClasses)
 	return out
+}
+
+// someMayHave reports whether pods of some class may have one of the labels, which distinguished no
+// pods so far.
+func (cs *podClasses) someMayHave(labels []string) bool {
+	for _, c := range cs.byKey {
+		if c.unused.mayHave(labels) {
+			return true
+		}
+	}
+	return false
 }
 
 // eachNodeRunning visits the nodes to which pods of these shapes are bound.

@@ -99,11 +99,11 @@ func (s *podStore) assignClass(p *Pod) *PodClass {
 	}
 	s.useAll(added, former)
 	if len(former) > 0 {
-		s.reassignToBePlaced(func(q *pod) bool { return hasAny(q.labels, former) })
+		s.reassignToBePlaced(func(c *PodClass) bool { return c.unused.mayHave(former) }, func(q *pod) bool { return hasAny(q.labels, former) })
 	}
-	if len(added) > 0 {
+	if len(added) > 0 && s.classes.someMayHave(added) {
 		for _, q := range s.byUID {
-			if hasAny(q.labels, added) {
+			if q.class.unused.mayHave(added) && hasAny(q.labels, added) {
 				s.reassign(q, s.toBePlaced(q))
 			}
 		}
@@ -148,14 +148,19 @@ func (s *podStore) toBePlaced(p *pod) bool {
 // differ in labels that no selector uses any more.
 func (s *podStore) dropFormerLabels() {
 	if len(s.labels.former) > 0 {
-		s.reassignToBePlaced(func(p *pod) bool { return s.labels.hasFormer(p.class.labels) })
+		outdated := func(c *PodClass) bool { return s.labels.hasFormer(c.labels) }
+		s.reassignToBePlaced(outdated, func(*pod) bool { return true })
 	}
 }
 
-// reassignToBePlaced reassigns the pods that are to be placed and for which outdated holds.
-func (s *podStore) reassignToBePlaced(outdated func(*pod) bool) {
+// reassignToBePlaced reassigns the pods that are to be placed for which outdated holds, if it may hold
+// for pods of their class.
+func (s *podStore) reassignToBePlaced(mayBe func(*PodClass) bool, outdated func(*pod) bool) {
 	var pods []*pod
 	for c := range s.classes.pending {
+		if !mayBe(c) {
+			continue
+		}
 		for _, p := range c.pending {
 			if outdated(p) {
 				pods = append(pods, p)
@@ -167,7 +172,7 @@ func (s *podStore) reassignToBePlaced(outdated func(*pod) bool) {
 			continue
 		}
 		for _, p := range node.bound.pods {
-			if outdated(p) {
+			if mayBe(p.class) && outdated(p) {
 				pods = append(pods, p)
 			}
 		}

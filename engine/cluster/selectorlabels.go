@@ -129,3 +129,31 @@ func hasAny(labels map[string]string, wanted []string) bool {
 	}
 	return false
 }
+
+// unusedLabels are labels of pods of one class that distinguish none of them, as no selector uses them
+// yet. Once one does, only classes that may have it are looked at: there may be far more pods than
+// classes.
+type unusedLabels struct {
+	keys []string
+	// many is set when there are too many to list.
+	many bool
+}
+
+// mostUnused is how many unused labels of a class are listed: few pods have more.
+const mostUnused = 32
+
+// add adds the labels of a pod.
+func (u *unusedLabels) add(keys []string) {
+	for _, key := range keys {
+		if u.many || slices.Contains(u.keys, key) {
+			continue
+		}
+		u.keys = append(u.keys, key)
+		u.many = len(u.keys) > mostUnused
+	}
+}
+
+// mayHave reports whether pods of the class may have one of the labels.
+func (u *unusedLabels) mayHave(labels []string) bool {
+	return u.many || slices.ContainsFunc(labels, func(l string) bool { return slices.Contains(u.keys, l) })
+}

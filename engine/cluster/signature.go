@@ -16,6 +16,8 @@ import (
 type signature struct {
 	bytes []byte
 	names []string // scratch for sorting
+	// unused are the labels that labels left out because they distinguish no pods.
+	unused []string
 }
 
 func (s *signature) reset() { s.bytes = s.bytes[:0] }
@@ -35,26 +37,48 @@ func (s *signature) bool(v bool) {
 	s.bytes = append(s.bytes, 0)
 }
 
+// usualNames are the resources that nearly all pods ask for, often for no others; sorted.
+var usualNames = [...]string{quantity.NameCPU, quantity.NameStorage, quantity.NameMemory, quantity.NamePods}
+
+// amounts writes amounts, sorted by name. Looking up a few names is faster than iterating over a map
+// and sorting.
 func (s *signature) amounts(a quantity.Amounts) {
-	s.names = s.names[:0]
+	start, found := len(s.bytes), 0
+	s.number(int64(len(a)))
+	for _, name := range usualNames {
+		if n, ok := a[name]; ok {
+			s.amount(name, n)
+			found++
+		}
+	}
+	if found == len(a) {
+		return
+	}
+	s.bytes, s.names = s.bytes[:start], s.names[:0]
 	for name := range a {
 		s.names = append(s.names, name)
 	}
 	slices.Sort(s.names)
 	s.number(int64(len(s.names)))
 	for _, name := range s.names {
-		s.string(name)
-		s.number(a[name])
+		s.amount(name, a[name])
 	}
+}
+
+func (s *signature) amount(name string, n int64) {
+	s.string(name)
+	s.number(n)
 }
 
 // labels writes the labels that distinguish pods, sorted by key.
 func (s *signature) labels(labels map[string]string, used *selectorLabels, toBePlaced bool) {
-	s.names = s.names[:0]
+	s.names, s.unused = s.names[:0], s.unused[:0]
 	for key := range labels {
 		if used.distinguishes(key, toBePlaced) {
 			s.names = append(s.names, key)
+			continue
 		}
+		s.unused = append(s.unused, key)
 	}
 	slices.Sort(s.names)
 	for _, key := range s.names {
