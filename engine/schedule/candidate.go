@@ -147,7 +147,7 @@ func (lr *launcher) addUndominated(out []*candidate, i int, g offeringGroup) []*
 	for at := range g.suits.All() {
 		sg := lr.shapeGroups[at]
 		shared.shapeGroups = append(shared.shapeGroups, sg)
-		if sg.limitedPerNode {
+		if len(sg.limited) > 0 {
 			shared.limitedPerNode = append(shared.limitedPerNode, sg)
 		}
 	}

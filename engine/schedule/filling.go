@@ -125,10 +125,10 @@ func (lr *launcher) hasRoom(sg *shapeGroup) bool {
 
 // putLimited adds one of the pods limited per node, unless there is one already.
 func (lr *launcher) putLimited(cand *candidate, sg *shapeGroup) {
-	for _, a := range sg.allotments {
-		if !lr.hasRoom(sg) {
-			return
-		}
+	if !lr.hasRoom(sg) {
+		return
+	}
+	for _, a := range sg.limited {
 		for _, cap := range a.group.nodeRules.maxCounts {
 			if cap.countsOwnPods && lr.filling.counts[cap.counter] == 0 && a.left() > 0 && lr.putAllotment(cand, sg, a, 1) > 0 {
 				return

@@ -22,11 +22,11 @@ type shapeGroup struct {
 	// independent are those of them that need no pods beside them, or may be the first of their kind;
 	// ready are the others that may join pods which fill has put on its node.
 	independent, ready []*allotment
+	limited            []*allotment // those of which the number per node is limited
 	compatible         []*cluster.CompatibleOfferings
 	left               int
 	droppedAt          int  // launchCalls when dropPlaced was last called
 	hosted             bool // some pool has an offering for them
-	limitedPerNode     bool // the number of some of these pods per node is limited
 	lastJoined         lastJoined
 	// inFilling is set while fill has pods of this shape group on its node.
 	inFilling bool
@@ -205,7 +205,9 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 				lr.followers[d.counter] = append(lr.followers[d.counter], a)
 			}
 		}
-		sg.limitedPerNode = sg.limitedPerNode || a.group.nodeRules.limitsOwnPods()
+		if a.group.nodeRules.limitsOwnPods() {
+			sg.limited = append(sg.limited, a)
+		}
 		sg.left += a.left()
 	}
 }
@@ -330,7 +332,9 @@ func firstAfter(list []*allotment, order int) *allotment {
 // dropPlaced drops allotments that have no pods left.
 func (sg *shapeGroup) dropPlaced() {
 	placed := func(a *allotment) bool { return a.left() == 0 }
-	sg.allotments, sg.independent = slices.DeleteFunc(sg.allotments, placed), slices.DeleteFunc(sg.independent, placed)
+	for _, list := range []*[]*allotment{&sg.allotments, &sg.independent, &sg.limited} {
+		*list = slices.DeleteFunc(*list, placed)
+	}
 	sg.left = 0
 	for _, a := range sg.allotments {
 		sg.left += a.left()

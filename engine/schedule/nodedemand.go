@@ -90,10 +90,7 @@ func (d *nodeDemand) outgrown() bool {
 func (d *nodeDemand) countMinNodes(shapeGroups []*shapeGroup) int {
 	d.clearLimited()
 	for _, sg := range shapeGroups {
-		if !sg.limitedPerNode {
-			continue
-		}
-		for _, a := range sg.allotments {
+		for _, a := range sg.limited {
 			n := a.left()
 			for _, c := range a.group.nodeRules.maxCounts {
 				if !c.countsOwnPods || n == 0 {
