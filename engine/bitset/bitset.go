@@ -102,12 +102,11 @@ func (s Set) Or(o Set) Set {
 
 // Merge adds the members of o to the receiver.
 func (s *Set) Merge(o Set) {
-	for len(*s) < len(o) {
-		*s = append(*s, 0)
-	}
-	for i, w := range o {
+	n := min(len(*s), len(o))
+	for i, w := range o[:n] {
 		(*s)[i] |= w
 	}
+	*s = append(*s, o[n:]...)
 }
 
 // Minus returns the members of s that are not in o.

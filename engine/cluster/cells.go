@@ -36,11 +36,12 @@ const maxCellLists = 1024
 // Cells lists the cells over keys in which the pool has offerings, with these offerings. It
 // is computed once per list of keys.
 func (c *PoolCatalog) Cells(keys []*constraint.Key) []CellOfferings {
-	name := ""
+	var short [64]byte // so that looking up usual labels allocates nothing
+	name := short[:0]
 	for _, k := range keys {
-		name += k.Name + "\x00"
+		name = append(append(name, k.Name...), 0)
 	}
-	if cells, ok := c.cells[name]; ok {
+	if cells, ok := c.cells[string(name)]; ok {
 		return cells
 	}
 	cells := []CellOfferings{{Offerings: c.Offerings}}
@@ -60,7 +61,7 @@ func (c *PoolCatalog) Cells(keys []*constraint.Key) []CellOfferings {
 	if len(c.cells) >= maxCellLists {
 		clear(c.cells)
 	}
-	c.cells[name] = cells
+	c.cells[string(name)] = cells
 	return cells
 }
 

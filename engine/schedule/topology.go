@@ -249,7 +249,11 @@ func (t *topology) launchedDomains(dc *domainCount) []int {
 		if !pool.Catalog.HasLabel(dc.key) {
 			continue
 		}
-		set := launched.countedRows(dc, pool).And(t.countedOfferings(dc, pool))
+		set := launched.countedRows(dc, pool)
+		if set.Empty() {
+			continue
+		}
+		set = set.And(t.countedOfferings(dc, pool))
 		for _, c := range pool.Cells([]*constraint.Key{dc.key}) {
 			if v := c.Values[0]; v >= 0 && c.Offerings.Intersects(set) && !slices.Contains(out, v) {
 				out = append(out, v)
