@@ -37,6 +37,7 @@ type candidateGroup struct {
 	shapeGroups    []*shapeGroup // the same, in order
 	limitedPerNode []*shapeGroup // those with pods limited per node
 	bound          worthBound    // of the pods of the shape groups
+	leading        leadingPods   // of the same
 	// requests is what the pods left to place of the shape groups ask for, as it was after that many
 	// of launcher.placed; negative before it is computed.
 	requests quantity.Vector
@@ -271,7 +272,7 @@ func (lr *launcher) boundPricePerWorth() {
 		if g.bound.countsPods() {
 			room = covering.Capped(room, lr.requestsLeft(g))
 		}
-		cand.setMinPricePerWorth(g.bound.of(&room) + lr.worthOfNode(cand))
+		cand.setMinPricePerWorth(lr.boundLeading(cand, g.bound.of(&room)) + lr.worthOfNode(cand))
 	}
 	lr.sortByPricePerWorth()
 }

@@ -44,7 +44,7 @@ func (lr *launcher) fill(cand *candidate) {
 		}
 	}
 	left, all := &lr.shapesLeft, len(lr.shapeGroups)
-	least := int64(min(1/share, math.MaxInt32)) // with fewer pods left, the share is none
+	least := leastShared(share)
 	for i := left.withPods(0, all, cand.group.suits, least); i >= 0; i = left.withPods(i+1, all, cand.group.suits, least) {
 		sg := lr.shapeGroups[i]
 		if n := int(float64(sg.left) * share); n > 0 {
@@ -103,6 +103,9 @@ func (lr *launcher) shareOf(cand *candidate) float64 {
 	}
 	return share
 }
+
+// leastShared is with how many pods left of a shape group the share of one node is not none.
+func leastShared(share float64) int64 { return int64(min(1/share, math.MaxInt32)) }
 
 // put adds up to n pods of a shape group to the filling, as far as capacity and the pods
 // there let it.

@@ -100,17 +100,10 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 	if s.limits.overMaxPrice() || !slices.ContainsFunc(allotments, func(a *allotment) bool { return a.left() > 0 }) {
 		return
 	}
-	lr := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
-		compatibility: &s.compatibility, launches: &s.launches, followers: map[int][]*allotment{},
-		stopEarly: s.preferences.options.placeAllOrStop && last && !s.learned.fewestNodes}
-	lr.findAlikePools(pools, allotments)
-	lr.groupByShape(allotments)
+	lr := newLauncher(s, pools, last, allotments)
 	if len(lr.shapeGroups) == 0 {
 		return
 	}
-	lr.shapesLeft = newShapesLeft(lr.shapeGroups)
-	s.launches.scratch.reset(len(s.counters.all))
-	lr.filling, lr.demand = &s.launches.scratch.filling, &s.launches.scratch.demand
 	lr.gatherCandidates()
 	for !lr.limits.overMaxPrice() {
 		best := lr.best()
@@ -123,6 +116,19 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 			lr.gatherCandidates()
 		}
 	}
+}
+
+// newLauncher makes a launcher for the pods of the allotments that are left to place.
+func newLauncher(s *solver, pools []*poolState, last bool, allotments []*allotment) *launcher {
+	lr := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
+		compatibility: &s.compatibility, launches: &s.launches, followers: map[int][]*allotment{},
+		stopEarly: s.preferences.options.placeAllOrStop && last && !s.learned.fewestNodes}
+	lr.findAlikePools(pools, allotments)
+	lr.groupByShape(allotments)
+	lr.shapesLeft = newShapesLeft(lr.shapeGroups)
+	s.launches.scratch.reset(len(s.counters.all))
+	lr.filling, lr.demand = &s.launches.scratch.filling, &s.launches.scratch.demand
+	return lr
 }
 
 // divideEvery is the number of launchCopies calls after which divideAgain computes again what
