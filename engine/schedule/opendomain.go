@@ -7,17 +7,18 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
 // placeInOpenDomains places pods for which no single domain has the values that minValues asks for on
 // nodes that may be in several domains: pods whose rules over domains only keep them apart from others,
 // and pods that no rule of a pod with a place counts. Such a pod counts in each domain where its node may
-// be.
-func (r *retrier) placeInOpenDomains(groups []*podGroup) {
-	s := r.solver
+// be. It reports false when it placed none.
+func (r *retrier) placeInOpenDomains(groups []*podGroup) bool {
+	s, before := r.solver, r.podsLeft
 	if s.snapshot.Settings.RelaxMinValues || !slices.ContainsFunc(s.pools.launching, (*poolState).hasMinValues) {
-		return
+		return false
 	}
 	for _, g := range groups {
 		for g.unassigned() > 0 && len(g.domainKeys) > 0 && r.podsLeft > 0 && r.steps > 0 {
@@ -36,6 +37,7 @@ func (r *retrier) placeInOpenDomains(groups []*podGroup) {
 			r.countInAll(g, at)
 		}
 	}
+	return r.podsLeft < before
 }
 
 // openCell is every domain where a pod of the group may be, as one cell; nil when some rule of it or of
@@ -105,12 +107,16 @@ func (r *retrier) countInAll(g *podGroup, at *cell) {
 	l.pool.DropNotFitting(rows, &l.used)
 	for i := range g.domainIncrements {
 		inc := &g.domainIncrements[i]
-		for _, here := range l.pool.Cells([]*constraint.Key{inc.like.key}) {
-			if v := here.Values[0]; v >= 0 && here.Offerings.Intersects(rows) {
+		there := slices.DeleteFunc(slices.Clone(l.pool.Cells([]*constraint.Key{inc.like.key})), func(c cluster.CellOfferings) bool { return !c.Offerings.Intersects(rows) })
+		for _, c := range there {
+			if v := c.Values[0]; v >= 0 {
 				for j := range inc.counts {
 					inc.counts[j].family.add(v, &inc.counts[j], 1)
 				}
 			}
+		}
+		if len(there) == 1 && len(inc.like.requiredKeys) == 0 {
+			continue // it is known where it counts; a spread may look at some of the offerings alone
 		}
 		for _, in := range inc.counts {
 			for place := range in.places.All() {

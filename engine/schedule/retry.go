@@ -59,7 +59,11 @@ func (s *solver) retryUnplaced(virtual bool) {
 		s.searches.cut(Enlargement, countLeftOut(left))
 	}
 	s.topology.recount(s.podGroups)
-	r.placeInOpenDomains(left)
+	if r.placeInOpenDomains(left) { // others may join those pods now, where their domain is known
+		s.topology.recount(s.podGroups)
+		joining := slices.DeleteFunc(slices.Clone(left), func(g *podGroup) bool { return g.countsOpen() || !g.hasAffinity() && !g.follows() })
+		r.retryGroups(joining, s.placeOnLaunches)
+	}
 	if r.podsLeft <= 0 || r.steps <= 0 {
 		s.searches.cut(Retry, countLeftOut(left))
 	}
