@@ -54,8 +54,7 @@ func (im *improver) enlargeFor(l *launch, a *allotment) {
 	*l = *larger
 	im.launches.forgetIndex()
 	im.launches.addPods(l, a, n)
-	im.minValues.lowerRequired(l)
-	im.minValues.reserveLaunch(l, &l.used)
+	im.minValues.reserveAgain(l)
 }
 
 // largest is the launch as the one of the offerings that takes most pods of the allotment, and how

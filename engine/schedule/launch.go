@@ -58,7 +58,9 @@ func (s *solver) fillLaunches(allotments []*allotment) {
 			if n = l.addableWithMinValues(&s.minValues, next, a.group, n); n > 0 {
 				l.requirements = next
 				s.launches.addPods(l, a, n)
-				s.minValues.lowerRequired(l)
+				if s.minValues.relaxReserved(l) {
+					s.launches.someDropped = true
+				}
 			}
 		}
 	}
@@ -106,7 +108,7 @@ type launchList struct {
 	counters   *counters
 	placements *placements
 	few        bool // see learned.fewestNodes
-	// someDropped is set once launches were dropped, and their limits and quota released.
+	// someDropped is set once launches were dropped, or list fewer values, and limits and quota released.
 	someDropped bool
 	// free is the free capacity of the first indexed of all, once there are many; see next.
 	free    *cluster.FreeCapacity

@@ -73,6 +73,25 @@ func (mc *minValuesChecker) reserveLaunch(l *launch, used *quantity.Vector) bool
 	return true
 }
 
+// relaxReserved reserves for a launch what it takes with the values that its pods leave, while minValues are
+// relaxed: fewer values may need less of the limits, which other launches can use then. It reports false
+// for other launches.
+func (mc *minValuesChecker) relaxReserved(l *launch) bool {
+	if !mc.relaxing || !l.pool.hasMinValues() {
+		return false
+	}
+	mc.limits.release(l)
+	mc.reserveAgain(l)
+	return true
+}
+
+// reserveAgain reserves for a launch with more pods what it takes now. What it took before must be released.
+func (mc *minValuesChecker) reserveAgain(l *launch) {
+	l.reservedCapacity = nil
+	mc.lowerRequired(l)
+	mc.reserveLaunch(l, &l.used)
+}
+
 // capacityToReserve is what a launch takes of its pool's limits: of each resource, the capacity
 // of its own offering or of the largest that it needs for minValues. It reports false when
 // the limits and quota that are left do not leave it enough values.
