@@ -29,12 +29,13 @@ type cellFinder struct {
 	topology      *topology
 	minValues     *minValuesChecker
 	learned       *learned
-	assigned      map[learnedKey]int  // pods of this round; see noteAssigned
-	ignoreLearned bool                // set while only pods count that have a place: what a cell takes is read of them
-	byKey         map[cellsKey][]cell // see launchable
-	atStart       map[cellsKey][]cell // the same before any launch, for all attempts
-	key           []byte              // scratch: of labels
-	alike         alikePools          // scratch: see findWith
+	assigned      map[learnedKey]int        // pods of this round; see noteAssigned
+	ignoreLearned bool                      // set while only pods count that have a place: what a cell takes is read of them
+	byKey         map[cellsKey][]cell       // see launchable
+	atStart       map[cellsKey][]cell       // the same before any launch, for all attempts
+	mayBecome     map[*poolState]bitset.Set // offerings that launches may become, while they are enlarged; else nil
+	key           []byte                    // scratch: of labels
+	alike         alikePools                // scratch: see findWith
 }
 
 // find lists the cells where pods of the group could go.
@@ -188,10 +189,10 @@ func (cf *cellFinder) findWith(g *podGroup, keys []*constraint.Key, fallbacks bo
 	return out
 }
 
-// cheapestLaunched is the price of the first of the rows of which a node is being launched:
-// pods may share that node where no other can be launched.
+// cheapestLaunched is the price of the first of the rows of which a node is being launched, or may
+// become one: pods may share that node where no other can be launched.
 func (cf *cellFinder) cheapestLaunched(pool *poolState, rows bitset.Set) (offering.Price, bool) {
-	for row := range rows.And(pool.launched).All() {
+	for row := range rows.And(pool.launched.Or(cf.mayBecome[pool])).All() {
 		return pool.Catalog.Offerings[row].Price, true
 	}
 	return 0, false

@@ -16,6 +16,19 @@ func (im *improver) enlarge(allotments []*allotment) {
 	}
 }
 
+// mayBecome are the offerings that launches of each pool may become, as far as their pods' labels tell.
+func (im *improver) mayBecome() map[*poolState]bitset.Set {
+	out := map[*poolState]bitset.Set{}
+	seen := map[*nodeRequirements]bool{}
+	for _, l := range im.launches.all {
+		if !seen[l.requirements] {
+			seen[l.requirements] = true
+			out[l.pool] = out[l.pool].Or(im.offerings.choosable(l))
+		}
+	}
+	return out
+}
+
 func (im *improver) enlargeEach(allotments []*allotment) {
 	for _, a := range allotments {
 		for _, l := range im.launches.all {

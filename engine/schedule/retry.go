@@ -51,7 +51,10 @@ func (s *solver) retryUnplaced(virtual bool) {
 	r.podsLeft = maxRetriedPods
 	im := newImprover(s)
 	im.maxSteps = s.searches.budgets[Enlargement]
-	if r.retryGroups(left, im.enlarge) {
+	s.cells.mayBecome = im.mayBecome()
+	enlarged := r.retryGroups(left, im.enlarge)
+	s.cells.mayBecome = nil
+	if enlarged {
 		r.retryGroups(left, s.placeOnLaunches) // they may join those pods now
 	}
 	r.placeOnReturned(left, im)
