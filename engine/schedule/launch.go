@@ -44,9 +44,17 @@ func (l *launch) reserved() *quantity.Vector {
 
 // fillLaunches puts pods on nodes that are to be launched already.
 func (s *solver) fillLaunches(allotments []*allotment) {
+	s.fillLaunchesWhere(allotments, func(*launch) bool { return true })
+}
+
+// fillLaunchesWhere is fillLaunches for some launches.
+func (s *solver) fillLaunchesWhere(allotments []*allotment, suits func(*launch) bool) {
 	for _, a := range allotments {
 		for i := s.launches.next(0, a.group); i >= 0 && a.left() > 0; i = s.launches.next(i+1, a.group) {
 			l := s.launches.all[i]
+			if !suits(l) {
+				continue
+			}
 			n := min(a.left(), l.roomFor(&s.counters, a.group))
 			if n == 0 {
 				continue

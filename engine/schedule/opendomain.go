@@ -14,36 +14,64 @@ import (
 // placeInOpenDomains places pods for which no single domain has the values that minValues asks for on
 // nodes that may be in several domains: pods whose rules over domains only keep them apart from others,
 // and pods that no rule of a pod with a place counts. Such a pod counts in each domain where its node may
-// be. It reports false when it placed none.
+// be. Pods with affinity to it may join it there. It reports false when it placed none.
 func (r *retrier) placeInOpenDomains(groups []*podGroup) bool {
 	s, before := r.solver, r.podsLeft
 	if s.snapshot.Settings.RelaxMinValues || !slices.ContainsFunc(s.pools.launching, (*poolState).hasMinValues) {
 		return false
 	}
-	for _, g := range groups {
-		for g.unassigned() > 0 && len(g.domainKeys) > 0 && r.podsLeft > 0 && r.steps > 0 {
-			r.steps -= 1 + len(s.pools.all)
-			at := s.topology.openCell(g, s.podGroups)
-			if at == nil {
-				break
+	for _, joining := range []bool{false, true} {
+		for _, g := range groups {
+			for g.hasAffinity() == joining && g.unassigned() > 0 && len(g.domainKeys) > 0 && r.podsLeft > 0 && r.steps > 0 {
+				r.steps -= 1 + len(s.pools.all)
+				if !r.placeInOpenDomain(g) {
+					break
+				}
+				r.podsLeft--
 			}
-			before := g.placed
-			s.placeOnLaunches(g.allot(at, 1))
-			g.allotted = 0
-			if g.placed == before {
-				break
-			}
-			r.podsLeft--
-			r.countInAll(g, at)
 		}
 	}
 	return r.podsLeft < before
 }
 
+// placeInOpenDomain places one pod of the group on a node that may be in several domains; one that must
+// join others, on their node. It reports false when it placed none.
+func (r *retrier) placeInOpenDomain(g *podGroup) bool {
+	s, before := r.solver, g.placed
+	at := s.topology.openCell(g, s.podGroups)
+	if at == nil {
+		return false
+	}
+	if allotments := g.allot(at, 1); !g.hasAffinity() {
+		s.placeOnLaunches(allotments)
+	} else {
+		s.fillLaunchesWhere(allotments, func(l *launch) bool { return l.meetsAffinity(g) })
+	}
+	if g.allotted = 0; g.placed == before {
+		return false
+	}
+	r.countInAll(g, at)
+	return true
+}
+
+// meetsAffinity reports whether the launch, whichever of its offerings it becomes, is in the domain of pods
+// that each affinity rule of the group asks for, as these are on the launch.
+func (l *launch) meetsAffinity(g *podGroup) bool {
+	return !slices.ContainsFunc(g.domainRules, func(r domainRule) bool {
+		if r.kind != affinityRule {
+			return false
+		}
+		lacksLabel := slices.ContainsFunc(l.pool.Cells([]*constraint.Key{r.count.key}), func(c cluster.CellOfferings) bool {
+			return c.Values[0] < 0 && c.Offerings.Intersects(l.requirements.rows)
+		})
+		return lacksLabel || !slices.ContainsFunc(l.groups, func(o *podGroup) bool { return o != g && r.count.of.includes(o.class) })
+	})
+}
+
 // openCell is every domain where a pod of the group may be, as one cell; nil when some rule of it or of
-// the other groups needs to know the domain.
+// the other groups needs to know the domain. Affinity does not, where the pod joins others on their node.
 func (t *topology) openCell(g *podGroup, groups []*podGroup) *cell {
-	if slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind != antiAffinityRule }) || t.mustKnowDomain(g, groups) {
+	if g.hasSpread() || t.mustKnowDomain(g, groups) {
 		return nil
 	}
 	for _, key := range g.domainKeys { // a label that only the NodePool sets may have any value
@@ -55,7 +83,7 @@ func (t *topology) openCell(g *podGroup, groups []*podGroup) *cell {
 	for i := range g.domainRules {
 		r := &g.domainRules[i]
 		for v := range r.count.countedValues() {
-			if r.count.count(v) > 0 {
+			if r.kind == antiAffinityRule && r.count.count(v) > 0 {
 				taken[r.keyIndex].Put(v)
 			}
 		}
