@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
@@ -26,51 +27,55 @@ type missingValues struct {
 }
 
 // learnMinValuesLost records the pools of which some launches have lost values that they were
-// planned with, as other launches used up limits or domains; false when there are none. For
+// planned with, as other launches used up limits, quota or domains; false when there are none. For
 // such a pool, the next round knows in which domains nodes may be; further rounds launch fewer
 // and fewer nodes.
 func (l *learned) learnMinValuesLost(s *solver) bool {
-	again := false
-	if s.limits.overMaxPrice() || s.snapshot.Settings.RelaxMinValues {
+	if s.limits.overMaxPrice() || s.snapshot.Settings.RelaxMinValues || !slices.ContainsFunc(s.pools.all, (*poolState).hasMinValues) {
 		return false
 	}
-	for _, pool := range s.pools.all {
+	lost := s.belowMinValues()
+	for pool, at := range lost {
+		known := s.topology.inCountedDomains(pool)
+		loss := &minValuesLoss{inCountedDomains: known, nodesLeft: -1, missing: at.missing}
+		if l.minValuesLost[pool.PoolCatalog] != nil || known.Equal(pool.Offerings) {
+			loss.nodesLeft = at.launched - at.below
+		}
+		l.minValuesLost[pool.PoolCatalog] = loss
+	}
+	return len(lost) > 0
+}
+
+// launchesBelow counts the launches of a pool and those of them with too few values, and says
+// what the first of those lacks.
+type launchesBelow struct {
+	launched, below int
+	missing         missingValues
+}
+
+// belowMinValues counts the launches of the pools of which some have too few values. It chooses
+// the offerings of all launches in turn, as the plan will: a launch whose first offering is not
+// the planned one uses quota that another may need. It restores limits and quota.
+func (s *solver) belowMinValues() map[*poolState]launchesBelow {
+	restore := s.limits.save()
+	defer restore()
+	out := map[*poolState]launchesBelow{}
+	for _, l := range s.launches.all {
+		accepted, pool := s.offerings.chooseAndReserve(l), l.pool
 		if !pool.hasMinValues() {
 			continue
 		}
-		launched, below, had := s.belowMinValues(pool)
-		if below == 0 {
-			continue
-		}
-		again = true
-		known := s.topology.inCountedDomains(pool)
-		if t := l.minValuesLost[pool.PoolCatalog]; t != nil || known.Equal(pool.Offerings) {
-			l.minValuesLost[pool.PoolCatalog] = &minValuesLoss{inCountedDomains: known, nodesLeft: launched - below, missing: had}
-			continue
-		}
-		l.minValuesLost[pool.PoolCatalog] = &minValuesLoss{inCountedDomains: known, nodesLeft: -1, missing: had}
-	}
-	return again
-}
-
-// belowMinValues counts the pool's launches and those of them with too few values, and says
-// what the first of those lacks.
-func (s *solver) belowMinValues(pool *poolState) (launched, below int, had missingValues) {
-	left := pool.left
-	defer func() { pool.left = left }()
-	for _, l := range s.launches.all {
-		if l.pool != pool {
-			continue
-		}
-		launched++
-		accepted := s.offerings.reserveAccepted(l)
+		n := out[pool]
+		n.launched++
 		if got := s.minValues.countValues(pool, l.requirements.set(), accepted.rows, pool.minValues.required, nil).n; !slices.Equal(got, pool.minValues.required) {
-			if below++; below == 1 {
-				had = pool.missingValues(got)
+			if n.below++; n.below == 1 {
+				n.missing = pool.missingValues(got)
 			}
 		}
+		out[pool] = n
 	}
-	return launched, below, had
+	maps.DeleteFunc(out, func(_ *poolState, n launchesBelow) bool { return n.below == 0 })
+	return out
 }
 
 // missingValues describes the first label of which there are too few values.

@@ -35,8 +35,8 @@ func StaticLaunches(snapshot *cluster.Snapshot, name string, n int) []Launch {
 		}
 	}
 	if pool.hasMinValues() && !snapshot.Settings.RelaxMinValues {
-		if launched, below, _ := s.belowMinValues(pool); below > 0 {
-			return StaticLaunches(snapshot, name, launched-below) // the last took the values of the others
+		if n := s.belowMinValues()[pool]; n.below > 0 {
+			return StaticLaunches(snapshot, name, n.launched-n.below) // the last took the values of the others
 		}
 	}
 	var out []Launch
