@@ -2,7 +2,11 @@
 
 package schedule
 
-import "github.com/karve-dev/karve/engine/bitset"
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+)
 
 // enlarge places pods of the allotments for which no node may be launched any more on planned
 // launches that become larger: limits, quota or addresses may allow few nodes and yet larger ones.
@@ -108,18 +112,19 @@ func (im *improver) largest(l *launch, a *allotment, rows bitset.Set) (*launch, 
 }
 
 // returnUnneeded makes each launch the first offering that may be chosen for it, and so gives back what
-// the one that was planned takes more of limits and quota. It returns what undoes this; nil when it
-// changed nothing. Launches with minValues stay as they are.
+// the one that was planned takes more of limits and quota. Launches with minValues stay what they are,
+// and give back what they reserve for values that they lack. It returns what undoes this; nil when
+// it changed nothing.
 func (im *improver) returnUnneeded() (undo func()) {
-	before := map[*launch]int{}
+	before := map[*launch]launch{}
 	for _, l := range im.launches.all {
 		if im.outOfSteps() {
 			break
 		}
 		im.progress.steps++
-		if row := im.firstOffering(l); row != l.row {
-			before[l] = l.row
-			im.become(l, row)
+		planned := *l
+		if im.returnedByMinValues(l) || im.returnedByFirst(l) {
+			before[l] = planned
 		}
 	}
 	if len(before) == 0 {
@@ -127,11 +132,50 @@ func (im *improver) returnUnneeded() (undo func()) {
 	}
 	im.launches.forgetIndex()
 	return func() {
-		for l, row := range before {
-			im.become(l, row)
+		for l, planned := range before {
+			im.limits.release(l)
+			*l = planned
+			im.limits.reserve(l)
 		}
 		im.launches.forgetIndex()
 	}
+}
+
+// returnedByMinValues makes a launch of a pool with minValues reserve no more than the values need that
+// its pods leave: where minValues may be relaxed, pods join launches that then list fewer values. It
+// reports false when nothing changed.
+func (im *improver) returnedByMinValues(l *launch) bool {
+	pool, mc := l.pool, im.minValues
+	if !mc.mayRelax || !pool.hasMinValues() || len(pool.Limited) == 0 {
+		return false
+	}
+	canBecome := func(row int) bool { return mc.canBecome(l, row) }
+	im.rows.Copy(im.offerings.choosable(l))
+	pool.DropNotFitting(im.rows, &l.used)
+	im.progress.steps += im.rows.Len() // it looks at each
+	trial := *l
+	trial.requiredValues = slices.Clone(mc.countValues(pool, l.requirements.set(), im.rows, l.requiredValues, canBecome).n)
+	capacity, ok := mc.capacityToReserve(&trial, im.rows, canBecome)
+	if !ok || capacity == *l.reservedCapacity {
+		return false
+	}
+	im.limits.release(l)
+	l.requiredValues, l.reservedCapacity = trial.requiredValues, &capacity
+	im.limits.reserve(l)
+	return true
+}
+
+// returnedByFirst makes the launch the first offering that it may become. It reports false when that
+// is the planned one.
+func (im *improver) returnedByFirst(l *launch) bool {
+	row := im.firstOffering(l)
+	if row == l.row {
+		return false
+	}
+	im.limits.release(l)
+	l.row, l.free = row, l.pool.Allocatable[row].Sub(l.used)
+	im.limits.reserve(l)
+	return true
 }
 
 // firstOffering is the first offering that the launch may become within limits and quota.
@@ -150,11 +194,4 @@ func (im *improver) firstOffering(l *launch) int {
 		}
 	}
 	return l.row
-}
-
-// become makes the launch that offering, which holds its pods.
-func (im *improver) become(l *launch, row int) {
-	im.limits.release(l)
-	l.row, l.free = row, l.pool.Allocatable[row].Sub(l.used)
-	im.limits.reserve(l)
 }

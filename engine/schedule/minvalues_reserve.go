@@ -63,7 +63,7 @@ func (mc *minValuesChecker) addUntilEnough(l *launch, rows *bitset.Set, suitable
 // these do not leave enough values for the launch any more.
 func (mc *minValuesChecker) reserveLaunch(l *launch, used *quantity.Vector) bool {
 	if l.pool.hasMinValues() {
-		capacity, ok := mc.capacityToReserve(l, used)
+		capacity, ok := mc.capacityToReserve(l, mc.largeEnough(l.pool, l.requirements, used).Clone(), l.pool.minValues.launchable)
 		if !ok {
 			return false
 		}
@@ -94,18 +94,17 @@ func (mc *minValuesChecker) reserveAgain(l *launch) {
 
 // capacityToReserve is what a launch takes of its pool's limits: of each resource, the capacity
 // of its own offering or of the largest that it needs for minValues. It reports false when
-// the limits and quota that are left do not leave it enough values.
-func (mc *minValuesChecker) capacityToReserve(l *launch, used *quantity.Vector) (quantity.Vector, bool) {
+// those of the offerings for which may reports true leave too few values. It changes rows.
+func (mc *minValuesChecker) capacityToReserve(l *launch, rows bitset.Set, may func(int) bool) (quantity.Vector, bool) {
 	pool := l.pool
 	capacity := *pool.capacity(l.row)
-	rows := mc.largeEnough(pool, l.requirements, used).Clone()
-	if !mc.enough(pool, l.requirements.set(), rows, l.requiredValues, pool.minValues.launchable) {
+	if !mc.enough(pool, l.requirements.set(), rows, l.requiredValues, may) {
 		return capacity, false
 	}
 	for _, d := range pool.Limited {
 		sizes := pool.sizes(d)
 		upTo := func(n int64) func(int) bool {
-			return func(row int) bool { return pool.capacity(row)[d] <= n && pool.minValues.launchable(row) }
+			return func(row int) bool { return pool.capacity(row)[d] <= n && may(row) }
 		}
 		at := sort.Search(len(sizes), func(i int) bool { return mc.enough(pool, l.requirements.set(), rows, l.requiredValues, upTo(sizes[i])) })
 		if at < len(sizes) {
