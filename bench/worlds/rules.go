@@ -66,9 +66,9 @@ var rules = []rule{
 	// A node opens no domain that takes the place from a pod of the plan.
 	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return !a.virtual && l.Launch && a.mayTakePlaces(p) }},
 	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return a.virtual && l.Launch && a.mayTakePlaces(p) }},
-	// No NodePool launches for virtual pods when pods of the plan are spread over nodes and must see no emptier one.
+	// No offering is launched for virtual pods when pods of the plan are spread over nodes and must see no emptier one.
 	{"BUFFER-2", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
-		return a.virtual && l.Launch && a.onlyClosedPools(p)
+		return a.virtual && l.Launch && a.onlyClosedOfferings(p)
 	}},
 	// DaemonSets of all values of a label that the NodePool leaves open have capacity on each of its nodes.
 	{"PLAN-2", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
@@ -254,16 +254,31 @@ func (a *afterPlan) takesPlaces(p *corev1.Pod) bool {
 	return some
 }
 
-// onlyClosedPools reports whether each NodePool that could launch a node for the pod could also launch one
-// that keeps a planned pod off its node, by that pod's spread over the hostname.
-func (a *afterPlan) onlyClosedPools(p *corev1.Pod) bool {
-	closed := map[string]bool{}
+// onlyClosedOfferings reports whether nodes for the pod could only be launched, minValues included, with
+// offerings of which the NodePool could also launch a node that keeps a planned pod off its own, by that
+// pod's spread over the hostname. That node may have other values of labels that the NodePool leaves open.
+func (a *afterPlan) onlyClosedOfferings(p *corev1.Pod) bool {
+	type poolOffering struct{ pool, instanceType, zone, capacityType string }
+	offered := func(c candidate) poolOffering {
+		has := c.node.Labels
+		return poolOffering{c.launch.pool, has[corev1.LabelInstanceTypeStable], has[corev1.LabelTopologyZone], has[karpv1.CapacityTypeLabelKey]}
+	}
+	closed, open := map[poolOffering]bool{}, map[launchKey][]candidate{}
 	for _, c := range a.candidates {
-		closed[c.launch.pool] = closed[c.launch.pool] || slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
+		closed[offered(c)] = closed[offered(c)] || slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
 			return !o.Virtual && hasHardSpread(o.Pod, isHostname) && a.keepsOffWhenLast(o, c)
 		})
 	}
-	return !slices.ContainsFunc(a.candidates, func(c candidate) bool { return !closed[c.launch.pool] && a.wouldTake(p, c) })
+	for _, c := range a.candidates {
+		if closed[offered(c)] || !a.wouldTake(p, c) {
+			continue
+		}
+		open[c.launch] = append(open[c.launch], c)
+		if a.w.Settings.RelaxMinValues || unmetMinValues(a.w.pool(c.launch.pool), open[c.launch]) == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // keepsOffWhenLast reports whether the candidate keeps a planned pod off its node that takes it without the

@@ -75,6 +75,7 @@ var foundWithExtras = map[string][]uint64{
 	"a spread that counts no pod holds its pods back from none":  {9101159},
 	"a launch may leave a domain empty or become another":        {9101062},
 	"pods follow one that may be in several other domains":       {9505330, 3200089},
+	"offerings outside a hostname spread are for buffers":        {3108611},
 }
 
 // TestFoundWorlds: what was found once stays mended.

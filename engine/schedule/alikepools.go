@@ -81,7 +81,7 @@ func (ap *alikePools) next(i int) int {
 // mayLaunchAll reports whether the pool's limits allow one more node of every offering, and
 // minValues exclude none.
 func (pool *poolState) mayLaunchAll() bool {
-	return pool.nodesLeft != 0 && len(pool.UncountedLimits) == 0 && !pool.hasMinValues() &&
+	return pool.nodesLeft != 0 && len(pool.UncountedLimits) == 0 && !pool.hasMinValues() && pool.closed.Empty() &&
 		!slices.ContainsFunc(pool.Limited, func(d quantity.Dim) bool { return pool.largest(d) > pool.left[d] })
 }
 

@@ -95,9 +95,13 @@ type offeringGroup struct {
 
 // groupOfferings groups the offerings of a pool by the shape groups that they suit.
 func (lr *launcher) groupOfferings(i int) []offeringGroup {
-	rows := lr.pools.all[i].available()
+	pool := lr.pools.all[i]
+	rows := pool.available()
 	if lr.topology.mustNotOpenDomains {
-		rows = rows.And(lr.topology.inCountedDomains(lr.pools.all[i]))
+		rows = rows.And(lr.topology.inCountedDomains(pool))
+	}
+	if rows.Intersects(pool.closed) {
+		rows = rows.Minus(pool.closed)
 	}
 	groups := []offeringGroup{{rows: rows}}
 	for _, alike := range lr.groupByOfferings(i) {

@@ -508,10 +508,10 @@ func (c *colocation) launchFor(allotments []*allotment) *sharedNode {
 // launchFrom finds the cheapest launch from the pool for the allotments, which use that much.
 func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *quantity.Vector) *sharedNode {
 	s := c.solver
-	if pool.hasMinValues() || pool.closed {
+	if pool.hasMinValues() {
 		return nil
 	}
-	rows := pool.available().Clone()
+	rows := pool.available().Minus(pool.closed)
 	if s.topology.mustNotOpenDomains {
 		rows.Keep(s.topology.inCountedDomains(pool))
 	}

@@ -130,8 +130,8 @@ func (e *explainer) funnelOf(pool *poolState, g *podGroup) reason.Funnel {
 // explainClosed cuts the offerings of which none is launched for pods of the group, as pods with a place
 // would then not keep it; see placeAndImprove and retryUnplaced.
 func (e *explainer) explainClosed(fb *funnelBuilder, pool *poolState, g *podGroup) {
-	if pool.closed && g.class.Virtual {
-		fb.cut(reason.Topology, fb.passed, func(bitset.Set) (string, map[string]any) {
+	if g.class.Virtual {
+		fb.cut(reason.Topology, pool.closed, func(bitset.Set) (string, map[string]any) {
 			return "pods are spread over the nodes there are, and would be too uneven with one more", map[string]any{"type": spreadRule.String()}
 		})
 	}

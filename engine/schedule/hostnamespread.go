@@ -71,7 +71,7 @@ func (ns *nodeSpreader) fill(g *podGroup) {
 		if g.allotted = 0; g.placed == before {
 			return
 		}
-		s.pools.close(g, &s.topology)
+		ns.closeOfferings(g)
 	}
 }
 
@@ -118,12 +118,14 @@ func (ns *nodeSpreader) keepOutside(g *podGroup) map[*launch]*nodeRequirements {
 	return narrowed
 }
 
-// close closes the pools with offerings that a spread of the group over the hostname looks at.
-func (pl *poolList) close(g *podGroup, t *topology) {
+// closeOfferings closes the offerings that a spread of the group over the hostname looks at.
+func (ns *nodeSpreader) closeOfferings(g *podGroup) {
+	s := ns.solver
 	for _, h := range g.nodeRules.spreads {
 		looksAt := h.looksAt(g)
-		for _, pool := range pl.all {
-			pool.closed = pool.closed || !t.countedOfferings(&looksAt, pool).Empty()
+		for _, pool := range s.pools.all {
+			pool.closed.Merge(s.topology.countedOfferings(&looksAt, pool))
+			pool.base = s.requirements.intern(pool.base.labelRequirements, pool.Offerings.Minus(pool.closed))
 		}
 	}
 }

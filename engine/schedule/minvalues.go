@@ -62,7 +62,7 @@ func (mc *minValuesChecker) newPoolMinValues(pool *poolState) *poolMinValues {
 		m.nodesLeft, m.inCountedDomains = loss.nodesLeft, loss.inCountedDomains
 	}
 	m.launchable = func(row int) bool {
-		return pool.withinLimits(row) && mc.quota.covers(&pool.Catalog.Offerings[row], nil) &&
+		return pool.withinLimits(row) && !pool.closed.Has(row) && mc.quota.covers(&pool.Catalog.Offerings[row], nil) &&
 			(m.inCountedDomains == nil || m.inCountedDomains.Has(row)) &&
 			(!mc.topology.mustNotOpenDomains || mc.topology.inCountedDomains(pool).Has(row))
 	}

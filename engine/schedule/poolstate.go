@@ -29,9 +29,9 @@ type poolState struct {
 	bySize           map[quantity.Dim][]int // see descending
 	largestOf        map[quantity.Dim]int64 // see largest
 	minValues        *poolMinValues         // nil without minValues
-	// closed is set once pods were spread over the nodes there are, and would be too uneven with one of the
-	// pool's. It launches nothing for virtual pods then.
-	closed bool
+	// closed are the offerings of which pods that were spread over the nodes there are would be too uneven
+	// with one more node. None is launched for virtual pods then.
+	closed bitset.Set
 }
 
 // nodesAllowed is how many more nodes of the offering the pool's limits allow.

@@ -159,10 +159,6 @@ func (s *solver) placeOnLaunches(allotments []*allotment) {
 	s.fillLaunches(allotments)
 	weights := s.pools.byWeight()
 	for i, pools := range weights {
-		pools = slices.DeleteFunc(pools, func(pool *poolState) bool { return pool.closed })
-		if len(pools) == 0 {
-			continue
-		}
 		s.launchFromPools(pools, i == len(weights)-1, allotments)
 	}
 }
