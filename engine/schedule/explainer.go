@@ -117,24 +117,29 @@ func (e *explainer) funnelOf(pool *poolState, g *podGroup) reason.Funnel {
 	fb.funnel.Cuts = slices.Clip(fb.funnel.Cuts)
 	if fb.funnel.Blocked == "" {
 		e.explainMinValues(&fb, pool, g)
+		e.explainClosed(&fb, pool, g)
 	}
 	if fb.funnel.Blocked == "" && g.restrictedByPods() {
 		e.explainTopology(&fb, pool, g)
 	}
 	if fb.funnel.Blocked == "" && !fb.passed.Empty() {
-		e.explainClosed(&fb, pool, g)
+		e.explainOpening(&fb, pool, g)
 	}
 	return fb.funnel
 }
 
-// explainClosed cuts the offerings of which none is launched for pods of the group, as pods with a place
-// would then not keep it; see placeAndImprove and retryUnplaced.
+// explainClosed cuts the offerings that are closed to virtual pods; see spreadOverNodes.
 func (e *explainer) explainClosed(fb *funnelBuilder, pool *poolState, g *podGroup) {
 	if g.class.Virtual {
 		fb.cut(reason.Topology, pool.closed, func(bitset.Set) (string, map[string]any) {
 			return "pods are spread over the nodes there are, and would be too uneven with one more", map[string]any{"type": spreadRule.String()}
 		})
 	}
+}
+
+// explainOpening cuts the offerings of which none is launched for pods of the group, as they open a domain
+// that would take places from pods; see placeAndImprove and retryUnplaced.
+func (e *explainer) explainOpening(fb *funnelBuilder, pool *poolState, g *podGroup) {
 	fb.cut(reason.Topology, pool.Offerings.Minus(e.topology.keepingPlaces(pool, g.class.PodShape)), func(bitset.Set) (string, map[string]any) {
 		return "pods are spread over the topology domains there are, and would be too uneven with one more", map[string]any{"type": spreadRule.String()}
 	})

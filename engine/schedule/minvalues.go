@@ -62,7 +62,7 @@ func (mc *minValuesChecker) newPoolMinValues(pool *poolState) *poolMinValues {
 		m.nodesLeft, m.inCountedDomains = loss.nodesLeft, loss.inCountedDomains
 	}
 	m.launchable = func(row int) bool {
-		return pool.withinLimits(row) && !pool.closed.Has(row) && mc.quota.covers(&pool.Catalog.Offerings[row], nil) &&
+		return pool.withinLimits(row) && mc.quota.covers(&pool.Catalog.Offerings[row], nil) &&
 			(m.inCountedDomains == nil || m.inCountedDomains.Has(row)) &&
 			(!mc.topology.mustNotOpenDomains || mc.topology.inCountedDomains(pool).Has(row))
 	}
@@ -298,7 +298,7 @@ func (lr *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *clus
 		if a.cell != nil {
 			set = set.And(a.cell.set)
 		}
-		out.Fitting[i] = lr.minValues.alternativeWithEnough(pool, f, i, set, f.Fitting[i])
+		out.Fitting[i] = lr.minValues.alternativeWithEnough(pool, f, i, set, pool.base.rows)
 		out.All.Merge(out.Fitting[i])
 	}
 	return out

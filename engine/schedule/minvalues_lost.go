@@ -98,11 +98,14 @@ func (e *explainer) explainMinValues(fb *funnelBuilder, pool *poolState, g *podG
 	defer func() { e.topology.mustNotOpenDomains = false }()
 	var good bitset.Set
 	worst := missingValues{required: -1}
-	fit := pool.Compatible(g.class.PodShape)
+	fit, open := pool.Compatible(g.class.PodShape), fb.passed
+	if g.class.Virtual {
+		open = open.Minus(pool.closed)
+	}
 	for _, c := range pool.Cells(g.domainKeys) {
 		here := (&cluster.Cell{Keys: g.domainKeys, Values: c.Values}).Set()
 		for i, alt := range g.class.PodShape.Alternatives {
-			rows := fb.passed.And(c.Offerings)
+			rows := open.And(c.Offerings)
 			set := pool.NodeRequirements.And(alt).And(here)
 			if own := e.minValues.alternativeWithEnough(pool, fit, i, set, rows); own != nil {
 				good.Merge(own)
@@ -117,7 +120,7 @@ func (e *explainer) explainMinValues(fb *funnelBuilder, pool *poolState, g *podG
 	if t := e.learned.minValuesLost[pool.PoolCatalog]; t != nil && worst.key == "" {
 		worst = t.missing
 	}
-	fb.cut(reason.MinValues, fb.passed.Minus(good), func(bitset.Set) (string, map[string]any) { return worst.explain() })
+	fb.cut(reason.MinValues, open.Minus(good), func(bitset.Set) (string, map[string]any) { return worst.explain() })
 }
 
 func (x missingValues) explain() (string, map[string]any) {
