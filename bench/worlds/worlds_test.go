@@ -63,7 +63,7 @@ var foundWithExtras = map[string][]uint64{
 	"a launch may be in a domain that spreads leave empty":       {2305013},
 	"an open label may be chosen within a spread or outside":     {2215241, 7802400, 3108577},
 	"spread pods wait for none in a domain closed to them":       {2214049},
-	"limits that fewer values do not need are for pods left out": {3122691},
+	"limits that fewer values do not need are for pods left out": {3122691, 3128555},
 	"quota that a launch gives back is for pods left out":        {2607207},
 	"the first of its kind on a node beside pods to be spread":   {3007301},
 	"minValues within each of several node affinity terms":       {2707967, 2941940, 3018080, 9402889},
