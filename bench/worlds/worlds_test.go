@@ -72,6 +72,7 @@ var foundWithExtras = map[string][]uint64{
 	"a node that spreads over the hostname need not look at":     {3031937},
 	"a launch outrun by pods that nodes take before it":          {3123288},
 	"a launch that becomes larger in another domain":             {9600999},
+	"spread pods have room where their nodes become larger":      {3232276},
 	"a spread that counts no pod holds its pods back from none":  {9101159},
 	"a launch may leave a domain empty or become another":        {9101062},
 	"pods follow one that may be in several other domains":       {9505330, 3200089},

@@ -19,10 +19,17 @@ type hostnameSpread struct {
 }
 
 // nodeSpreader fills nodes with pods that a spread over the hostname has left out. steps are left of its
-// budget: a step looks at a node or a launch.
+// budget: a step looks at a node, a launch or a pod group.
 type nodeSpreader struct {
-	solver *solver
-	steps  int
+	solver   *solver
+	improver *improver // makes launches larger
+	steps    int
+}
+
+func newNodeSpreader(s *solver) nodeSpreader {
+	ns := nodeSpreader{solver: s, improver: newImprover(s), steps: s.searches.budgets[HostnameSpread]}
+	ns.improver.maxSteps = s.searches.budgets[Enlargement]
+	return ns
 }
 
 // spreadOverNodes fills nodes with virtual pods, or with others, that a spread over the hostname has
@@ -39,7 +46,7 @@ func (s *solver) spreadOverNodes(virtual bool) {
 		s.topology.mustNotOpenDomains, s.cells.ignoreLearned = false, false
 		s.topology.letOpenEmpty(mayOpenEmpty, s.podGroups)
 	}()
-	ns := nodeSpreader{solver: s, steps: s.searches.budgets[HostnameSpread]}
+	ns := newNodeSpreader(s)
 	for _, g := range s.podGroups {
 		if g.class.Virtual != virtual || len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.excluded() || g.countsOpen() {
 			continue
@@ -50,29 +57,75 @@ func (s *solver) spreadOverNodes(virtual bool) {
 		}
 		ns.fill(g)
 		ns.fillBesideOutside(g)
+		ns.fillLarger(g)
 	}
 }
 
 // fill fills nodes with pods of the group, level by level.
 func (ns *nodeSpreader) fill(g *podGroup) {
-	s := ns.solver
-	for g.unassigned() > 0 && ns.raiseMaxCounts(g) {
-		if ns.steps -= len(s.snapshot.Nodes) + len(s.launches.all); ns.steps < 0 {
-			s.searches.cut(HostnameSpread, g.unassigned())
-			return
-		}
-		before := g.placed
-		if len(g.domainKeys) > 0 {
-			s.placeOneByOne(g, maxRetriedPods, s.fillLaunches)
-		} else {
-			s.nodes.fill(g)
-			s.fillLaunches(g.allot(nil, g.unassigned()))
-		}
-		if g.allotted = 0; g.placed == before {
-			return
-		}
-		ns.closeOfferings(g)
+	for g.unassigned() > 0 && ns.raiseMaxCounts(g) && ns.place(g, ns.solver.fillLaunches) {
 	}
+}
+
+// fillLarger also fills launches that become larger. Spreads of others that count pods of the group take no
+// further node for granted, either.
+func (ns *nodeSpreader) fillLarger(g *podGroup) {
+	s, before := ns.solver, g.placed
+	if ns.steps -= len(s.podGroups); g.unassigned() == 0 || ns.steps < 0 {
+		return
+	}
+	onLaunches := func(allotments []*allotment) {
+		s.fillLaunches(allotments)
+		ns.improver.enlarge(allotments)
+	}
+	others := ns.raiseOthers(g)
+	for g.unassigned() > 0 && (ns.place(g, onLaunches) || ns.raiseMaxCounts(g)) {
+	}
+	for o, maxCounts := range others {
+		if g.placed > before {
+			ns.closeOfferings(o)
+		} else {
+			o.nodeRules.maxCounts = maxCounts
+		}
+	}
+	if ns.improver.outOfSteps() {
+		s.searches.cut(Enlargement, g.unassigned())
+	}
+}
+
+// raiseOthers raises the limits of other groups with pods that have a place, whose spreads over the hostname
+// count pods of the group. It returns these groups with the limits that they had.
+func (ns *nodeSpreader) raiseOthers(g *podGroup) map[*podGroup][]counterLimit {
+	raised := map[*podGroup][]counterLimit{}
+	for _, o := range ns.solver.podGroups {
+		if o == g || o.placed == 0 || !slices.ContainsFunc(o.nodeRules.spreads, func(h hostnameSpread) bool { return slices.Contains(g.nodeRules.increments, h.counter) }) {
+			continue
+		}
+		if before := slices.Clone(o.nodeRules.maxCounts); ns.raiseMaxCounts(o) {
+			raised[o] = before
+		}
+	}
+	return raised
+}
+
+// place places pods of the group on nodes, or by onLaunches. It reports false when it placed none.
+func (ns *nodeSpreader) place(g *podGroup, onLaunches func([]*allotment)) bool {
+	s, before := ns.solver, g.placed
+	if ns.steps -= len(s.snapshot.Nodes) + len(s.launches.all); ns.steps < 0 {
+		s.searches.cut(HostnameSpread, g.unassigned())
+		return false
+	}
+	if len(g.domainKeys) > 0 {
+		s.placeOneByOne(g, maxRetriedPods, onLaunches)
+	} else {
+		s.nodes.fill(g)
+		onLaunches(g.allot(nil, g.unassigned()))
+	}
+	if g.allotted = 0; g.placed == before {
+		return false
+	}
+	ns.closeOfferings(g)
+	return true
 }
 
 // fillBesideOutside is fill while launches that the group's spreads need not look at keep to such
