@@ -39,8 +39,8 @@ func Upto(n int) Set {
 
 // Put adds i to the receiver.
 func (s *Set) Put(i int) {
-	for len(*s) <= i/64 {
-		*s = append(*s, 0)
+	if missing := i/64 + 1 - len(*s); missing > 0 {
+		*s = append(*s, make(Set, missing)...)
 	}
 	(*s)[i/64] |= 1 << (i % 64)
 }

@@ -35,15 +35,16 @@ type PodClass struct {
 
 	classMatch
 	namespace      string
-	labels         map[string]string   // those that some selector selects by
+	labels         []labelPair         // those that some selector selects by, sorted by key
 	unused         unusedLabels        // others
 	ownTerms       []*AntiAffinityTerm // required anti-affinity terms of its pods
 	usedSelectors  []*PodSelector      // selectors of its constraints
 	selectedLabels []string            // pod labels that these selectors select by
 
-	key, body        string
-	podTotal         int // number of pods in the class, bound ones included
-	podsOn           map[*nodePods]podCount
+	key              string
+	bodyLen          int                    // of key, without the labels
+	podTotal         int                    // number of pods in the class, bound ones included
+	podsOn           map[*nodePods]podCount // nil before the first is bound
 	pending          []*pod
 	podsToPlaceStale bool   // PodsToPlace must be listed again
 	unplaced         []*pod // the pods that PodsToPlace lists during a WhatIf
@@ -95,10 +96,19 @@ func (c *PodClass) addBound(p *pod, by int32) {
 	if p.terminating {
 		n.terminating += by
 	}
-	c.podsOn[p.bound] = n
 	if n.pods == 0 {
 		delete(c.podsOn, p.bound)
+		return
 	}
+	c.setPodsOn(p.bound, n)
+}
+
+// setPodsOn sets how many pods of the class are bound to the node.
+func (c *PodClass) setPodsOn(bound *nodePods, n podCount) {
+	if c.podsOn == nil {
+		c.podsOn = map[*nodePods]podCount{}
+	}
+	c.podsOn[bound] = n
 }
 
 // setPodsToPlace sets PodsToPlace: the pending pods, then those of nodes marked for deletion, each

@@ -54,8 +54,8 @@ func (cs *podClasses) getOrAdd(p *Pod) *PodClass {
 	c := &PodClass{
 		PodShape: cs.shapes.acquire(p, key[:shapeLen]), Priority: p.Priority, Virtual: p.Virtual,
 		Preferred: preferredTerms(cs.interner, p.Preferred), namespace: p.Namespace,
-		labels: cs.labels.distinguishing(p.Labels, toBePlaced), selectedLabels: labelsSelectedBy(p),
-		key: key, body: key[:bodyLen], podsOn: map[*nodePods]podCount{},
+		labels: s.distinguishing(p.Labels), selectedLabels: labelsSelectedBy(p),
+		key: key, bodyLen: bodyLen,
 	}
 	c.unused.add(s.unused)
 	c.Refused, c.Detail, c.Facts = c.PodShape.Refused, c.PodShape.Detail, c.PodShape.Facts
@@ -74,21 +74,21 @@ func (cs *podClasses) getOrAdd(p *Pod) *PodClass {
 func (cs *podClasses) currentOrSplit(p *pod, toBePlaced bool) *PodClass {
 	s := &cs.scratch
 	s.reset()
-	s.bytes = append(s.bytes, p.class.body...)
+	s.bytes = append(s.bytes, p.class.key[:p.class.bodyLen]...)
 	s.labels(p.labels, cs.labels, toBePlaced)
 	c := cs.byKey[string(s.bytes)]
 	if c == nil {
-		c = cs.split(p.class, string(s.bytes), cs.labels.distinguishing(p.labels, toBePlaced))
+		c = cs.split(p.class, string(s.bytes), s.distinguishing(p.labels))
 	}
 	c.unused.add(s.unused)
 	return c
 }
 
 // split adds a copy of the class for pods with other labels.
-func (cs *podClasses) split(old *PodClass, key string, labels map[string]string) *PodClass {
+func (cs *podClasses) split(old *PodClass, key string, labels []labelPair) *PodClass {
 	c := *old
-	c.key, c.body, c.labels = key, key[:len(old.body)], labels
-	c.podTotal, c.podsOn, c.pending, c.PodsToPlace = 0, map[*nodePods]podCount{}, nil, nil
+	c.key, c.labels = key, labels
+	c.podTotal, c.podsOn, c.pending, c.PodsToPlace = 0, nil, nil, nil
 	c.PodShape.users++
 	c.ownTerms, c.unused = nil, unusedLabels{}
 	for _, s := range c.usedSelectors {
@@ -252,8 +252,11 @@ func checkPorts(ports []Port) error {
 	return nil
 }
 
-// requiredSelectors returns the selectors of the required terms.
+// requiredSelectors returns the selectors of the required terms; none for a single term.
 func requiredSelectors(terms []PodAffinityTerm) []Selector {
+	if len(terms) == 1 {
+		return nil
+	}
 	var out []Selector
 	for i := range terms {
 		if terms[i].Weight == 0 {

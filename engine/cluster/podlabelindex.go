@@ -2,12 +2,7 @@
 
 package cluster
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/karve-dev/karve/engine/constraint"
-)
+import "github.com/karve-dev/karve/engine/constraint"
 
 // podLabel is a label of pods: which selectors look at it, and by which values they decide.
 type podLabel struct {
@@ -93,9 +88,9 @@ func (x *podLabelIndex) dropLabelIfUnused(l *podLabel) {
 // addClass adds a class under its labels.
 func (x *podLabelIndex) addClass(c *PodClass, labels *constraint.Interner) {
 	c.labelled = make([]classLabel, 0, len(c.labels))
-	for _, name := range slices.Sorted(maps.Keys(c.labels)) {
-		k := labels.Key(name)
-		v := x.valueOf(k, k.ID(c.labels[name]))
+	for _, label := range c.labels {
+		k := labels.Key(label.key)
+		v := x.valueOf(k, k.ID(label.value))
 		c.labelled = append(c.labelled, classLabel{v, len(v.classes)})
 		v.classes = append(v.classes, labelled{c, len(c.labelled) - 1})
 	}
@@ -119,10 +114,10 @@ func (x *podLabelIndex) addSelector(s *PodSelector) {
 	home := homeOf(s.labels)
 	for i, q := range s.labels {
 		l := x.label(q.Key)
-		named, only := namedValues(q)
+		named, only := q.Named()
 		switch {
 		case i == home && only:
-			for _, id := range named {
+			for id := range named.All() {
 				v := x.valueOf(q.Key, id)
 				v.homed.put(s.id)
 				s.byValue = append(s.byValue, v)
@@ -138,7 +133,7 @@ func (x *podLabelIndex) addSelector(s *PodSelector) {
 		if only {
 			l.only.put(s.id)
 		}
-		for _, id := range named {
+		for id := range named.All() {
 			x.valueOf(q.Key, id).naming.put(s.id)
 		}
 	}
@@ -149,7 +144,7 @@ func (x *podLabelIndex) removeSelector(s *PodSelector) {
 	home := homeOf(s.labels)
 	for i, q := range s.labels {
 		l := x.label(q.Key)
-		named, only := namedValues(q)
+		named, only := q.Named()
 		atHome := i == home && only
 		switch {
 		case atHome:
@@ -163,7 +158,7 @@ func (x *podLabelIndex) removeSelector(s *PodSelector) {
 		if only && !atHome {
 			l.only.drop(s.id)
 		}
-		for _, id := range named {
+		for id := range named.All() {
 			v := x.valueOf(q.Key, id)
 			if atHome {
 				v.homed.drop(s.id)
@@ -184,37 +179,14 @@ func homeOf(labels constraint.Set) int {
 		if q.AdmitsAbsent() {
 			continue
 		}
-		values, finite := q.Values()
+		named, only := q.Named()
+		n := named.Len()
 		switch {
-		case finite && (fewest == 0 || len(values) < fewest):
-			home, fewest = i, len(values)
+		case only && (fewest == 0 || n < fewest):
+			home, fewest = i, n
 		case home < 0:
 			home = i
 		}
 	}
 	return home
-}
-
-// namedValues are the values that a requirement names, each once: those that it admits, with
-// only, or those that it does not admit. Bounds are left out.
-func namedValues(q constraint.Requirement) (ids []int, only bool) {
-	values, only := q.Values()
-	if !only {
-		for _, r := range q.Rules() {
-			if r.Operator == constraint.NotIn {
-				values = r.Values
-			}
-		}
-	}
-	for _, v := range values {
-		ids = append(ids, q.Key.ID(v))
-	}
-	return ids, only
-}
-
-// hasBounds reports whether a requirement bounds the label as an integer.
-func hasBounds(q constraint.Requirement) bool {
-	return slices.ContainsFunc(q.Rules(), func(r constraint.Rule) bool {
-		return r.Operator == constraint.Gte || r.Operator == constraint.Lte
-	})
 }

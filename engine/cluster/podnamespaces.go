@@ -102,6 +102,9 @@ func (ns *podNamespaces) candidates(names []string, named bool) func(func(*podNa
 // false when there are no such names.
 func (s *PodSelector) namedNamespaces() ([]string, bool) {
 	for _, r := range s.namespaces {
+		if !r.byLabels && len(r.names) <= 1 {
+			return r.names, true
+		}
 		if !r.byLabels {
 			return slices.Compact(slices.Sorted(slices.Values(r.names))), true
 		}

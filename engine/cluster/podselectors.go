@@ -133,7 +133,7 @@ func (ss *podSelectors) add(s *PodSelector) {
 		if !q.AdmitsAbsent() {
 			present++
 		}
-		if hasBounds(q) {
+		if q.HasBounds() {
 			ss.bounding.Put(s.id)
 		}
 	}

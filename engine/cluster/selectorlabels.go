@@ -27,17 +27,6 @@ func (l *selectorLabels) distinguishes(label string, toBePlaced bool) bool {
 	return known && (users > 0 || !toBePlaced)
 }
 
-// distinguishing returns the labels for which distinguishes holds.
-func (l *selectorLabels) distinguishing(labels map[string]string, toBePlaced bool) map[string]string {
-	out := map[string]string{}
-	for k, v := range labels {
-		if l.distinguishes(k, toBePlaced) {
-			out[k] = v
-		}
-	}
-	return out
-}
-
 // unusedOf returns the labels that the pod's selectors use and that no class uses now: the ones
 // that are new, and the former ones.
 func (l *selectorLabels) unusedOf(p *Pod) (added, former []string) {
@@ -63,13 +52,8 @@ func with(list []string, label string) []string {
 }
 
 // hasFormer reports whether one of the labels is a former one.
-func (l *selectorLabels) hasFormer(labels map[string]string) bool {
-	for label := range labels {
-		if l.former[label] {
-			return true
-		}
-	}
-	return false
+func (l *selectorLabels) hasFormer(labels []labelPair) bool {
+	return slices.ContainsFunc(labels, func(label labelPair) bool { return l.former[label.key] })
 }
 
 // use counts one more user of the label.

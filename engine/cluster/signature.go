@@ -15,7 +15,7 @@ import (
 // strings, so that no string in a manifest can imitate a boundary.
 type signature struct {
 	bytes []byte
-	names []string // scratch for sorting
+	names []string // scratch for sorting; the labels that labels wrote
 	// unused are the labels that labels left out because they distinguish no pods.
 	unused []string
 }
@@ -85,6 +85,21 @@ func (s *signature) labels(labels map[string]string, used *selectorLabels, toBeP
 		s.string(key)
 		s.string(labels[key])
 	}
+}
+
+// labelPair is a label and its value.
+type labelPair struct{ key, value string }
+
+// distinguishing lists the labels that were written last, of a pod with these labels.
+func (s *signature) distinguishing(labels map[string]string) []labelPair {
+	if len(s.names) == 0 {
+		return nil
+	}
+	out := make([]labelPair, len(s.names))
+	for i, key := range s.names {
+		out[i] = labelPair{key, labels[key]}
+	}
+	return out
 }
 
 func (s *signature) term(t Term) {

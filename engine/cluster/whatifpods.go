@@ -89,7 +89,7 @@ func (w *WhatIf) countOn(bound *nodePods, pods []*pod) {
 	before := make([]podCount, len(pods))
 	for i, p := range pods {
 		before[i] = p.class.podsOn[bound]
-		p.class.podsOn[bound] = podCount{before[i].pods + 1, before[i].terminating}
+		p.class.setPodsOn(bound, podCount{before[i].pods + 1, before[i].terminating})
 		selectors.updateOnNodes(p.class)
 	}
 	w.onRollback(func() {

@@ -200,6 +200,13 @@ func (q Requirement) Values() ([]string, bool) {
 	return out, true
 }
 
+// Named returns the IDs of the values that q names, without its bounds: those that it admits or, when
+// it reports false, those that it does not admit. They must not be changed.
+func (q Requirement) Named() (ids bitset.Set, only bool) { return q.values, !q.except }
+
+// HasBounds reports whether q bounds the label as an integer.
+func (q Requirement) HasBounds() bool { return q.bounded }
+
 // Single is the one value that the label must have; false when there is a choice.
 func (q Requirement) Single() (string, bool) {
 	values, finite := q.Values()
@@ -214,11 +221,7 @@ func (q Requirement) Single() (string, bool) {
 // or when there are no bounds and almost any string is admitted.
 func (q Requirement) AnyValue() (string, bool) {
 	if !q.except {
-		values := q.listed()
-		if len(values) == 0 {
-			return "", false
-		}
-		return values[0], true
+		return q.least()
 	}
 	if !q.bounded || !q.AdmitsSomeValue() {
 		return "", false
@@ -227,6 +230,16 @@ func (q Requirement) AnyValue() (string, bool) {
 		return q.Fresh(strconv.FormatInt(q.high, 10)), true
 	}
 	return q.Fresh(strconv.FormatInt(q.low, 10)), true
+}
+
+// least is the first of the values that q lists, in the order of strings.
+func (q Requirement) least() (least string, ok bool) {
+	for id := range q.values.All() {
+		if v := q.Key.values[id]; !ok || v < least {
+			least, ok = v, true
+		}
+	}
+	return least, ok
 }
 
 // Fresh returns hint, changed until q admits it. q must be a complement, which admits almost

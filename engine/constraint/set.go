@@ -13,7 +13,7 @@ type Set []Requirement
 
 // Set compiles rules into one Set. It returns an error for the first invalid rule.
 func (in *Interner) Set(rules []Rule) (Set, error) {
-	var out Set
+	out := slices.Grow(Set(nil), len(rules))
 	for _, r := range rules {
 		q, err := in.Require(r)
 		if err != nil {

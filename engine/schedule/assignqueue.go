@@ -16,14 +16,15 @@ type assignQueue struct {
 	all          []*podGroup
 	at           int        // place in all of the group yielded last
 	due, waiting bitset.Set // places of those still to be yielded in this pass, and in the next
-	// sleeping are the places of those that wait for pods that a domain count counts; awaited are the
-	// places of these counts in their families.
-	sleeping map[*domainCount][]int
+	// sleeping are the places of those that wait for pods that a domain count counts, by the number of the
+	// count; awaited are the places of these counts in their families.
+	sleeping [][]int
 	awaited  map[*countFamily]bitset.Set
+	found    bitset.Set // scratch: see wake
 }
 
 func newAssignQueue(groups []*podGroup) *assignQueue {
-	return &assignQueue{all: slices.Clone(groups), at: -1, due: bitset.Upto(len(groups)), sleeping: map[*domainCount][]int{}, awaited: map[*countFamily]bitset.Set{}}
+	return &assignQueue{all: slices.Clone(groups), at: -1, due: bitset.Upto(len(groups)), awaited: map[*countFamily]bitset.Set{}}
 }
 
 // next yields the next group of the pass; nil when the pass has ended.
@@ -73,7 +74,10 @@ func (q *assignQueue) await(cs *counters) {
 	awaited := q.awaited[dc.family]
 	awaited.Put(dc.place)
 	q.awaited[dc.family] = awaited
-	q.sleeping[dc] = append(q.sleeping[dc], q.at)
+	if more := dc.number + 1 - len(q.sleeping); more > 0 {
+		q.sleeping = append(q.sleeping, make([][]int, more)...)
+	}
+	q.sleeping[dc.number] = append(q.sleeping[dc.number], q.at)
 }
 
 // wake ends the wait of groups for domain counts that pods of g, which got places, count for.
@@ -81,11 +85,13 @@ func (q *assignQueue) wake(g *podGroup) {
 	for i := range g.domainIncrements {
 		for _, in := range g.domainIncrements[i].counts {
 			awaited := q.awaited[in.family]
-			for place := range awaited.And(in.places).All() {
+			q.found.Copy(awaited)
+			q.found.Keep(in.places)
+			for place := range q.found.All() {
 				if dc := in.family.byPlace[place]; dc.total() > 0 {
 					awaited.Drop(place)
-					q.yield(q.sleeping[dc])
-					delete(q.sleeping, dc)
+					q.yield(q.sleeping[dc.number])
+					q.sleeping[dc.number] = nil
 				}
 			}
 		}

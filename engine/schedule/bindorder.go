@@ -16,21 +16,38 @@ type term struct {
 	domain  *domainCount
 }
 
-// requiredTerms are the terms that pods of the group require. It reports true when the pods may be the
-// first of their kind: all the terms select them.
-func (g *podGroup) requiredTerms() (terms []term, selfSelecting bool) {
-	selfSelecting = true
+// eachRequiredTerm visits the terms that pods of the group require. own is set when the term selects
+// them.
+func eachRequiredTerm(g *podGroup, visit func(t term, own bool)) {
 	for _, d := range g.nodeRules.needs {
 		if !d.soft {
-			terms, selfSelecting = append(terms, term{counter: d.counter}), selfSelecting && d.selfSelecting
+			visit(term{counter: d.counter}, d.selfSelecting)
 		}
 	}
 	for i := range g.domainRules {
 		if r := &g.domainRules[i]; r.kind == affinityRule && !r.soft {
-			terms, selfSelecting = append(terms, term{domain: r.count}), selfSelecting && r.countsOwnPods
+			visit(term{domain: r.count}, r.countsOwnPods)
 		}
 	}
+}
+
+// requiredTerms are the terms that pods of the group require. It reports true when the pods may be the
+// first of their kind: all the terms select them.
+func (g *podGroup) requiredTerms() (terms []term, selfSelecting bool) {
+	selfSelecting = true
+	eachRequiredTerm(g, func(t term, own bool) {
+		terms, selfSelecting = append(terms, t), selfSelecting && own
+	})
 	return terms, selfSelecting
+}
+
+// countRequiredTerms counts requiredTerms.
+func countRequiredTerms(g *podGroup) (n int, selfSelecting bool) {
+	selfSelecting = true
+	eachRequiredTerm(g, func(_ term, own bool) {
+		n, selfSelecting = n+1, selfSelecting && own
+	})
+	return n, selfSelecting
 }
 
 // selectingTerms are those of the terms in known that select pods of the group.
@@ -46,102 +63,10 @@ func (s *solver) selectingTerms(g *podGroup, known map[term][]*podGroup) []term 
 	}
 	for i := range g.domainIncrements {
 		before := len(out)
-		for _, in := range g.domainIncrements[i].counts {
-			for place := range in.places.All() {
-				add(term{domain: in.family.byPlace[place]})
-			}
-		}
+		g.domainIncrements[i].each(func(dc *domainCount) { add(term{domain: dc}) })
 		slices.SortFunc(out[before:], func(a, b term) int { return cmp.Compare(a.domain.number, b.domain.number) })
 	}
 	return out
-}
-
-// groupTerm is a group and a term that it has.
-type groupTerm struct {
-	group *podGroup
-	term  term
-}
-
-// mayBegin lists those of the groups with the term that only each other's pods keep waiting for it: the
-// only one that its own terms select, or, over domains, groups that all have this one term and are
-// selected by it. Any of their pods may be the first, and the others are in its domain.
-func (t term) mayBegin(groups []*podGroup) []*podGroup {
-	var out []*podGroup
-	alike := t.domain != nil
-	for _, g := range groups {
-		terms, selfSelecting := g.requiredTerms()
-		if selfSelecting {
-			out = append(out, g)
-		}
-		alike = alike && selfSelecting && len(terms) == 1
-	}
-	if len(out) > 1 && !alike {
-		return nil
-	}
-	return out
-}
-
-// mayWaitForEachOther reports whether required terms of pod affinity lead from some group to others and
-// back to it, and no group of such a circle may begin.
-func (s *solver) mayWaitForEachOther() bool {
-	waiting := map[term][]*podGroup{} // the groups that have the term
-	waitsFor := map[*podGroup]int{}
-	for _, g := range s.podGroups {
-		terms, _ := g.requiredTerms()
-		waitsFor[g] = len(terms)
-		for _, t := range terms {
-			waiting[t] = append(waiting[t], g)
-		}
-	}
-	if len(waiting) == 0 {
-		return false
-	}
-	begins := map[groupTerm]bool{}
-	for t, groups := range waiting {
-		for _, g := range t.mayBegin(groups) {
-			begins[groupTerm{g, t}] = true
-		}
-	}
-	selected := map[*podGroup][]term{}
-	from := map[term]int{} // how many groups the term waits for
-	for _, g := range s.podGroups {
-		selected[g] = s.selectingTerms(g, waiting)
-		for _, t := range selected[g] {
-			if !begins[groupTerm{g, t}] {
-				from[t]++
-			}
-		}
-	}
-	var ready []*podGroup
-	met := func(t term) {
-		for _, g := range waiting[t] {
-			if waitsFor[g]--; waitsFor[g] == 0 {
-				ready = append(ready, g)
-			}
-		}
-	}
-	for _, g := range s.podGroups {
-		if waitsFor[g] == 0 {
-			ready = append(ready, g)
-		}
-	}
-	for t := range waiting {
-		if from[t] == 0 {
-			met(t)
-		}
-	}
-	n := 0
-	for ; n < len(ready); n++ {
-		for _, t := range selected[ready[n]] {
-			if begins[groupTerm{ready[n], t}] {
-				continue
-			}
-			if from[t]--; from[t] == 0 {
-				met(t)
-			}
-		}
-	}
-	return n < len(s.podGroups)
 }
 
 // bindOrder finds pods of a plan that kube-scheduler can bind in no order: each waits for others that a

@@ -18,7 +18,7 @@ const countsPerStep = 64
 func spreadsMayBlock(s *solver) bool {
 	read := map[term][]*podGroup{}
 	for _, g := range s.podGroups {
-		if terms, _ := g.requiredTerms(); len(terms) > 0 {
+		if requiresTerms(g) {
 			g.readBySpreads(read)
 		}
 	}

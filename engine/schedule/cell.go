@@ -11,19 +11,25 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// cell is one combination of values of the labels over which a pod group is constrained.
+// cell is one combination of values of the labels over which a pod group is constrained, with what is
+// planned there for the group.
 type cell struct {
+	*cellInfo
+	nodes    []nodeRange // slots of the nodes that accept the group
+	maxPods  int         // how many pods launches there take; negative: unknown
+	wanted   int         // how many pods nodes are to be launched for there
+	assigned int         // the same, earlier in the round; noted where maxPods is known
+}
+
+// cellInfo says which combination of values a cell is. Groups of one shape share it.
+type cellInfo struct {
 	cluster.Cell
 	name      string // for messages, and for order
 	key       string // differs for cells over different labels
 	partition string // of every node in the cell
 	inFilter  []bool // by spread filter of the group: whether its constraint looks at the cell
 	set       constraint.Set
-	nodes     []nodeRange    // slots of the nodes that accept the group
 	price     offering.Price // of the cheapest offering there (see also pricePerPod); negative when none is available
-	maxPods   int            // how many pods launches there take; negative: unknown
-	wanted    int            // how many pods nodes are to be launched for there
-	assigned  int            // the same, earlier in the round; noted where maxPods is known
 	// open is set when a node may be in any domain that set admits; no label has a value then.
 	open bool
 }
@@ -78,9 +84,12 @@ func (g *podGroup) mayJoin(c *cell, mayBeFirst bool) bool {
 // usable reports whether pods of the group can be in the cell at all.
 func (c *cell) usable() bool { return c.price >= 0 && c.maxPods != 0 || len(c.nodes) > 0 }
 
-// newCell makes a cell in which no available offering is known.
-func (g *podGroup) newCell(values []int, at partition) cell {
-	c := cell{Cell: cluster.Cell{Keys: g.domainKeys, Values: slices.Clone(values)}, name: g.cellName(values) + at.name, price: -1, maxPods: -1, partition: at.name, inFilter: at.inFilter}
+// newCell makes a cell for which nothing is planned.
+func newCell(info *cellInfo) cell { return cell{cellInfo: info, maxPods: -1} }
+
+// newCellInfo describes a cell in which no available offering is known.
+func (g *podGroup) newCellInfo(values []int, at partition) cellInfo {
+	c := cellInfo{Cell: cluster.Cell{Keys: g.domainKeys, Values: slices.Clone(values)}, name: g.cellName(values) + at.name, price: -1, partition: at.name, inFilter: at.inFilter}
 	c.set, c.key = c.Set().And(at.set), c.name
 	for _, key := range g.domainKeys {
 		c.key += "\x00" + key.Name
@@ -89,7 +98,7 @@ func (g *podGroup) newCell(values []int, at partition) cell {
 }
 
 // is reports whether the cell has those values and is in that partition.
-func (c *cell) is(values []int, at partition) bool {
+func (c *cellInfo) is(values []int, at partition) bool {
 	return c.partition == at.name && slices.Equal(c.Values, values)
 }
 

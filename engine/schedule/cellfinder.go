@@ -31,19 +31,21 @@ type cellFinder struct {
 	learned       *learned
 	assigned      map[learnedKey]int        // pods of this round; see noteAssigned
 	ignoreLearned bool                      // set while only pods count that have a place: what a cell takes is read of them
-	byKey         map[cellsKey][]cell       // see launchable
-	atStart       map[cellsKey][]cell       // the same before any launch, for all attempts
+	byKey         map[cellsKey][]cellInfo   // see launchable
+	atStart       map[cellsKey][]cellInfo   // the same before any launch, for all attempts
 	mayBecome     map[*poolState]bitset.Set // offerings that launches may become, while they are enlarged; else nil
 	key           []byte                    // scratch: of labels
 	alike         alikePools                // scratch: see findWith
+	rows          bitset.Set                // scratch: see findWith
 }
 
 // find lists the cells where pods of the group could go.
 func (cf *cellFinder) find(g *podGroup) []*cell {
 	keys, named := g.distinguishingKeys()
-	own := slices.Clone(cf.launchable(g, keys))
-	out := make([]*cell, len(own))
-	for i := range own {
+	known := cf.launchable(g, keys)
+	own, out := make([]cell, len(known)), make([]*cell, len(known))
+	for i := range known {
+		own[i] = newCell(&known[i])
 		out[i] = &own[i]
 	}
 	out = cf.addNodes(g, keys, named, out)
@@ -82,7 +84,8 @@ func (cf *cellFinder) addNodes(g *podGroup, keys []*constraint.Key, named bool, 
 			n := slices.IndexFunc(cells, func(c *cell) bool { return c.is(values, at) })
 			if n < 0 {
 				n = len(cells)
-				c := g.newCell(values, at)
+				info := g.newCellInfo(values, at)
+				c := newCell(&info)
 				cells = append(cells, &c)
 			}
 			cells[n].nodes = append(cells[n].nodes, seek)
@@ -117,7 +120,7 @@ func (g *podGroup) distinguishingKeys() ([]*constraint.Key, bool) {
 
 // launchable lists the cells in which a node can be launched for the group. It is the same for
 // all groups of a shape, unless spread filters divide the cells.
-func (cf *cellFinder) launchable(g *podGroup, keys []*constraint.Key) []cell {
+func (cf *cellFinder) launchable(g *podGroup, keys []*constraint.Key) []cellInfo {
 	cf.key = cf.key[:0]
 	for _, key := range g.domainKeys {
 		cf.key = append(append(cf.key, key.Name...), 0)
@@ -146,8 +149,8 @@ func (cf *cellFinder) launchable(g *podGroup, keys []*constraint.Key) []cell {
 
 // findWith lists the cells where a node can be launched for the group, with the lowest price
 // of a node there. Fallbacks are offerings like others, or left out.
-func (cf *cellFinder) findWith(g *podGroup, keys []*constraint.Key, fallbacks bool) []cell {
-	var out []cell
+func (cf *cellFinder) findWith(g *podGroup, keys []*constraint.Key, fallbacks bool) []cellInfo {
+	var out []cellInfo
 	cf.alike.find(cf.pools.launching, cf.topology, keys)
 	for i := cf.alike.next(-1); i >= 0; i = cf.alike.next(i) {
 		pool := cf.pools.launching[i]
@@ -158,12 +161,17 @@ func (cf *cellFinder) findWith(g *podGroup, keys []*constraint.Key, fallbacks bo
 		if cf.topology.mustNotOpenDomains {
 			all = all.And(cf.topology.inCountedDomains(pool))
 		}
-		for _, here := range pool.Cells(g.domainKeys) {
-			rows := all.And(here.Offerings)
+		cells := pool.Cells(g.domainKeys)
+		if out == nil {
+			out = make([]cellInfo, 0, len(cells))
+		}
+		for _, here := range cells {
+			cf.rows.Copy(all)
+			cf.rows.Keep(here.Offerings)
 			if cf.topology.mustNotOpenDomains {
-				cf.topology.dropOpening(&rows, pool, g.domainKeys, here.Values)
+				cf.topology.dropOpening(&cf.rows, pool, g.domainKeys, here.Values)
 			}
-			for _, at := range cf.topology.partitions(g, pool, cluster.CellOfferings{Values: here.Values, Offerings: rows}) {
+			for _, at := range cf.topology.partitions(g, pool, cluster.CellOfferings{Values: here.Values, Offerings: cf.rows}) {
 				at.rows = cf.minValues.launchableFor(pool, g, here.Values, at)
 				price, ok := cf.cheapestAvailable(pool, at.rows)
 				if !ok {
@@ -172,10 +180,10 @@ func (cf *cellFinder) findWith(g *podGroup, keys []*constraint.Key, fallbacks bo
 				if !ok {
 					continue
 				}
-				n := slices.IndexFunc(out, func(c cell) bool { return c.is(here.Values, at) })
+				n := slices.IndexFunc(out, func(c cellInfo) bool { return c.is(here.Values, at) })
 				if n < 0 {
 					n = len(out)
-					out = append(out, g.newCell(here.Values, at))
+					out = append(out, g.newCellInfo(here.Values, at))
 				}
 				if cf.launches.few {
 					price = cf.pricePerPod(pool, at.rows, g)

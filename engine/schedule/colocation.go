@@ -448,7 +448,8 @@ func (g *podGroup) cellOf(node *cluster.NodeInfo, cells []*cell) *cell {
 	if n := slices.IndexFunc(cells, func(c *cell) bool { return c.is(values, at) }); n >= 0 {
 		return cells[n]
 	}
-	c := g.newCell(values, at)
+	info := g.newCellInfo(values, at)
+	c := newCell(&info)
 	return &c
 }
 

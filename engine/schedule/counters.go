@@ -30,15 +30,21 @@ func (c *counter) firstPodsAllotted() bool {
 	return slices.ContainsFunc(c.firstInDomain, func(g *podGroup) bool { return g.allotted > 0 })
 }
 
-// countKey identifies a counter.
+// countKey identifies a counter, of pods or of uses of a host port.
 type countKey struct {
+	countedPods
+	protocol string
+	port     int32
+	ip       string // "" counts uses on any address, "*" those on every address
+}
+
+// countedPods says which pods are counted: those that a selector selects, or those that have an
+// anti-affinity term. Neither is set where uses of a port are counted.
+type countedPods struct {
 	selector        *cluster.PodSelector
+	owners          *cluster.AntiAffinityTerm
 	skipTerminating bool // terminating pods are left out
 	skipVirtual     bool // virtual pods are left out: real pods do not see them
-	owners          *cluster.AntiAffinityTerm
-	protocol        string
-	port            int32
-	ip              string // "" counts uses on any address, "*" those on every address
 }
 
 // counters numbers the counters that the rules of pending pods read.
@@ -60,7 +66,7 @@ func (cs *counters) id(k countKey) int {
 	i := len(cs.all)
 	cs.ids[k] = i
 	cs.all = append(cs.all, &counter{of: k})
-	cs.index.add(k)
+	cs.index.add(k.countedPods)
 	return i
 }
 
@@ -145,8 +151,8 @@ func (k *countKey) usedBy(m cluster.ClassCount) int {
 	return n
 }
 
-// each calls f with every existing node that counts and its count; not for ports.
-func (k countKey) each(snapshot *cluster.Snapshot, f func(*cluster.NodeInfo, int)) {
+// each calls f with every existing node that counts and its count.
+func (k countedPods) each(snapshot *cluster.Snapshot, f func(*cluster.NodeInfo, int)) {
 	visit := func(node *cluster.NodeInfo, pods, terminating int) {
 		if k.skipTerminating {
 			pods -= terminating
@@ -168,8 +174,8 @@ func (k countKey) uses(p cluster.Port) bool {
 	return k.protocol == p.Protocol && k.port == p.Port && (k.ip == "" || k.ip == p.Address())
 }
 
-// includes reports whether pods of the class are counted; not for ports.
-func (k *countKey) includes(c *cluster.PodClass) bool {
+// includes reports whether pods of the class are counted.
+func (k *countedPods) includes(c *cluster.PodClass) bool {
 	switch {
 	case k.skipVirtual && c.Virtual:
 		return false
@@ -179,8 +185,8 @@ func (k *countKey) includes(c *cluster.PodClass) bool {
 	return k.owners.OwnedBy(c)
 }
 
-// classes are those of the pods that are counted; not for ports.
-func (k countKey) classes() []*cluster.PodClass {
+// classes are those of the pods that are counted.
+func (k countedPods) classes() []*cluster.PodClass {
 	out := k.owners.Owners
 	if k.selector != nil {
 		out = k.selector.Classes

@@ -32,11 +32,12 @@ const manyCounts = 64
 func (f *countFamily) add(v int, in *includedCounts, n int) {
 	if in.n < manyCounts {
 		for place := range in.places.All() {
-			dc := f.byPlace[place]
-			dc.alone[v] += n
-			dc.aloneTotal += n
+			f.byPlace[place].add(v, n)
 		}
 		return
+	}
+	if f.together == nil {
+		f.together = map[int]*tally{}
 	}
 	if f.together[v] == nil {
 		f.together[v] = &tally{}
@@ -99,7 +100,7 @@ func (x *countFamilies) sort(list []*domainCount) {
 		}
 		f := x.byKey[key]
 		if f == nil {
-			f = &countFamily{like: dc, byPlace: map[int]*domainCount{}, together: map[int]*tally{}}
+			f = &countFamily{like: dc, byPlace: map[int]*domainCount{}}
 			x.byKey[key] = f
 			x.all = append(x.all, f)
 		}

@@ -13,7 +13,7 @@ import (
 // count has a number, from 0. There may be as many counts as classes: to ask each count about each
 // class would take the square of that.
 type countIndex struct {
-	keys []countKey
+	skipVirtual bitset.Set // the counts that leave out virtual pods
 	// last is the number + 1 of the last count by ID of its selector, before the number + 1 of the one
 	// with the same selector before that; 0 where there is none.
 	last, before []int32
@@ -22,9 +22,12 @@ type countIndex struct {
 }
 
 // add gives the next number to a count.
-func (x *countIndex) add(k countKey) {
-	n := len(x.keys)
-	x.keys, x.before = append(x.keys, k), append(x.before, 0)
+func (x *countIndex) add(k countedPods) {
+	n := len(x.before)
+	x.before = append(x.before, 0)
+	if k.skipVirtual {
+		x.skipVirtual.Put(n)
+	}
 	switch {
 	case k.selector != nil:
 		id := k.selector.ID()
@@ -45,7 +48,7 @@ func (x *countIndex) add(k countKey) {
 func (x *countIndex) including(c *cluster.PodClass) bitset.Set {
 	clear(x.found)
 	put := func(n int) {
-		if !(x.keys[n].skipVirtual && c.Virtual) {
+		if !(c.Virtual && x.skipVirtual.Has(n)) {
 			x.found.Put(n)
 		}
 	}

@@ -48,7 +48,7 @@ func DependenciesOf(snapshot *cluster.Snapshot, c *cluster.PodClass, node *clust
 		if n.Weight > 0 || !ok {
 			continue
 		}
-		k := domainCountKey{key: n.Key, of: countKey{selector: n.Selector, skipVirtual: !c.Virtual}}
+		k := domainCountKey{key: n.Key, of: countedPods{selector: n.Selector, skipVirtual: !c.Virtual}}
 		out = append(out, Dependency{pods: memoOf(snapshot).pods(k, &domainCount{key: k.key, of: k.of}, snapshot), value: v, selfSelecting: n.Selector.Selects(c)})
 	}
 	return out

@@ -189,8 +189,13 @@ func singleValue(q constraint.Requirement) []constraint.Rule {
 	if q.AdmitsAbsent() {
 		return q.Rules()
 	}
+	return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{valueOf(q)}}}
+}
+
+// valueOf is the value that singleValue sets for a label that must be present.
+func valueOf(q constraint.Requirement) string {
 	if v, ok := q.AnyValue(); ok {
-		return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{v}}}
+		return v
 	}
-	return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{q.Fresh("true")}}}
+	return q.Fresh("true")
 }

@@ -26,7 +26,8 @@
 //	opendomain.go       places for some of them on nodes that may be in several topology domains
 //	fewestnodes.go      a further plan launches as few nodes as possible
 //	leftoutfirst.go     further plans place pods that were left out first
-//	placements.go       where pods were put, for those that must be bound after others; bindorder.go
+//	placements.go       where pods were put, for those that must be bound after others; bindorder.go,
+//	                    affinitywaits.go
 //	topology.go         counts by zone; domainrule.go reads them for pods; countfamily.go, openlabel.go
 //	noderules.go        what pods ask of the pods beside them; counters.go counts those
 //	limits.go           what may still be launched; quota.go, minvalues.go

@@ -15,15 +15,15 @@ import (
 type domainCount struct {
 	number int // its place in topology.countList
 	key    *constraint.Key
-	of     countKey
+	of     countedPods
 	filter nodeFilter
 	// alone and aloneTotal are the pods that were counted one count at a time, by value and together;
 	// see count and total for all of them.
-	alone        map[int]int
+	alone        podsByValue
 	aloneTotal   int
 	requiredKeys []*constraint.Key // a node must have all of them to count
 	// domains are the values that existing nodes have, as far as filter lets them count, and those
-	// that earlier rounds opened (see learned.openedDomains).
+	// that earlier rounds opened (see learned.openedDomains). Only those of spreads are known.
 	domains map[int]bool
 	// launched are the values of nodes that are certain to be launched.
 	launched []int
@@ -31,6 +31,8 @@ type domainCount struct {
 	// set when one of them must hold.
 	readers int
 	hard    bool
+	// mayBeEmpty is set while a further domain may be empty; see topology.findMayBeEmpty.
+	mayBeEmpty bool
 	// open is set when it counts pods in each of several domains where they may be; see countInAll.
 	open bool
 	// family and place are set once the count is in a family; see countFamilies.sort.
@@ -40,11 +42,24 @@ type domainCount struct {
 
 // count is how many pods count in the domain v.
 func (dc *domainCount) count(v int) int {
-	n := dc.alone[v]
+	n := dc.alone.at(v)
 	if dc.family != nil && len(dc.family.together) > 0 {
 		n += dc.family.together[v].at(dc.place)
 	}
 	return n
+}
+
+// add adds n pods in the domain v.
+func (dc *domainCount) add(v, n int) {
+	dc.alone.add(v, n)
+	dc.aloneTotal += n
+}
+
+// addAll adds pods by domain.
+func (dc *domainCount) addAll(counts map[int]int) {
+	for v, n := range counts {
+		dc.add(v, n)
+	}
 }
 
 // total is how many pods count in any domain.
@@ -58,8 +73,8 @@ func (dc *domainCount) total() int {
 // countedValues yields the domains in which pods count, and may yield others.
 func (dc *domainCount) countedValues() iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for v := range dc.alone {
-			if !yield(v) {
+		for _, c := range dc.alone {
+			if !yield(c.value) {
 				return
 			}
 		}
@@ -67,7 +82,7 @@ func (dc *domainCount) countedValues() iter.Seq[int] {
 			return
 		}
 		for v, t := range dc.family.together {
-			if _, listed := dc.alone[v]; !listed && t.at(dc.place) != 0 && !yield(v) {
+			if _, listed := dc.alone.find(v); !listed && t.at(dc.place) != 0 && !yield(v) {
 				return
 			}
 		}
@@ -83,15 +98,17 @@ type nodeFilter struct {
 
 type domainCountKey struct {
 	key    *constraint.Key
-	of     countKey
+	of     countedPods
 	filter nodeFilter
 }
 
-// countPods counts the pods on nodes of the snapshot.
+// countPods counts the pods on nodes of the snapshot; counts is nil where there are none.
 func (dc *domainCount) countPods(snapshot *cluster.Snapshot) (counts map[int]int, total int) {
-	counts = map[int]int{}
 	dc.of.each(snapshot, func(node *cluster.NodeInfo, n int) {
 		if v, ok := node.Value(dc.key); ok && n > 0 && dc.passes(node) {
+			if counts == nil {
+				counts = map[int]int{}
+			}
 			counts[v] += n
 			total += n
 		}
@@ -128,7 +145,8 @@ func (t *topology) countRunning(k domainCountKey, keys []*constraint.Key) *domai
 	if t.snapshot.InWhatIf() {
 		t.countFromMemo(k, dc)
 	} else {
-		dc.alone, dc.aloneTotal = dc.countPods(t.snapshot)
+		counts, _ := dc.countPods(t.snapshot)
+		dc.addAll(counts)
 		dc.domains = dc.listDomains(t)
 	}
 	if len(keys) > 0 {
@@ -146,10 +164,10 @@ func (dc *domainCount) sameNodes(o *domainCount) bool {
 
 // listDomains lists the domains of the nodes that count.
 func (dc *domainCount) listDomains(t *topology) map[int]bool {
-	domains := map[int]bool{}
 	if len(dc.requiredKeys) == 0 {
-		return domains
+		return nil
 	}
+	domains := map[int]bool{}
 	for node := range t.sampleNodes(dc) {
 		if v, ok := node.Value(dc.key); ok && dc.passes(node) {
 			domains[v] = true

@@ -154,6 +154,16 @@ type domainIncrements struct {
 	filter   int // index in the group's spreadFilters; negative when none applies
 }
 
+// each visits the counts.
+func (inc *domainIncrements) each(visit func(*domainCount)) {
+	for i := range inc.counts {
+		in := &inc.counts[i]
+		for place := range in.places.All() {
+			visit(in.family.byPlace[place])
+		}
+	}
+}
+
 // keyIndex returns the position of the key among the group's keys, and adds the key if it is
 // new.
 func (g *podGroup) keyIndex(key *constraint.Key) int {
@@ -176,7 +186,7 @@ func (t *topology) compileDomainRules(g *podGroup) {
 		g.domainRules = append(g.domainRules, r)
 	}
 	selected := func(key *constraint.Key, of *cluster.PodSelector) *domainCount {
-		return t.domainCount(domainCountKey{key: key, of: countKey{selector: of, skipVirtual: skipVirtual}}, nil)
+		return t.domainCount(domainCountKey{key: key, of: countedPods{selector: of, skipVirtual: skipVirtual}}, nil)
 	}
 	t.addSpreads(g, add)
 	for i, n := range g.class.AntiAffinity {
@@ -186,7 +196,7 @@ func (t *topology) compileDomainRules(g *podGroup) {
 	}
 	for _, r := range t.antiAffinityTerms.overDomains {
 		if r.Selector.Selects(g.class) {
-			key := domainCountKey{key: r.Key, of: countKey{owners: r, skipVirtual: skipVirtual}}
+			key := domainCountKey{key: r.Key, of: countedPods{owners: r, skipVirtual: skipVirtual}}
 			add(domainRule{kind: antiAffinityRule, count: t.domainCount(key, nil)})
 		}
 	}
@@ -275,7 +285,7 @@ func spreadKey(c *cluster.PodClass, e *cluster.TopologySpread, keys string) doma
 	if e.HonorTaints {
 		filter.taints = c.PodShape
 	}
-	return domainCountKey{e.Key, countKey{selector: e.Selector, skipTerminating: true, skipVirtual: !c.Virtual}, filter}
+	return domainCountKey{e.Key, countedPods{selector: e.Selector, skipTerminating: true, skipVirtual: !c.Virtual}, filter}
 }
 
 // isHeldBySpread reports whether a hard spread over domains counts for pods of the group that have a

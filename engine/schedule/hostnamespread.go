@@ -188,7 +188,7 @@ func (ns *nodeSpreader) closeOfferings(g *podGroup) {
 func (t *topology) mayFillDomains(g *podGroup, groups []*podGroup) bool {
 	return slices.ContainsFunc(groups, func(o *podGroup) bool {
 		return slices.ContainsFunc(o.domainRules, func(r domainRule) bool {
-			return r.isHardSpread() && t.mayBeEmpty[r.count] && (o == g || o.placed > 0 && r.count.of.includes(g.class)) &&
+			return r.isHardSpread() && r.count.mayBeEmpty && (o == g || o.placed > 0 && r.count.of.includes(g.class)) &&
 				r.count.most()+g.unassigned() > r.maxSkew
 		})
 	})

@@ -188,15 +188,15 @@ func (cs *counters) minNodes(pools []*poolState) int {
 func nodeTypes(pools []*poolState, rows []bitset.Set, demand *quantity.Vector) []covering.NodeType {
 	var out []covering.NodeType
 	for i, pool := range pools {
-		out = append(out, pool.distinctNodeTypes(rows[i], demand)...)
+		out = pool.appendNodeTypes(out, rows[i], demand)
 	}
 	return out
 }
 
-// distinctNodeTypes leaves out offerings of an instance type that is listed at a lower price
+// appendNodeTypes adds the offerings but those of an instance type that is listed at a lower price
 // already.
-func (pool *poolState) distinctNodeTypes(rows bitset.Set, demand *quantity.Vector) []covering.NodeType {
-	var out []covering.NodeType
+func (pool *poolState) appendNodeTypes(out []covering.NodeType, rows bitset.Set, demand *quantity.Vector) []covering.NodeType {
+	out = slices.Grow(out, min(rows.Len(), len(pool.Catalog.Types)))
 	at := make([]int, len(pool.Catalog.Types)) // one more than the index in out
 	for row := range rows.All() {
 		room := covering.Capped(pool.Allocatable[row], demand)

@@ -102,7 +102,7 @@ func (cs *counters) portIncrements(c *cluster.PodClass) []int {
 	for _, p := range c.Ports {
 		for _, ip := range []string{"", p.Address()} {
 			for _, real := range []bool{true, false} {
-				if i, ok := cs.ids[countKey{protocol: p.Protocol, port: p.Port, ip: ip, skipVirtual: real}]; ok && !(real && c.Virtual) {
+				if i, ok := cs.ids[countKey{protocol: p.Protocol, port: p.Port, ip: ip, countedPods: countedPods{skipVirtual: real}}]; ok && !(real && c.Virtual) {
 					out = append(out, i)
 				}
 			}
@@ -132,7 +132,7 @@ func (cs *counters) compile(g *podGroup) {
 	for i, e := range g.class.Spreads {
 		if (!e.Soft || g.held.holds(softSpread, i)) && e.Key.Name == cluster.LabelHostname {
 			// A node can be added, so the emptiest has none; see hostnameSpread where none can be.
-			key := countKey{selector: e.Selector, skipTerminating: true, skipVirtual: skipVirtual}
+			key := countKey{countedPods: countedPods{selector: e.Selector, skipTerminating: true, skipVirtual: skipVirtual}}
 			atMost(key, e.MaxSkew)
 			if !e.Soft {
 				rules.spreads = append(rules.spreads, hostnameSpread{counter: cs.id(key), spread: &g.class.Spreads[i]})
@@ -142,11 +142,12 @@ func (cs *counters) compile(g *podGroup) {
 	cs.antiAffinity(g, atMost)
 	for i, n := range g.class.Affinity {
 		if (n.Weight == 0 || g.held.holds(podAffinity, i)) && n.Key.Name == cluster.LabelHostname {
-			rules.needs = append(rules.needs, need{counter: cs.id(countKey{selector: n.Selector, skipVirtual: skipVirtual}), selfSelecting: n.Selector.Selects(g.class), soft: n.Weight > 0})
+			key := countKey{countedPods: countedPods{selector: n.Selector, skipVirtual: skipVirtual}}
+			rules.needs = append(rules.needs, need{counter: cs.id(key), selfSelecting: n.Selector.Selects(g.class), soft: n.Weight > 0})
 		}
 	}
 	for _, p := range g.shape.Ports {
-		key := countKey{protocol: p.Protocol, port: p.Port, skipVirtual: skipVirtual}
+		key := countKey{protocol: p.Protocol, port: p.Port, countedPods: countedPods{skipVirtual: skipVirtual}}
 		if p.Address() != "*" {
 			key.ip = "*"
 			atMost(key, ownCount(takesEveryAddress(g.shape.Ports, p)))
@@ -163,7 +164,7 @@ func (cs *counters) antiAffinity(g *podGroup, atMost func(countKey, int)) {
 		switch {
 		case n.Weight != 0 && !g.held.holds(podAntiAffinity, i) || n.Key.Name != cluster.LabelHostname:
 		case n.Selector.Selects(g.class):
-			atMost(countKey{selector: n.Selector, skipVirtual: !g.class.Virtual}, 1)
+			atMost(countKey{countedPods: countedPods{selector: n.Selector, skipVirtual: !g.class.Virtual}}, 1)
 		default:
 			rules.avoids = append(rules.avoids, n.Selector.ID())
 		}
@@ -176,7 +177,7 @@ func (cs *counters) antiAffinity(g *podGroup, atMost func(countKey, int)) {
 			rules.repels = append(rules.repels, r.Selector.ID())
 		}
 		if r.Selector.Selects(g.class) {
-			atMost(countKey{owners: r, skipVirtual: !g.class.Virtual}, 1)
+			atMost(countKey{countedPods: countedPods{owners: r, skipVirtual: !g.class.Virtual}}, 1)
 		}
 	}
 	rules.selectedBy, rules.virtual = g.class.Selectors(), g.class.Virtual
@@ -187,7 +188,7 @@ func (cs *counters) antiAffinity(g *podGroup, atMost func(countKey, int)) {
 // zone or another domain, may be placed before pods that do so on a node.
 func (cs *counters) markFirstInDomain(g *podGroup) {
 	for _, r := range g.domainRules {
-		id, counted := cs.ids[r.count.of]
+		id, counted := cs.ids[countKey{countedPods: r.count.of}]
 		if r.kind == affinityRule && r.countsOwnPods && counted && !slices.ContainsFunc(g.nodeRules.needs, func(d need) bool { return d.counter == id }) {
 			cs.all[id].firstInDomain = append(cs.all[id].firstInDomain, g)
 		}

@@ -88,7 +88,7 @@ func (t *topology) openCell(g *podGroup, groups []*podGroup) *cell {
 			}
 		}
 	}
-	c := &cell{price: -1, maxPods: -1, name: "any topology domain", open: true}
+	c := newCell(&cellInfo{price: -1, name: "any topology domain", open: true})
 	c.Keys, c.Values, c.inFilter = g.domainKeys, make([]int, len(g.domainKeys)), make([]bool, len(g.spreadFilters))
 	c.key = c.name
 	for i, key := range g.domainKeys {
@@ -98,18 +98,14 @@ func (t *topology) openCell(g *podGroup, groups []*podGroup) *cell {
 		}
 		c.key += fmt.Sprintf("\x00%s\x00%s", key.Name, taken[i].Append(nil))
 	}
-	return c
+	return &c
 }
 
 // mustKnowDomain reports whether a spread or affinity of pods that have a place counts pods of the group.
 func (t *topology) mustKnowDomain(g *podGroup, groups []*podGroup) bool {
 	counted := map[*domainCount]bool{}
 	for i := range g.domainIncrements {
-		for _, in := range g.domainIncrements[i].counts {
-			for place := range in.places.All() {
-				counted[in.family.byPlace[place]] = true
-			}
-		}
+		g.domainIncrements[i].each(func(dc *domainCount) { counted[dc] = true })
 	}
 	return slices.ContainsFunc(groups, func(o *podGroup) bool {
 		return slices.ContainsFunc(o.domainRules, func(r domainRule) bool {
@@ -146,10 +142,6 @@ func (r *retrier) countInAll(g *podGroup, at *cell) {
 		if len(there) == 1 && len(inc.like.requiredKeys) == 0 {
 			continue // it is known where it counts; a spread may look at some of the offerings alone
 		}
-		for _, in := range inc.counts {
-			for place := range in.places.All() {
-				in.family.byPlace[place].open = true
-			}
-		}
+		inc.each(func(dc *domainCount) { dc.open = true })
 	}
 }

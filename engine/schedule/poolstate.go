@@ -164,6 +164,10 @@ func (s *compatibility) offeringsIn(pool *poolState, a *allotment) bitset.Set {
 
 // narrowed is what is compatible of these offerings.
 func narrowed(whole *cluster.CompatibleOfferings, here bitset.Set) *cluster.CompatibleOfferings {
+	isOutside := func(rows bitset.Set) bool { return !rows.SubsetOf(here) }
+	if !isOutside(whole.All) && !slices.ContainsFunc(whole.Admitted, isOutside) {
+		return whole
+	}
 	f := &cluster.CompatibleOfferings{All: whole.All.And(here), AnyPortTaken: whole.AnyPortTaken}
 	for i := range whole.Fitting {
 		f.Fitting = append(f.Fitting, whole.Fitting[i].And(here))

@@ -50,7 +50,7 @@ type preferenceAudit struct {
 
 // labelCountKey names counts of selected pods by the values of a label.
 type labelCountKey struct {
-	of  countKey
+	of  countedPods
 	key *constraint.Key
 }
 
@@ -71,7 +71,7 @@ func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placemen
 	switch p.kind {
 	case podAffinity:
 		n := c.Affinity[p.index]
-		counts, self := a.count(countKey{selector: n.Selector, skipVirtual: !c.Virtual}, n.Key), ownCount(n.Selector.Selects(c))
+		counts, self := a.count(countedPods{selector: n.Selector, skipVirtual: !c.Virtual}, n.Key), ownCount(n.Selector.Selects(c))
 		total := 0
 		for _, have := range counts {
 			total += have
@@ -82,7 +82,7 @@ func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placemen
 		}
 	case podAntiAffinity:
 		n := c.AntiAffinity[p.index]
-		counts, self := a.count(countKey{selector: n.Selector, skipVirtual: !c.Virtual}, n.Key), ownCount(n.Selector.Selects(c))
+		counts, self := a.count(countedPods{selector: n.Selector, skipVirtual: !c.Virtual}, n.Key), ownCount(n.Selector.Selects(c))
 		return func(at placement) bool {
 			v := a.value(at, n.Key)
 			return v == missing || v >= 0 && counts[v] == self
@@ -103,7 +103,7 @@ func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placemen
 // count counts the selected pods by the values of a label, with all pods placed. For the
 // hostname, pods on nodes that take no pods are near no new pod, but they count in the
 // total, so a new pod is not the first of its kind.
-func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
+func (a *preferenceAudit) count(of countedPods, key *constraint.Key) map[int]int {
 	name := labelCountKey{of, key}
 	if counts := a.counts[name]; counts != nil {
 		return counts
@@ -118,20 +118,20 @@ func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
 			counts[v] += n
 		}
 	})
-	a.countPlacements(of, counts, func(at placement) int { return a.value(at, key) })
+	a.countPlacements(of, func(v, n int) { counts[v] += n }, func(at placement) int { return a.value(at, key) })
 	a.counts[name] = counts
 	return counts
 }
 
 // countPlacements adds the pods that the plan places.
-func (a *preferenceAudit) countPlacements(of countKey, counts map[int]int, value func(placement) int) {
+func (a *preferenceAudit) countPlacements(of countedPods, add func(v, n int), value func(placement) int) {
 	for _, c := range a.snapshot.Classes {
 		if !of.includes(c) {
 			continue
 		}
 		for _, at := range a.placementsOf[c] {
 			if v := value(at); v >= 0 {
-				counts[v] += at.count
+				add(v, at.count)
 			}
 		}
 	}
@@ -140,7 +140,7 @@ func (a *preferenceAudit) countPlacements(of countKey, counts map[int]int, value
 // spread judges a soft spread by the counts of all nodes that it looks at.
 func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread) func(placement) bool {
 	if e.Key.Name == cluster.LabelHostname {
-		counts := a.count(countKey{selector: e.Selector, skipTerminating: true, skipVirtual: !c.Virtual}, e.Key)
+		counts := a.count(countedPods{selector: e.Selector, skipTerminating: true, skipVirtual: !c.Virtual}, e.Key)
 		return func(at placement) bool { return counts[a.value(at, e.Key)] <= e.MaxSkew }
 	}
 	dc := a.topology.countRunning(spreadKey(c, e, e.Key.Name+"\x00"), []*constraint.Key{e.Key})
@@ -150,7 +150,7 @@ func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread)
 		}
 		return missing
 	}
-	a.countPlacements(dc.of, dc.alone, seen)
+	a.countPlacements(dc.of, dc.add, seen)
 	r := domainRule{count: dc, minDomains: 1}
 	least := r.least(append(a.launchableValues(c, e.Key), a.topology.launchedDomains(dc)...))
 	return func(at placement) bool {

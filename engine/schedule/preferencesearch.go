@@ -34,7 +34,7 @@ type preferenceSearch struct {
 	claims           exclusiveClaims
 	// These are the same in all attempts: see compatibility and cellFinder.
 	compatible map[compatibleKey]*cluster.CompatibleOfferings
-	cells      map[cellsKey][]cell
+	cells      map[cellsKey][]cellInfo
 
 	options attemptOptions
 	first   []*cluster.PodClass // that are placed first; see placeLeftOutFirst
@@ -77,7 +77,7 @@ func newPreferenceSearch(snapshot *cluster.Snapshot) *preferenceSearch {
 func withoutPreferences(snapshot *cluster.Snapshot) *preferenceSearch {
 	ps := &preferenceSearch{
 		snapshot: snapshot, wanted: map[*cluster.PodClass][]preference{}, distinguishNodes: map[*cluster.PodClass]bool{}, runnable: map[*cluster.PodShape]bool{},
-		cells:   map[cellsKey][]cell{},
+		cells:   map[cellsKey][]cellInfo{},
 		claims:  newExclusiveClaims(snapshot),
 		options: attemptOptions{maxPrice: noMaxPrice, budgets: defaultBudgets()},
 	}

@@ -67,7 +67,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 	s.compatibility = compatibility{topology: &s.topology, byCell: map[compatibleKey]*cluster.CompatibleOfferings{}, shared: ps.compatible}
 	s.cells = cellFinder{
 		pools: &s.pools, nodes: &s.nodes, launches: &s.launches, limits: &s.limits, topology: &s.topology,
-		minValues: &s.minValues, learned: l, assigned: map[learnedKey]int{}, byKey: map[cellsKey][]cell{}, atStart: ps.cells,
+		minValues: &s.minValues, learned: l, assigned: map[learnedKey]int{}, byKey: map[cellsKey][]cellInfo{}, atStart: ps.cells,
 	}
 	s.descriptions = descriptions{
 		snapshot: snapshot, pools: &s.pools, launches: &s.launches, quota: &s.quota, topology: &s.topology,
@@ -75,6 +75,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 		byKey: map[descriptionKey]*launchDescription{}, runnersUpByKey: map[runnersUpKey][]RunnerUp{}, shapeNumbers: map[*cluster.PodShape]int{},
 	}
 	waits := ps.claims.waits(l.passedOver)
+	s.podGroups = make([]*podGroup, 0, len(snapshot.Classes))
 	for _, c := range snapshot.Classes {
 		var held heldPreferences
 		if list := chosen[c]; len(list) > 0 && !l.withoutPreferences[c] && !l.unplaceable[c] {

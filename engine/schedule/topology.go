@@ -28,8 +28,7 @@ type topology struct {
 	launchedByCount    map[*domainCount][]int       // see launchedDomains
 	summary            *launchSummary               // set while recordOpenedDomains runs, which makes it once; else nil
 	mustNotOpenDomains bool                         // set while no launch may open a domain; see inCountedDomains
-	mayOpenEmpty       bool                         // set while launches may open a domain that mayBeEmpty
-	mayBeEmpty         map[*domainCount]bool        // see findMayBeEmpty
+	mayOpenEmpty       bool                         // set while launches may open a domain of a count that mayBeEmpty
 	terminating        map[*domainCount]map[int]int // see countTerminating
 	recounts           int                          // how often inCountedDomains changed
 	scratch            bitset.Set                   // scratch: see inCountedDomains
@@ -37,19 +36,32 @@ type topology struct {
 
 func newTopology(c *counters, pools *poolList, launches *launchList, learned map[domainCountKey][]int) topology {
 	return topology{snapshot: c.snapshot, antiAffinityTerms: c.antiAffinityTerms, counters: c, pools: pools, launches: launches, learned: learned,
-		counts: map[domainCountKey]*domainCount{}, families: countFamilies{byKey: map[familyKey]*countFamily{}}, filters: map[nodeFilter]*spreadFilter{},
+		families: countFamilies{byKey: map[familyKey]*countFamily{}}, filters: map[nodeFilter]*spreadFilter{},
 		inFilter: map[filterKey]*filteredOfferings{}, launchedByCount: map[*domainCount][]int{}, terminating: map[*domainCount]map[int]int{}}
 }
 
 // compileAll compiles every group's constraints over zones and other domains, and finds the
 // domain counts that its pods change.
 func (t *topology) compileAll(groups []*podGroup) {
+	t.counts = make(map[domainCountKey]*domainCount, countConstrained(groups))
 	for _, g := range groups {
 		t.compileDomainRules(g)
 	}
 	for _, g := range groups {
 		t.compileDomainIncrements(g)
 	}
+}
+
+// countConstrained counts the groups with constraints over domains. Most have a domain count of their
+// own.
+func countConstrained(groups []*podGroup) int {
+	n := 0
+	for _, g := range groups {
+		if len(g.class.Spreads)+len(g.class.Affinity)+len(g.class.AntiAffinity) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // inCountedDomains returns the offerings in domains that every spread counts: a node elsewhere
@@ -81,7 +93,7 @@ func (t *topology) inCountedDomains(pool *poolState) bitset.Set {
 
 // heeds reports whether a launch must not open a domain of the count while it must open none.
 func (t *topology) heeds(dc *domainCount) bool {
-	return len(dc.requiredKeys) > 0 && dc.hard && !(t.mayOpenEmpty && t.mayBeEmpty[dc])
+	return len(dc.requiredKeys) > 0 && dc.hard && !(t.mayOpenEmpty && dc.mayBeEmpty)
 }
 
 func (t *topology) hasDomain(dc *domainCount, v int) bool {
@@ -121,14 +133,13 @@ func (t *topology) letOpenEmpty(may bool, groups []*podGroup) {
 // findMayBeEmpty finds the domain counts of which a further domain may be empty: some domain is empty
 // anyway, or no spread of pods that have a place counts more than maxSkew pods in a domain of theirs.
 func (t *topology) findMayBeEmpty(groups []*podGroup) {
-	t.mayBeEmpty = map[*domainCount]bool{}
 	for _, dc := range t.countList {
-		t.mayBeEmpty[dc] = true
+		dc.mayBeEmpty = true
 	}
 	for _, g := range groups {
 		for i := range g.domainRules {
-			if r := &g.domainRules[i]; r.isHardSpread() && t.mayBeEmpty[r.count] && r.mostTaken() > r.maxSkew && !t.hasEmptyDomain(r.count) {
-				t.mayBeEmpty[r.count] = false
+			if r := &g.domainRules[i]; r.isHardSpread() && r.count.mayBeEmpty && r.mostTaken() > r.maxSkew && !t.hasEmptyDomain(r.count) {
+				r.count.mayBeEmpty = false
 			}
 		}
 	}
@@ -183,7 +194,7 @@ func (t *topology) forgetOpened(dc *domainCount) {
 // pods may open it, and the spreads of such pods then count there.
 func (t *topology) rememberOpened() {
 	for _, dc := range t.countList {
-		if len(dc.requiredKeys) == 0 || !t.mayBeEmpty[dc] {
+		if len(dc.requiredKeys) == 0 || !dc.mayBeEmpty {
 			continue
 		}
 		for _, v := range t.learned[domainCountKey{dc.key, dc.of, dc.filter}] {
@@ -342,7 +353,10 @@ func (l *launch) openValue(k *constraint.Key) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	for _, r := range singleValue(q) {
+	if !q.AdmitsAbsent() {
+		return k.ID(valueOf(q)), true
+	}
+	for _, r := range q.Rules() {
 		if r.Operator == constraint.In && len(r.Values) == 1 {
 			return k.ID(r.Values[0]), true
 		}

@@ -3,7 +3,6 @@
 package schedule
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
@@ -111,7 +110,8 @@ func newAntiAffinityTerms(snapshot *cluster.Snapshot) *antiAffinityTerms {
 func (t *topology) countFromMemo(k domainCountKey, dc *domainCount) {
 	memo := memoOf(t.snapshot)
 	c := memo.pods(k, dc, t.snapshot)
-	dc.alone, dc.aloneTotal, dc.domains = maps.Clone(c.Counts), c.Total, map[int]bool{}
+	dc.addAll(c.Counts)
+	dc.domains = map[int]bool{}
 	if len(dc.requiredKeys) == 0 {
 		return
 	}
