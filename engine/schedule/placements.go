@@ -21,11 +21,16 @@ type placement struct {
 type placements struct {
 	enabled bool
 	all     []placement
+	onNodes []placement // those of all on existing nodes
 }
 
 func (p *placements) record(at placement) {
-	if p.enabled {
-		p.all = append(p.all, at)
+	if !p.enabled {
+		return
+	}
+	p.all = append(p.all, at)
+	if at.launch == nil {
+		p.onNodes = append(p.onNodes, at)
 	}
 }
 
@@ -33,13 +38,13 @@ func (p *placements) record(at placement) {
 // counter counts and that need not join others.
 func (p *placements) holdFirst(g *podGroup, counter int) bool {
 	nodes := map[int]bool{}
-	for _, at := range p.all {
-		if at.launch == nil && at.group == g {
+	for _, at := range p.onNodes {
+		if at.group == g {
 			nodes[at.node] = true
 		}
 	}
-	for _, at := range p.all {
-		if at.launch == nil && !at.group.follows() && slices.Contains(at.group.nodeRules.increments, counter) {
+	for _, at := range p.onNodes {
+		if !at.group.follows() && slices.Contains(at.group.nodeRules.increments, counter) {
 			delete(nodes, at.node)
 		}
 	}
@@ -73,8 +78,8 @@ func (p *placements) outrun(g *podGroup, snapshot *cluster.Snapshot) bool {
 // and which join no others.
 func (p *placements) domainsOfEarlier(g *podGroup, r *domainRule, snapshot *cluster.Snapshot) []int {
 	var out []int
-	for _, at := range p.all {
-		if at.launch != nil || at.group == g || at.group.hasAffinity() || !r.count.of.includes(at.group.class) {
+	for _, at := range p.onNodes {
+		if at.group == g || at.group.hasAffinity() || !r.count.of.includes(at.group.class) {
 			continue
 		}
 		node := snapshot.Nodes[at.node]

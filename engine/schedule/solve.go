@@ -88,7 +88,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 	}
 	s.counters.compileAll(s.podGroups)
 	s.topology.compileAll(s.podGroups)
-	s.placements.enabled = s.placements.enabled || s.mayWaitForEachOther() || spreadsMayBlock(s) || slices.ContainsFunc(s.podGroups, mayBeOutrun)
+	s.placements.enabled = s.placements.enabled || s.mayWaitForEachOther() || spreadsMayBlock(s) || len(snapshot.Nodes) > 0 && slices.ContainsFunc(s.podGroups, mayBeOutrun)
 	return s
 }
 
