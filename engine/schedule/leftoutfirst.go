@@ -67,9 +67,9 @@ func compete(groups []*podGroup) bool {
 	return pods <= maxReorderedPods && placed > 0 && len(groups) > 1
 }
 
-// firstAfter are the classes to come first in the next plan: those with pods that were left out, by
-// priority and then the smallest first, as more of those have a place where they compete for room.
-// The other classes that came first follow.
+// firstAfter are the classes to come first in the next plan, by priority: those with pods that were left
+// out, the smallest first, as more of those have a place where they compete for room, and then the others
+// that came first.
 func (l *learned) firstAfter(groups []*podGroup) []*cluster.PodClass {
 	var out []*cluster.PodClass
 	for _, g := range slices.Backward(groups) {
@@ -80,12 +80,12 @@ func (l *learned) firstAfter(groups []*podGroup) []*cluster.PodClass {
 	if len(out) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(out, comparePlacingOrder)
 	for _, c := range l.first {
 		if !slices.Contains(out, c) {
 			out = append(out, c)
 		}
 	}
+	slices.SortStableFunc(out, comparePlacingOrder)
 	return out
 }
 
