@@ -111,8 +111,11 @@ func leastShared(share float64) int64 { return int64(min(1/share, math.MaxInt32)
 // there let it.
 func (lr *launcher) put(cand *candidate, sg *shapeGroup, n int) {
 	walk := allotmentWalk{shapeGroup: sg, order: -1}
-	for a := walk.next(); a != nil && n > 0 && lr.hasRoom(sg); a = walk.next() {
-		n -= lr.putAllotment(cand, sg, a, n)
+	room := lr.hasRoom(sg)
+	for a := walk.next(); a != nil && n > 0 && room; a = walk.next() {
+		if added := lr.putAllotment(cand, sg, a, n); added > 0 {
+			n, room = n-added, lr.hasRoom(sg)
+		}
 	}
 }
 

@@ -97,10 +97,15 @@ func (ls *launchScratch) reset(counters int) {
 // the same while it stays about as good. last is set for the pools that are tried last: later
 // ones might have cheaper offerings for the pods that are left.
 func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotment) {
-	if s.limits.overMaxPrice() || !slices.ContainsFunc(allotments, func(a *allotment) bool { return a.left() > 0 }) {
+	stopEarly := s.preferences.options.placeAllOrStop && last && !s.learned.fewestNodes
+	if s.limits.overMaxPrice() || !slices.ContainsFunc(allotments, func(a *allotment) bool {
+		// Pods that must join others find none on an empty node; what they cost may still end the attempt.
+		return a.left() > 0 && (stopEarly || a.group.mayBeFirst())
+	}) {
 		return
 	}
-	lr := newLauncher(s, pools, last, allotments)
+	lr := newLauncher(s, pools, allotments)
+	lr.stopEarly = stopEarly
 	if len(lr.shapeGroups) == 0 {
 		return
 	}
@@ -119,10 +124,9 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 }
 
 // newLauncher makes a launcher for the pods of the allotments that are left to place.
-func newLauncher(s *solver, pools []*poolState, last bool, allotments []*allotment) *launcher {
+func newLauncher(s *solver, pools []*poolState, allotments []*allotment) *launcher {
 	lr := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
-		compatibility: &s.compatibility, launches: &s.launches, followers: map[int][]*allotment{},
-		stopEarly: s.preferences.options.placeAllOrStop && last && !s.learned.fewestNodes}
+		compatibility: &s.compatibility, launches: &s.launches, followers: map[int][]*allotment{}}
 	lr.findAlikePools(pools, allotments)
 	lr.groupByShape(allotments)
 	lr.shapesLeft = newShapesLeft(lr.shapeGroups)
@@ -312,7 +316,10 @@ type allotmentWalk struct {
 
 // next returns the next allotment; nil when there is none.
 func (w *allotmentWalk) next() *allotment {
-	next := firstAfter(w.shapeGroup.ready, w.order)
+	var next *allotment
+	if ready := w.shapeGroup.ready; len(ready) > 0 {
+		next = firstAfter(ready, w.order)
+	}
 	if independent := w.shapeGroup.independent; w.at < len(independent) && (next == nil || independent[w.at].order < next.order) {
 		next, w.at = independent[w.at], w.at+1
 	}

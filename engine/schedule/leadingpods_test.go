@@ -20,7 +20,7 @@ func TestNoFillingCostsLessThanItsBound(t *testing.T) {
 	for seed := range uint64(60) {
 		s := newSolverOf(differentPods(seed))
 		allotments, _ := s.assign(s.podGroups)
-		lr := newLauncher(s, s.pools.byWeight()[0], true, allotments)
+		lr := newLauncher(s, s.pools.byWeight()[0], allotments)
 		lr.gatherCandidates()
 		for range 8 {
 			lr.boundPricePerWorth()
