@@ -110,10 +110,11 @@ func leastShared(share float64) int64 { return int64(min(1/share, math.MaxInt32)
 // put adds up to n pods of a shape group to the filling, as far as capacity and the pods
 // there let it.
 func (lr *launcher) put(cand *candidate, sg *shapeGroup, n int) {
-	walk := allotmentWalk{shapeGroup: sg, order: -1}
+	walk := sg.walk(&lr.filling.residents)
 	room := lr.hasRoom(sg)
 	for a := walk.next(); a != nil && n > 0 && room; a = walk.next() {
 		if added := lr.putAllotment(cand, sg, a, n); added > 0 {
+			walk.put(a)
 			n, room = n-added, lr.hasRoom(sg)
 		}
 	}

@@ -22,6 +22,7 @@ type shapeGroup struct {
 	// independent are those of them that need no pods beside them, or may be the first of their kind;
 	// ready are the others that may join pods which fill has put on its node.
 	independent, ready []*allotment
+	unrepelled         *unrepelled  // independent as a set, where anti-affinity keeps many apart
 	limited            []*allotment // those of which the number per node is limited
 	compatible         []*cluster.CompatibleOfferings
 	left               int
@@ -129,6 +130,9 @@ func newLauncher(s *solver, pools []*poolState, allotments []*allotment) *launch
 		compatibility: &s.compatibility, launches: &s.launches, followers: map[int][]*allotment{}}
 	lr.findAlikePools(pools, allotments)
 	lr.groupByShape(allotments)
+	for _, sg := range lr.shapeGroups {
+		sg.unrepelled = newUnrepelled(sg.independent, s.counters.antiAffinityTerms.hostnameSelectors)
+	}
 	lr.shapesLeft = newShapesLeft(lr.shapeGroups)
 	s.launches.scratch.reset(len(s.counters.all))
 	lr.filling, lr.demand = &s.launches.scratch.filling, &s.launches.scratch.demand
@@ -310,23 +314,52 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 // on the node that is filled, as far as their affinity goes. More may become ready meanwhile.
 type allotmentWalk struct {
 	shapeGroup *shapeGroup
-	at         int // in shapeGroup.independent
+	at         int // in shapeGroup.independent; of no use with shapeGroup.unrepelled
 	order      int // of the last allotment
+}
+
+// walk begins to walk over the allotments, with those pods on the node.
+func (sg *shapeGroup) walk(on *residents) allotmentWalk {
+	if sg.unrepelled != nil {
+		sg.unrepelled.begin(on)
+	}
+	return allotmentWalk{shapeGroup: sg, order: -1}
+}
+
+// put takes note that pods of the allotment have been put on the node.
+func (w *allotmentWalk) put(a *allotment) {
+	if u := w.shapeGroup.unrepelled; u != nil {
+		u.add(&a.group.nodeRules)
+	}
 }
 
 // next returns the next allotment; nil when there is none.
 func (w *allotmentWalk) next() *allotment {
-	var next *allotment
+	next := w.independent()
 	if ready := w.shapeGroup.ready; len(ready) > 0 {
-		next = firstAfter(ready, w.order)
-	}
-	if independent := w.shapeGroup.independent; w.at < len(independent) && (next == nil || independent[w.at].order < next.order) {
-		next, w.at = independent[w.at], w.at+1
+		if first := firstAfter(ready, w.order); first != nil && (next == nil || first.order < next.order) {
+			next = first
+		}
 	}
 	if next != nil {
 		w.order = next.order
 	}
 	return next
+}
+
+// independent returns the next of the independent allotments.
+func (w *allotmentWalk) independent() *allotment {
+	if u := w.shapeGroup.unrepelled; u != nil {
+		return u.after(w.order)
+	}
+	independent := w.shapeGroup.independent
+	for w.at < len(independent) && independent[w.at].order <= w.order {
+		w.at++
+	}
+	if w.at == len(independent) {
+		return nil
+	}
+	return independent[w.at]
 }
 
 // firstAfter returns the first allotment after that order in a list by order; nil when there is
@@ -347,6 +380,9 @@ func (sg *shapeGroup) dropPlaced() {
 	placed := func(a *allotment) bool { return a.left() == 0 }
 	for _, list := range []*[]*allotment{&sg.allotments, &sg.independent, &sg.limited} {
 		*list = slices.DeleteFunc(*list, placed)
+	}
+	if sg.unrepelled != nil {
+		sg.unrepelled.dropPlaced()
 	}
 	sg.left = 0
 	for _, a := range sg.allotments {
