@@ -24,19 +24,22 @@ import (
 const (
 	// repetitions is how often either side decides; the best counts.
 	repetitions = 9
-	// patience is how long upstream's first decision may take before it is its only one.
-	patience = 10 * time.Second
+	// slow is how long upstream's first decision takes at least where it is its only one.
+	slow = 10 * time.Second
 	// plotPatience ends upstream's line in the plot: the next point would be slower still.
 	plotPatience = 30.0
 )
 
-// enough is the time after which neither side decides once more.
-func (c config) enough() time.Duration { return pick(c.quick, 5*time.Second, 30*time.Second) }
+// patience is how often either side decides.
+func (c config) patience() measure.Patience {
+	return measure.Patience{Runs: repetitions, Most: pick(c.quick, 5*time.Second, 30*time.Second), Less: pick(c.quick, time.Second/2, 3*time.Second)}
+}
 
 // method says what the numbers are.
 func (c config) method() []string {
+	p := c.patience()
 	return []string{
-		fmt.Sprintf("Seconds are the best of up to %d decisions of either side, as many as begin within %v, each after a garbage collection; upstream decides only once where that takes over %v. The computer may be shared, and the best run is the one least disturbed; the median stands beside it.", repetitions, c.enough(), patience),
+		fmt.Sprintf("Seconds are the best of up to %d decisions of either side, as many as begin within %v, and of all that begin within %v, each after a garbage collection; upstream decides only once where that takes over %v. The computer may be shared, and the best run is the one least disturbed; the median stands beside it.", p.Runs, p.Most, p.Less, slow),
 		"Other load on the computer disturbs long runs more than short ones. \"By CPU\" is the speedup in CPU time of all threads, garbage collector included, which other load hardly changes: where the two differ much, the computer was busy.",
 		"Inside karve's clock: each pending pod is converted from its Kubernetes object and added to the warm snapshot, the plan is solved. Before it starts: the catalog, pools, DaemonSets, nodes and bound pods, which a controller's informers keep up to date. \"Solve\" is planning alone.",
 		"Inside upstream's clock: its topology is counted, its scheduler made, the pods solved, instance types truncated. Before it starts: instance types, pools, DaemonSets and cluster state with nodes and bound pods. Its pods stay Kubernetes objects, its reads cost nothing, and the deep copy of its state is not counted.",
@@ -207,7 +210,7 @@ func sharedBound(s *scenario.Scenario, row report.Row) float64 {
 // ours also says what became of preferences, and what is wrong with the plan, if
 // anything is.
 func (c config) ours(s *scenario.Scenario) (side *report.Side, honoured, invalid string) {
-	run := karve.New(s).Repeat(repetitions, c.enough())
+	run := karve.New(s).Repeat(c.patience())
 	side = &report.Side{
 		Nodes:      len(run.Plan.Launches),
 		USDPerHour: run.Plan.Price().USD(),
@@ -237,7 +240,7 @@ func (c config) theirs(ctx context.Context, limit time.Duration, s *scenario.Sce
 	var side *report.Side
 	var samples []measure.Sample
 	start := time.Now()
-	for len(samples) == 0 || len(samples) < repetitions && samples[0].Took < patience && time.Since(start) < c.enough() {
+	for (len(samples) == 0 || samples[0].Took < slow) && c.patience().More(len(samples), start) {
 		batch := cluster.Batch()
 		sample := measure.Once(func() { side, err = decide(batch) })
 		if limit > 0 && ctx.Err() != nil {

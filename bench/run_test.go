@@ -120,7 +120,7 @@ func TestNothingDearerThanSaved(t *testing.T) {
 			t.Fatal(err)
 		}
 		compared++
-		run := karve.New(s).Repeat(2, time.Hour)
+		run := karve.New(s).Repeat(measure.Patience{Runs: 2, Most: time.Hour})
 		unplaced := 0
 		for _, u := range run.Plan.Unplaced {
 			unplaced += len(u.Pods)

@@ -91,11 +91,11 @@ type Run struct {
 	Solve   []measure.Sample // planning alone; what it allocates is not counted
 }
 
-// Repeat decides so many times, but not again once limit has passed.
-func (c *Cluster) Repeat(runs int, limit time.Duration) Run {
+// Repeat decides as often as p says.
+func (c *Cluster) Repeat(p measure.Patience) Run {
 	var r Run
 	start := time.Now()
-	for len(r.Samples) < runs && (len(r.Samples) == 0 || time.Since(start) < limit) {
+	for p.More(len(r.Samples), start) {
 		var solve time.Duration
 		r.Samples = append(r.Samples, measure.Once(func() { r.Plan, solve = c.Decide() }))
 		r.Solve = append(r.Solve, measure.Sample{Took: solve})

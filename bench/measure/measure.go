@@ -76,6 +76,19 @@ func (s *Series) Each() Heap {
 	return Heap{s.sum.Bytes / n, s.sum.Objects / n}
 }
 
+// Patience says how often an operation is run.
+type Patience struct {
+	Runs int           // how often, but
+	Most time.Duration // not once more after this, and
+	Less time.Duration // once more before this: the best of a few runs of milliseconds says little
+}
+
+// More reports whether to run once more, after so many runs since start. The first run is always made.
+func (p Patience) More(runs int, start time.Time) bool {
+	since := time.Since(start)
+	return runs == 0 || since < p.Less || runs < p.Runs && since < p.Most
+}
+
 // Best returns the fastest sample: the one least disturbed. No samples give a zero one.
 func Best(samples []Sample) Sample { return Percentile(samples, 0) }
 

@@ -25,6 +25,23 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
+func TestPatience(t *testing.T) {
+	p := Patience{Runs: 9, Most: time.Hour, Less: time.Minute}
+	for _, c := range []struct {
+		runs  int
+		since time.Duration
+		want  bool
+	}{
+		{0, 2 * time.Hour, true}, {1, 2 * time.Hour, false},
+		{8, 30 * time.Minute, true}, {9, 30 * time.Minute, false},
+		{1000, 30 * time.Second, true},
+	} {
+		if got := p.More(c.runs, time.Now().Add(-c.since)); got != c.want {
+			t.Errorf("after %d runs in %v: %t, want %t", c.runs, c.since, got, c.want)
+		}
+	}
+}
+
 func TestOnceCountsAllocations(t *testing.T) {
 	var kept []byte
 	s := Once(func() { kept = make([]byte, 1<<20) })
