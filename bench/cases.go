@@ -113,13 +113,17 @@ func (c config) growing() []item {
 	return out
 }
 
-// hard has each family at the size at which it must be decided within a second, and before that at
-// the half of it, which shows how the time grows.
+// hard has each family at the size at which it must be decided within a second, at the half of it,
+// and, karve alone, at twice the size, which shows how the time grows.
 func (c config) hard() []item {
 	var out []item
 	for _, f := range scenario.HardFamilies() {
-		for _, n := range pick(c.quick, []int{f.Size / 4}, []int{f.Size / 2, f.Size}) {
-			out = append(out, item{name: fmt.Sprintf("hard %s %d", f.Name, n), limit: pick(c.quick, 10*time.Second, time.Minute), make: always(func() *scenario.Scenario { return f.Make(n) })})
+		for _, n := range pick(c.quick, []int{f.Size / 4}, []int{f.Size / 2, f.Size, 2 * f.Size}) {
+			it := item{name: fmt.Sprintf("hard %s %d", f.Name, n), limit: pick(c.quick, 10*time.Second, time.Minute), make: always(func() *scenario.Scenario { return f.Make(n) })}
+			if n > f.Size {
+				it.alone = "upstream is left out: the row shows how the time grows"
+			}
+			out = append(out, it)
 		}
 	}
 	return out

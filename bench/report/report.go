@@ -96,6 +96,10 @@ func (r *Row) Compare() {
 	if u.CPU > 0 {
 		r.CPUSpeedup = ratio(u.CPU, k.CPU)
 	}
+	if k.Unscheduled < u.Unscheduled {
+		r.AddNote(fmt.Sprintf("no cost ratio: upstream left %d pods, ours %d", u.Unscheduled, k.Unscheduled))
+		return
+	}
 	r.CostRatio = ratio(k.USDPerHour, u.USDPerHour)
 }
 

@@ -20,7 +20,8 @@ func TestRatiosNeedAFairComparison(t *testing.T) {
 		speedup *float64
 		cost    *float64
 	}{
-		{"fair", Row{Karve: &Side{Seconds: 2, USDPerHour: 3}, Upstream: &upstream}, of(5), of(0.75)},
+		{"fair", Row{Karve: &Side{Seconds: 2, USDPerHour: 3, Unscheduled: 1}, Upstream: &upstream}, of(5), of(0.75)},
+		{"upstream left more pods", Row{Karve: &Side{Seconds: 2, USDPerHour: 3}, Upstream: &upstream}, of(5), nil},
 		{"ours left more pods", Row{Karve: &Side{Seconds: 2, Unscheduled: 2}, Upstream: &upstream}, nil, nil},
 		{"our plan is wrong", Row{Karve: &Side{Seconds: 2}, Upstream: &upstream, Invalid: "two pods on one port"}, nil, nil},
 		{"nothing to compare with", Row{Karve: &Side{Seconds: 2}}, nil, nil},
