@@ -17,12 +17,15 @@ import (
 type alikePools struct {
 	all   []*poolState
 	alike []alikePool // by pool
+	// firsts are the pools that are the first of those alike, by their indices.
+	firsts []int
 }
 
 // alikePool is what alikePools keeps of a pool.
 type alikePool struct {
 	of    *cluster.PoolCatalog
 	first int // the index of the first pool that is alike
+	kind  int // the index of first in firsts
 	// These are of next, for pools that are the first: which one alike it has returned last, and
 	// whether one that it returned may launch all that it offers.
 	last    int
@@ -33,14 +36,17 @@ type alikePool struct {
 // alike to no other: what fits there changes with limits and quota. Nor is any pool while launches
 // may open no domain: it depends on all pods which domains those are.
 func (ap *alikePools) find(pools []*poolState, t *topology, keys []*constraint.Key) {
-	ap.all, ap.alike = pools, slices.Grow(ap.alike[:0], len(pools))
+	ap.all, ap.alike, ap.firsts = pools, slices.Grow(ap.alike[:0], len(pools)), ap.firsts[:0]
 	for i, pool := range pools {
-		like := alikePool{of: pool.PoolCatalog, first: i}
+		like := alikePool{of: pool.PoolCatalog, first: i, kind: len(ap.firsts)}
 		if !t.mustNotOpenDomains && !pool.hasMinValues() {
 			like.of = pool.FirstAlike(keys)
-			if at := slices.IndexFunc(ap.alike, func(o alikePool) bool { return o.of == like.of }); at >= 0 {
-				like.first = at
+			if kind := slices.IndexFunc(ap.firsts, func(o int) bool { return ap.alike[o].of == like.of }); kind >= 0 {
+				like.first, like.kind = ap.firsts[kind], kind
 			}
+		}
+		if like.first == i {
+			ap.firsts = append(ap.firsts, i)
 		}
 		ap.alike = append(ap.alike, like)
 	}
@@ -49,13 +55,14 @@ func (ap *alikePools) find(pools []*poolState, t *topology, keys []*constraint.K
 // first is the index of the first pool that pool i is alike.
 func (ap *alikePools) first(i int) int { return ap.alike[i].first }
 
+// kind is the index in firsts of the first pool that pool i is alike: pools of one kind are alike.
+func (ap *alikePools) kind(i int) int { return ap.alike[i].kind }
+
 // firstPools lists the first of each of the pools that are alike.
 func (ap *alikePools) firstPools() []*poolState {
-	var out []*poolState
-	for i, pool := range ap.all {
-		if ap.first(i) == i {
-			out = append(out, pool)
-		}
+	out := make([]*poolState, len(ap.firsts))
+	for kind, i := range ap.firsts {
+		out[kind] = ap.all[i]
 	}
 	return out
 }

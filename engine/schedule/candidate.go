@@ -33,6 +33,7 @@ type candidate struct {
 
 // candidateGroup is what candidates that suit the same shape groups share.
 type candidateGroup struct {
+	poolKind       int           // of their pool: see alikePools
 	suits          bitset.Set    // indices of the shape groups that may go there
 	shapeGroups    []*shapeGroup // the same, in order
 	limitedPerNode []*shapeGroup // those with pods limited per node
@@ -132,7 +133,7 @@ func (lr *launcher) groupByOfferings(i int) []offeringGroup {
 		if sg.left == 0 {
 			continue
 		}
-		fits := sg.compatible[i].All
+		fits := sg.compatible[lr.pools.kind(i)].All
 		key = fits.Append(key[:0])
 		n, ok := known[string(key)]
 		if !ok {
@@ -148,7 +149,7 @@ func (lr *launcher) groupByOfferings(i int) []offeringGroup {
 // least as good in every way.
 func (lr *launcher) addUndominated(out []*candidate, i int, g offeringGroup) []*candidate {
 	pool, first := lr.pools.all[i], len(out)
-	shared := &candidateGroup{suits: g.suits, summedAt: -1}
+	shared := &candidateGroup{poolKind: lr.pools.kind(i), suits: g.suits, summedAt: -1}
 	for at := range g.suits.All() {
 		sg := lr.shapeGroups[at]
 		shared.shapeGroups = append(shared.shapeGroups, sg)

@@ -22,9 +22,9 @@ type shapeGroup struct {
 	// independent are those of them that need no pods beside them, or may be the first of their kind;
 	// ready are the others that may join pods which fill has put on its node.
 	independent, ready []*allotment
-	unrepelled         *unrepelled  // independent as a set, where anti-affinity keeps many apart
-	limited            []*allotment // those of which the number per node is limited
-	compatible         []*cluster.CompatibleOfferings
+	unrepelled         *unrepelled                    // independent as a set, where anti-affinity keeps many apart
+	limited            []*allotment                   // those of which the number per node is limited
+	compatible         []*cluster.CompatibleOfferings // by kind of pool: see alikePools
 	left               int
 	droppedAt          int  // launchCalls when dropPlaced was last called
 	hosted             bool // some pool has an offering for them
@@ -194,14 +194,10 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 		}
 		sg := byKey[at]
 		if sg == nil {
-			sg = &shapeGroup{shape: a.group.shape, cell: a.cell, compatible: make([]*cluster.CompatibleOfferings, len(lr.pools.all))}
-			for i, pool := range lr.pools.all {
-				if first := lr.pools.first(i); first < i {
-					sg.compatible[i] = sg.compatible[first]
-					continue
-				}
-				sg.compatible[i] = lr.compatibleWithMinValues(pool, a)
-				sg.hosted = sg.hosted || !sg.compatible[i].All.Empty()
+			sg = &shapeGroup{shape: a.group.shape, cell: a.cell, compatible: make([]*cluster.CompatibleOfferings, len(lr.pools.firsts))}
+			for kind, i := range lr.pools.firsts {
+				sg.compatible[kind] = lr.compatibleWithMinValues(lr.pools.all[i], a)
+				sg.hosted = sg.hosted || !sg.compatible[kind].All.Empty()
 			}
 			byKey[at] = sg
 			if sg.hosted {

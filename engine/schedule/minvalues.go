@@ -307,13 +307,13 @@ func (lr *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *clus
 // refreshMinValues computes again what shape groups can use of pools with minValues, as limits
 // and quota shrink.
 func (lr *launcher) refreshMinValues() {
-	for i, pool := range lr.pools.all {
+	for kind, pool := range lr.pools.firstPools() {
 		if !pool.hasMinValues() {
 			continue
 		}
 		for _, sg := range lr.shapeGroups {
 			if sg.left > 0 {
-				sg.compatible[i] = lr.compatibleWithMinValues(pool, sg.allotments[0])
+				sg.compatible[kind] = lr.compatibleWithMinValues(pool, sg.allotments[0])
 			}
 		}
 	}
@@ -334,7 +334,7 @@ func (lr *launcher) largestWithMinValues(i int, g *candidateGroup) *quantity.Vec
 	}
 	var out, rows = quantity.Vector{}, bitset.Set(nil)
 	for _, sg := range g.shapeGroups {
-		rows.Merge(sg.compatible[i].All)
+		rows.Merge(sg.compatible[g.poolKind].All)
 	}
 	for d, n := range lr.demand.total {
 		if n == 0 {

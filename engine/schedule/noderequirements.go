@@ -109,7 +109,7 @@ type lastJoined struct {
 
 // joinGroup is join for a shape group that joins the pods on the candidate, which suits it.
 func (rs *requirementSets) joinGroup(cand *candidate, sg *shapeGroup, a *allotment) (*nodeRequirements, bool) {
-	f, last := sg.compatible[cand.poolIndex], &sg.lastJoined
+	f, last := sg.compatible[cand.group.poolKind], &sg.lastJoined
 	if alts := sg.shape.Alternatives; len(alts) != 1 || cand.pool.AnyFlexible(cand.row) && cand.pool.choosesLabel(cand.row, alts[0], a.cell) {
 		return rs.join(cand.requirements, cand.pool, cand.row, f, a)
 	}

@@ -17,6 +17,7 @@ type shapesLeft struct {
 	// a group without pods left; counts holds the number of pods left.
 	negated, counts *cluster.FreeCapacity
 	room            quantity.Vector // scratch: the same of a room
+	most            int64           // no group has more pods left
 }
 
 func newShapesLeft(groups []*shapeGroup) shapesLeft {
@@ -34,6 +35,7 @@ func newShapesLeft(groups []*shapeGroup) shapesLeft {
 	for i, sg := range groups {
 		sg.at = i
 		out.update(sg)
+		out.most = max(out.most, int64(sg.left))
 	}
 	return out
 }
@@ -72,6 +74,9 @@ var countDims = []quantity.Dim{0}
 // withPods returns the first of the groups from i that is in suits and has at least that many pods
 // left; -1 when there is none.
 func (x *shapesLeft) withPods(i, n int, suits bitset.Set, least int64) int {
+	if least > x.most {
+		return -1
+	}
 	for {
 		if i = suits.Next(i); i < 0 {
 			return -1

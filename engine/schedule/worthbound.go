@@ -12,22 +12,28 @@ import (
 // of another.
 type worthBound struct {
 	prices *covering.UnitPrices
+	priced []quantity.Dim // resources with a price
 	// divisor divides what each of the pods asks for; zero where none asks for any.
 	divisor quantity.Vector
-	// perUnit is the most that pods are worth for each unit that they ask for of a resource in dims,
+	// perUnit is the most that pods are worth for each unit that they ask for of a resource in askedByAll,
 	// those for which all pods ask.
-	perUnit [quantity.Dims]float64
-	dims    []quantity.Dim
+	perUnit    [quantity.Dims]float64
+	askedByAll []quantity.Dim
 }
 
 // newWorthBound finds the bound for pods of the shape groups. Volumes that several pods mount are
 // counted by nodes and not by pods: beside them nothing is certain but the capacity.
 func newWorthBound(prices *covering.UnitPrices, shapeGroups []*shapeGroup) worthBound {
 	b := worthBound{prices: prices}
+	for d, price := range prices {
+		if price > 0 {
+			b.priced = append(b.priced, quantity.Dim(d))
+		}
+	}
 	var askedBy quantity.Vector
 	for _, sg := range shapeGroups {
 		if len(sg.shape.Mounts) > 0 {
-			return worthBound{prices: prices}
+			return worthBound{prices: prices, priced: b.priced}
 		}
 		var worth float64
 		for _, d := range sg.shape.Dims {
@@ -42,31 +48,37 @@ func newWorthBound(prices *covering.UnitPrices, shapeGroups []*shapeGroup) worth
 	}
 	for d, n := range askedBy {
 		if n == int64(len(shapeGroups)) {
-			b.dims = append(b.dims, quantity.Dim(d))
+			b.askedByAll = append(b.askedByAll, quantity.Dim(d))
 		}
 	}
 	return b
 }
 
 // countsPods reports whether pods are bounded by more than the capacity.
-func (b *worthBound) countsPods() bool { return len(b.dims) > 0 }
+func (b *worthBound) countsPods() bool { return len(b.askedByAll) > 0 }
 
 // roundingSlack is by how much sums of the same products may differ, and far more.
 const roundingSlack = 1e-9
 
 // of is the most that the pods can be worth on a node with that room.
 func (b *worthBound) of(room *quantity.Vector) float64 {
-	usable := *room
-	for d, n := range b.divisor {
-		if n > 1 {
-			usable[d] -= usable[d] % n
-		}
+	var most float64
+	for _, d := range b.priced {
+		most += float64(float64(b.usable(room, d)) * b.prices[d])
 	}
-	most := b.prices.Worth(&usable)
-	for _, d := range b.dims {
-		most = min(most, float64(max(0, usable[d]))*b.perUnit[d])
+	for _, d := range b.askedByAll {
+		most = min(most, float64(b.usable(room, d))*b.perUnit[d])
 	}
 	return most * (1 + roundingSlack)
+}
+
+// usable is what the pods can use of a resource at most.
+func (b *worthBound) usable(room *quantity.Vector, d quantity.Dim) int64 {
+	n := max(0, room[d])
+	if b.divisor[d] > 1 {
+		n -= n % b.divisor[d]
+	}
+	return n
 }
 
 // greatestDivisor of two numbers of which neither is negative; every number divides zero.
