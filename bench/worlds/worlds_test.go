@@ -46,6 +46,7 @@ var foundWithExtras = map[string][]uint64{
 	"a plan that can be bound in few orders":                     {814561, 1506200, 3039981},
 	"a larger launch in a domain that may be empty":              {1101534},
 	"what a cell takes is not forgotten":                         {1111249},
+	"pods that are bound after those whose spread they are of":   {3215430},
 	"spread pods may be bound before those beside them":          {1115893},
 	"launches open no domain that spreads do not count":          {1119284},
 	"a launch that may be in several domains counts in each":     {1207799, 1304509},

@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"iter"
 	"math"
 	"slices"
 )
@@ -131,12 +132,37 @@ func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 // maxPodsBesideEarlier is how many pods of g may be planned for a node with pods of o, when pods
 // of o count for a spread of g: kube-scheduler may bind the pods of g first, and they must then
 // not keep those of o off the node. Pods that must join others on a node may be bound last, and
-// unbindableClasses finds those that cannot.
+// unbindableClasses finds those that cannot. count counts the pods on the node, perhaps without those
+// that can be bound last: see countWithoutLast.
 func (g *podGroup) maxPodsBesideEarlier(o *podGroup, count func(int) int) int {
 	if o == g || g.mustJoin() || !slices.ContainsFunc(g.domainRules, func(r domainRule) bool { return r.kind == spreadRule && !r.soft && r.count.of.includes(o.class) }) {
 		return math.MaxInt32
 	}
 	return o.nodeRules.maxPodsInAnyBindOrder(&g.nodeRules, count)
+}
+
+// countWithoutLast returns a count of the pods on a node without those that can be bound after all of o,
+// as it is planned: pods of other groups that are not spread and that no others on the node must join.
+func countWithoutLast(o *podGroup, on iter.Seq2[*podGroup, int]) func(counter int) int {
+	return func(counter int) int {
+		count := 0
+		for h, n := range on {
+			if h.nodeRules.bumps(counter) && (h == o || h.hasSpread() || mustBeJoined(h, on)) {
+				count += n
+			}
+		}
+		return count
+	}
+}
+
+// mustBeJoined reports whether pods on a node must join pods of the group there.
+func mustBeJoined(g *podGroup, on iter.Seq2[*podGroup, int]) bool {
+	for h := range on {
+		if slices.ContainsFunc(h.nodeRules.needs, func(d need) bool { return g.nodeRules.bumps(d.counter) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // spreadCount sums up what the group's spread constraints count in the cell.

@@ -67,6 +67,16 @@ func (lr *launcher) fill(cand *candidate) {
 	}
 }
 
+// podsByGroup yields the groups of the pods on the node, some perhaps several times, and how many each
+// has.
+func (f *filling) podsByGroup(yield func(*podGroup, int) bool) {
+	for _, a := range f.allotments {
+		if !yield(a.group, a.inFilling) {
+			return
+		}
+	}
+}
+
 // reset empties the filling for a node with that capacity.
 func (f *filling) reset(room quantity.Vector) {
 	f.room = room
@@ -180,7 +190,7 @@ func (lr *launcher) putAllotment(cand *candidate, sg *shapeGroup, a *allotment, 
 	}
 	if count := func(c int) int { return f.counts[c] }; a.group.hasSpread() && f.residents.mayLimit(&a.group.nodeRules, n, count) {
 		for _, o := range f.allotments {
-			n = min(n, a.group.maxPodsBesideEarlier(o.group, count))
+			n = min(n, a.group.maxPodsBesideEarlier(o.group, countWithoutLast(o.group, f.podsByGroup)))
 		}
 		if n <= 0 {
 			return 0

@@ -74,6 +74,15 @@ func (s *solver) fillLaunchesWhere(allotments []*allotment, suits func(*launch) 
 	}
 }
 
+// podsByGroup yields the groups of the launch's pods, some perhaps several times, and how many each has.
+func (l *launch) podsByGroup(yield func(*podGroup, int) bool) {
+	for _, p := range l.content {
+		if !yield(p.allotment.group, p.n) {
+			return
+		}
+	}
+}
+
 // roomFor is how many pods of the group the launch has capacity for.
 func (l *launch) roomFor(cs *counters, g *podGroup) int {
 	n := g.countFitting(&l.free)
@@ -82,7 +91,7 @@ func (l *launch) roomFor(cs *counters, g *podGroup) int {
 	}
 	if count := func(c int) int { return l.counts[c] }; g.hasSpread() && l.residents.mayLimit(&g.nodeRules, n, count) {
 		for _, o := range l.groups {
-			n = min(n, g.maxPodsBesideEarlier(o, count))
+			n = min(n, g.maxPodsBesideEarlier(o, countWithoutLast(o, l.podsByGroup)))
 		}
 	}
 	if n == 0 || !g.nodeRules.restricted() {

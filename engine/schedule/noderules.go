@@ -117,7 +117,7 @@ func (rules *nodeRules) finish() {
 	slices.Sort(rules.increments)
 	rules.increments = slices.Compact(rules.increments)
 	for i := range rules.maxCounts {
-		_, rules.maxCounts[i].countsOwnPods = slices.BinarySearch(rules.increments, rules.maxCounts[i].counter)
+		rules.maxCounts[i].countsOwnPods = rules.bumps(rules.maxCounts[i].counter)
 	}
 }
 
@@ -240,11 +240,17 @@ func (rules *nodeRules) maxPodsInAnyBindOrder(o *nodeRules, count func(int) int)
 	}
 	n := math.MaxInt32
 	for _, c := range rules.maxCounts {
-		if _, bumped := slices.BinarySearch(o.increments, c.counter); bumped {
+		if o.bumps(c.counter) {
 			n = min(n, c.max-count(c.counter))
 		}
 	}
 	return max(0, n)
+}
+
+// bumps reports whether the counter counts pods of rules.
+func (rules *nodeRules) bumps(counter int) bool {
+	_, bumped := slices.BinarySearch(rules.increments, counter)
+	return bumped
 }
 
 // excludes reports whether the anti-affinity of either keeps the pods off each other's nodes.

@@ -34,7 +34,7 @@ func (r *residents) mayLimit(rules *nodeRules, n int, count func(int) int) bool 
 	}
 	if len(r.mostOf) < len(rules.increments) {
 		for c, most := range r.mostOf {
-			if _, bumped := slices.BinarySearch(rules.increments, c); bumped && most-count(c) < n {
+			if rules.bumps(c) && most-count(c) < n {
 				return true
 			}
 		}
