@@ -14,6 +14,10 @@ import (
 // one. assign also returns the groups together with those that this made.
 func (s *solver) assign(groups []*podGroup) ([]*allotment, []*podGroup) {
 	var allotments []*allotment
+	if s.learned.policy.smallestFirst {
+		groups = slices.Clone(groups)
+		slices.Reverse(groups)
+	}
 	queue := newAssignQueue(groups)
 	for {
 		progress := false
@@ -122,7 +126,7 @@ func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 		if !hasRoom {
 			continue
 		}
-		if best == nil || s.nodes.betterCell(g, c, best) {
+		if best == nil || s.nodes.betterCell(g, c, best, s.learned.policy.cheapestDomains) {
 			best = c
 		}
 	}

@@ -20,17 +20,18 @@ const (
 	HostnameSpread Search = "hostname spread"
 	ClaimTurns     Search = "claim turns" // which pod gets a claim that is for one; see exclusiveClaims
 	Orders         Search = "orders"      // further plans in which pods that were left out come first; see placeLeftOutFirst
+	Policies       Search = "policies"    // further plans by other policies; see tryPolicies
 	Preferred      Search = "preferences" // which preferences are honoured; see preferenceSearch
 )
 
 // searchNames lists the searches in the order in which plans name them.
-var searchNames = []Search{Rounds, Colocation, BindOrder, Improvement, Retry, Enlargement, HostnameSpread, ClaimTurns, Orders, Preferred}
+var searchNames = []Search{Rounds, Colocation, BindOrder, Improvement, Retry, Enlargement, HostnameSpread, ClaimTurns, Orders, Policies, Preferred}
 
 // CutShort says that a search of a plan stopped because its steps were spent.
 type CutShort struct {
 	Search Search
 	// Unexamined is how much it did not look at: for Improvement launches with free capacity, for
-	// Preferred preferences of pod classes, and for the others pods.
+	// Policies policies, for Preferred preferences of pod classes, and for the others pods.
 	Unexamined int
 }
 
@@ -49,6 +50,7 @@ func defaultBudgets() budgets {
 		Enlargement:    1 << 16, // a step for each launch and each offering that is tried
 		HostnameSpread: 1 << 24, // a step for each node that is counted
 		Orders:         4,       // plans
+		Policies:       1 << 13, // pods of further plans
 		Preferred:      8,       // plans made to find the best one
 	}
 }

@@ -174,7 +174,7 @@ func (lr *launcher) addUndominated(out []*candidate, i int, g offeringGroup) []*
 // priceOf is what a node of the offering counts for when candidates are compared: its price in USD/h, or
 // one where nodes are to be few.
 func (lr *launcher) priceOf(pool *poolState, row int) float64 {
-	if lr.launches.few {
+	if lr.launches.policy.fewestNodes {
 		return 1
 	}
 	return pool.Catalog.Offerings[row].Price.USD()

@@ -26,8 +26,8 @@ type filling struct {
 
 // fill packs the shape groups onto one node of the candidate's offering. It adds one of each
 // kind of pods limited per node, then each shape group's fair share of the pods left to place,
-// so that no node uses up the small pods that fill the gaps of others. Then it adds all pods
-// that still fit, large pods first.
+// so that no node uses up the small pods that fill the gaps of others. Then, or at once by
+// policy.largestFirst, it adds all pods that still fit, large pods first.
 func (lr *launcher) fill(cand *candidate) {
 	f := lr.filling
 	f.reset(cand.room)
@@ -37,20 +37,15 @@ func (lr *launcher) fill(cand *candidate) {
 		lr.demand.capRoom(cand.group, &f.room)
 	}
 	f.capacity = f.room
-	share := lr.shareOf(cand)
 	if limited {
 		for _, sg := range cand.group.limitedPerNode {
 			lr.putLimited(cand, sg)
 		}
 	}
-	left, all := &lr.shapesLeft, len(lr.shapeGroups)
-	least := leastShared(share)
-	for i := left.withPods(0, all, cand.group.suits, least); i >= 0; i = left.withPods(i+1, all, cand.group.suits, least) {
-		sg := lr.shapeGroups[i]
-		if n := int(float64(sg.left) * share); n > 0 {
-			lr.put(cand, sg, n)
-		}
+	if !lr.launches.policy.largestFirst {
+		lr.putShares(cand)
 	}
+	left, all := &lr.shapesLeft, len(lr.shapeGroups)
 	for i := left.fitting(0, all, cand.group.suits, &f.room); i >= 0; i = left.fitting(i+1, all, cand.group.suits, &f.room) {
 		lr.put(cand, lr.shapeGroups[i], math.MaxInt32)
 	}
@@ -64,6 +59,19 @@ func (lr *launcher) fill(cand *candidate) {
 	cand.worth = max(lr.prices.Units.Worth(&cand.used), math.SmallestNonzeroFloat64)
 	if slices.ContainsFunc(f.allotments, func(a *allotment) bool { return a.group.nodeRules.limitsOwnPods() }) {
 		cand.worth += lr.worthOfNode(cand)
+	}
+}
+
+// putShares adds each shape group's fair share of the pods left to place.
+func (lr *launcher) putShares(cand *candidate) {
+	left, all := &lr.shapesLeft, len(lr.shapeGroups)
+	share := lr.shareOf(cand)
+	least := leastShared(share)
+	for i := left.withPods(0, all, cand.group.suits, least); i >= 0; i = left.withPods(i+1, all, cand.group.suits, least) {
+		sg := lr.shapeGroups[i]
+		if n := int(float64(sg.left) * share); n > 0 {
+			lr.put(cand, sg, n)
+		}
 	}
 }
 

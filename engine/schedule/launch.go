@@ -124,7 +124,7 @@ type launchList struct {
 	all        []*launch
 	counters   *counters
 	placements *placements
-	few        bool // see learned.fewestNodes
+	policy     policy
 	// someDropped is set once launches were dropped, or list fewer values, and limits and quota released.
 	someDropped bool
 	// free is the free capacity of the first indexed of all, once there are many; see next.

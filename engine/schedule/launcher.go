@@ -98,7 +98,7 @@ func (ls *launchScratch) reset(counters int) {
 // the same while it stays about as good. last is set for the pools that are tried last: later
 // ones might have cheaper offerings for the pods that are left.
 func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotment) {
-	stopEarly := s.preferences.options.placeAllOrStop && last && !s.learned.fewestNodes
+	stopEarly := s.preferences.options.placeAllOrStop && last && !s.learned.policy.fewestNodes
 	if s.limits.overMaxPrice() || !slices.ContainsFunc(allotments, func(a *allotment) bool {
 		// Pods that must join others find none on an empty node; what they cost may still end the attempt.
 		return a.left() > 0 && (stopEarly || a.group.mayBeFirst())
@@ -224,7 +224,7 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 
 // best returns the candidate with the lowest price per worth of the pods that would fill it;
 // nil when no pod can be placed any more. If two are equal, it returns the one with the
-// larger worth (which means fewer nodes), then the cheaper one (for learned.fewestNodes, which leaves
+// larger worth (which means fewer nodes), then the cheaper one (for policy.fewestNodes, which leaves
 // prices out), then the one of lower rank.
 func (lr *launcher) best() *candidate {
 	var best *candidate

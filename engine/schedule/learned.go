@@ -13,9 +13,9 @@ type learned struct {
 	// first are classes that are placed before all others, one by one, in this order; see
 	// placeLeftOutFirst. Rounds do not change it.
 	first []*cluster.PodClass
-	// fewestNodes is set when as few nodes as possible are to be launched; see launchFewestNodes. Rounds
-	// do not change it.
-	fewestNodes bool
+	// policy is how pods and nodes are chosen. Rounds do not change it.
+	policy policy
+
 	podsPerCell map[learnedKey]int
 	unplaceable map[*cluster.PodClass]bool
 	// withoutPreferences are classes that hold no preference from the start.

@@ -36,7 +36,7 @@ func (ps *preferenceSearch) placeLeftOutFirst(s *solver, maxPrice offering.Price
 		}
 		tried = append(tried, next)
 		l := newLearned()
-		l.first, l.fewestNodes = next, s.learned.fewestNodes
+		l.first, l.policy = next, s.learned.policy
 		s = ps.makePlan(l, nil, maxPrice)
 		other := s
 		if s.placesMoreThan(best) {

@@ -243,10 +243,13 @@ func (ns *nodes) hasRoom(g *podGroup, c *cell) bool {
 }
 
 // betterCell reports whether cell a is better than b for the next pod; see bestCell.
-func (ns *nodes) betterCell(g *podGroup, a, b *cell) bool {
+func (ns *nodes) betterCell(g *podGroup, a, b *cell, cheapestFirst bool) bool {
 	onA, onB := ns.nodeIn(g, a) >= 0, ns.nodeIn(g, b) >= 0
 	if onA != onB {
 		return onA
+	}
+	if cheapestFirst && !onA && a.price != b.price {
+		return a.price < b.price
 	}
 	if c := cmp.Compare(g.spreadCount(a), g.spreadCount(b)); c != 0 {
 		return c < 0

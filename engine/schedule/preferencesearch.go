@@ -38,12 +38,12 @@ type preferenceSearch struct {
 
 	options attemptOptions
 	first   []*cluster.PodClass // that are placed first; see placeLeftOutFirst
-	// fewestNodes is set when plans launch as few nodes as possible; see launchFewestNodes.
-	fewestNodes bool
-	attempted   int                       // how many attempts honoured some preferences
-	undecided   int                       // how many preferences no attempt was left for
-	placed      map[*cluster.PodClass]int // by the plan that honours no preference
-	best        *solver
+	policy  policy              // of the plan that honours no preference
+
+	attempted int                       // how many attempts honoured some preferences
+	undecided int                       // how many preferences no attempt was left for
+	placed    map[*cluster.PodClass]int // by the plan that honours no preference
+	best      *solver
 	// maxFinalPrice and maxPlannedPrice are upper bounds of finalPrice and of what is spent.
 	maxFinalPrice, maxPlannedPrice offering.Price
 }
@@ -158,15 +158,18 @@ func (ps *preferenceSearch) solve() Plan {
 	return ps.choose(plain)
 }
 
-// makeAttempt makes one plan. Without preferences it is the best of a few orders of pods (see
-// placeMorePods), and with some the same order is taken.
+// makeAttempt makes one plan. Without preferences it is the best of a few orders of pods and policies
+// (see placeMorePods and tryPolicies), and with some the same order and policy are taken.
 func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offering.Price) *solver {
+	if chosen == nil {
+		ps.policy = ps.firstPolicy()
+	}
 	l := newLearned()
-	l.first, l.fewestNodes = ps.first, ps.fewestNodes
+	l.first, l.policy = ps.first, ps.policy
 	s := ps.makePlan(l, chosen, maxPrice)
 	if chosen == nil {
-		s = ps.placeMorePods(s, maxPrice)
-		ps.first, ps.fewestNodes = s.learned.first, s.learned.fewestNodes
+		s = ps.tryPolicies(ps.placeMorePods(s, maxPrice), maxPrice)
+		ps.first, ps.policy = s.learned.first, s.learned.policy
 	}
 	s.spreadOverNodes(false)
 	s.spreadOverNodes(true)
@@ -182,14 +185,13 @@ func (ps *preferenceSearch) placeMorePods(s *solver, maxPrice offering.Price) *s
 	return ps.placeLeftOutFirst(ps.launchFewestNodes(s, maxPrice), maxPrice)
 }
 
-// makePlan makes one plan, from what is known at first: which classes come first, and whether the nodes
-// are to be few. See Solve for why it may take several rounds. A plan with colocations counts only when
+// makePlan makes one plan, from what is known at first: which classes come first, and the policy. See Solve for why it may take several rounds. A plan with colocations counts only when
 // it places more pods than the one without.
 func (ps *preferenceSearch) makePlan(known *learned, chosen chosenPreferences, maxPrice offering.Price) *solver {
 	s := ps.makeRounds(known, chosen, maxPrice)
 	if len(s.learned.colocated) > 0 {
 		l := newLearned()
-		l.first, l.fewestNodes, l.withoutColocations = known.first, known.fewestNodes, true
+		l.first, l.policy, l.withoutColocations = known.first, known.policy, true
 		if plain := ps.makeRounds(l, chosen, maxPrice); !s.placesMoreThan(plain) {
 			plain.searches.inherit(&s.searches, Rounds, Colocation)
 			s = plain

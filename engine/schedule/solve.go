@@ -58,7 +58,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 	s.limits = newLimits(&s.pools, &s.quota, maxPrice)
 	s.counters = newCounters(snapshot, antiAffinityTermsOf(snapshot))
 	s.placements = placements{enabled: len(ps.byWeight) > 0 || ps.options.placeAllOrStop}
-	s.launches = launchList{counters: &s.counters, placements: &s.placements, few: l.fewestNodes}
+	s.launches = launchList{counters: &s.counters, placements: &s.placements, policy: l.policy}
 	s.nodes = newNodes(snapshot, nodePreferences{classes: ps.distinguishNodes, preferredFirst: chosen != nil}, &s.counters, &s.placements)
 	s.topology = newTopology(&s.counters, &s.pools, &s.launches, l.openedDomains)
 	s.requirements.topology = &s.topology
@@ -197,7 +197,7 @@ func (s *solver) byPriority() [][]*podGroup {
 		if s.learned.joinLast[g.class] {
 			list = &last
 		}
-		if n := len(*list); n > 0 && (*list)[n-1][0].class.Priority == g.class.Priority && (*list)[n-1][0].class.Virtual == g.class.Virtual {
+		if n := len(*list); n > 0 && (s.learned.policy.anyPriority || (*list)[n-1][0].class.Priority == g.class.Priority) && (*list)[n-1][0].class.Virtual == g.class.Virtual {
 			(*list)[n-1] = append((*list)[n-1], g)
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/enginetest"
 	"github.com/karve-dev/karve/engine/schedule"
 )
@@ -19,14 +20,27 @@ var rewrite = flag.Bool("rewrite", false, "write what the engine answers into th
 
 // TestTranscripts replays testdata: a script, a line of dashes, the plan for it.
 func TestTranscripts(t *testing.T) {
-	replay(t, "testdata/*.txt", enginetest.Print)
+	replay(t, "testdata/*.txt", schedule.Solve, enginetest.Print)
+}
+
+// TestZeroPolicy replays testdata/zeropolicy, where other policies would find plans that do without
+// what the transcript shows.
+func TestZeroPolicy(t *testing.T) {
+	replay(t, "testdata/zeropolicy/*.txt", byZeroPolicy, enginetest.Print)
+}
+
+// byZeroPolicy plans by no other policy than the zero one.
+func byZeroPolicy(snapshot *cluster.Snapshot) schedule.Plan {
+	return schedule.SolveWithBudget(snapshot, schedule.Policies, 0)
 }
 
 // TestReasons replays testdata/why, where the answer is what a plan says about its reasons,
 // with every parameter.
-func TestReasons(t *testing.T) { replay(t, "testdata/why/*.txt", enginetest.PrintReasons) }
+func TestReasons(t *testing.T) {
+	replay(t, "testdata/why/*.txt", schedule.Solve, enginetest.PrintReasons)
+}
 
-func replay(t *testing.T, pattern string, print func(schedule.Plan) string) {
+func replay(t *testing.T, pattern string, solve func(*cluster.Snapshot) schedule.Plan, print func(schedule.Plan) string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
@@ -44,7 +58,7 @@ func replay(t *testing.T, pattern string, print func(schedule.Plan) string) {
 				t.Fatal(err)
 			}
 			snapshot := script.Snapshot()
-			plan := schedule.Solve(snapshot)
+			plan := solve(snapshot)
 			if err := enginetest.Check(script, plan); err != nil {
 				t.Errorf("the plan breaks a rule: %v", err)
 			}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// TestPolicies (Rule PLAN-16): the plan that the portfolio chose leaves out no more pods than the plan by
+// the zero policy, and costs no more where it leaves out as many; often it costs less. It is the same in
+// any order of events.
+func TestPolicies(t *testing.T) {
+	cheaper, placesMore := 0, 0
+	for seed := range uint64(300) {
+		script := enginetest.RandomFull(seed, 25)
+		zero, best := byZeroPolicy(script.Snapshot()), schedule.Solve(script.Snapshot())
+		left, leftByZero := countUnplaced(best), countUnplaced(zero)
+		switch {
+		case left < leftByZero:
+			placesMore++
+		case left == leftByZero && listed(best) < listed(zero):
+			cheaper++
+		case left == leftByZero && listed(best) > listed(zero) && best.Preferences.Asked == 0:
+			t.Errorf("seed %d: costs %s, by the zero policy %s", seed, best.Price(), zero.Price())
+		}
+		again := schedule.Solve(shuffle(script, seed).Snapshot())
+		if diff := cmp.Diff(enginetest.Print(best), enginetest.Print(again)); diff != "" {
+			t.Errorf("seed %d: the order of events matters:\n%s", seed, diff)
+		}
+	}
+	if cheaper < 20 {
+		t.Errorf("%d of 300 plans are cheaper than by the zero policy, want 20 or more", cheaper)
+	}
+	t.Logf("%d cheaper, %d place more", cheaper, placesMore)
+}
+
+// listed is the price of a plan without what its preferences cost.
+func listed(p schedule.Plan) offering.Price { return p.Price() - p.Preferences.Cost }
+
+func countUnplaced(p schedule.Plan) int {
+	n := 0
+	for _, u := range p.Unplaced {
+		n += len(u.Pods)
+	}
+	return n
+}
+
+// TestPrioritiesShareNodes (Rule PLAN-16): pods of many priorities share nodes, also when there are too
+// many to be planned for in all ways.
+func TestPrioritiesShareNodes(t *testing.T) {
+	text := "type D16 cpu=16 mem=64Gi price=0.80\ntype D4 cpu=4 mem=16Gi price=0.21\npool all\n"
+	for i := range 100 {
+		text += fmt.Sprintf("pods p%d x2 cpu=300m mem=1Gi priority=%d\n", i, i)
+	}
+	script, err := enginetest.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero, plan := byZeroPolicy(script.Snapshot()), schedule.SolveWithBudget(script.Snapshot(), schedule.Policies, 1)
+	if plan.Price() >= zero.Price() || plan.Gap() > 0.10 {
+		t.Errorf("%d nodes for %s, by the zero policy %d for %s, the bound is %s", len(plan.Launches), plan.Price(), len(zero.Launches), zero.Price(), plan.LowerBound)
+	}
+	if plan.Unexamined(schedule.Policies) == 0 {
+		t.Error("the plan does not say that policies were not tried")
+	}
+}
