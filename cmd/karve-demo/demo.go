@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"time"
 
@@ -24,6 +25,7 @@ type demoOptions struct {
 	StateDir, Controlplane string
 	Karve                  string
 	ProvisionMode          string
+	Subnet                 string
 	TimeScale              float64
 }
 
@@ -46,11 +48,15 @@ func demoCommand() *cobra.Command {
 	flags.Float64Var(&o.TimeScale, "time-scale", 0.1, "how long Azure's delays last: 1 is real, 0.1 a tenth, 0 none")
 	flags.StringVar(&o.ProvisionMode, "provision-mode", provisionmode.Scriptless,
 		"which API creates VMs: "+provisionmode.Scriptless+" (Compute), "+provisionmode.Machines+" or "+provisionmode.Batches+" (AKS)")
+	flags.StringVar(&o.Subnet, "subnet", "", "with --bare: the subnet of the nodes, such as 10.224.0.0/27 for few addresses (default 10.224.0.0/16)")
 	cmd.MarkFlagsMutuallyExclusive("once", "bare")
 	return cmd
 }
 
 func (o demoOptions) run(ctx context.Context, out *os.File) error {
+	if err := o.checkSubnet(); err != nil {
+		return err
+	}
 	var err error
 	if o.Karve, err = karveBinary(o.Karve); err != nil {
 		return err
@@ -71,6 +77,25 @@ func (o demoOptions) run(ctx context.Context, out *os.File) error {
 		err = nil // Ctrl-C is how one leaves
 	}
 	return errors.Join(err, env.Close())
+}
+
+// checkSubnet returns an error when the subnet is none that Azure's nodes can be in.
+func (o demoOptions) checkSubnet() error {
+	if o.Subnet == "" {
+		return nil
+	}
+	if !o.Bare {
+		return errors.New("--subnet needs --bare: the scenario has a subnet of its own")
+	}
+	prefix, err := netip.ParsePrefix(o.Subnet)
+	if err != nil {
+		return fmt.Errorf("--subnet: %w", err)
+	}
+	// Azure keeps five addresses of a subnet and has none smaller.
+	if !prefix.Addr().Is4() || prefix.Bits() > 29 || prefix != prefix.Masked() {
+		return fmt.Errorf("--subnet %s: want the first address of an IPv4 range of /29 or larger", o.Subnet)
+	}
+	return nil
 }
 
 func (o demoOptions) introduce(voice *scenario.Voice) {
@@ -114,7 +139,7 @@ func (o demoOptions) start(ctx context.Context, voice *scenario.Voice) (*local.E
 // and other workloads get what a subscription ordinarily has.
 func (o demoOptions) azure() azureemulator.Options {
 	if o.Bare {
-		return azureemulator.Options{TimeScale: o.TimeScale, Seed: 1}
+		return azureemulator.Options{TimeScale: o.TimeScale, Seed: 1, SubnetPrefix: o.Subnet}
 	}
 	return scenario.Azure(o.TimeScale)
 }

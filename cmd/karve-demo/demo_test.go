@@ -36,6 +36,27 @@ func TestBareDemoHasAnOrdinarySubnet(t *testing.T) {
 	}
 }
 
+// TestSubnetOfTheBareDemo: a subnet with few addresses is given with --bare, and what Azure would not
+// take is refused before anything starts.
+func TestSubnetOfTheBareDemo(t *testing.T) {
+	server, err := azureemulator.Start(t.Context(), demoOptions{Bare: true, Subnet: "10.224.0.0/27"}.azure())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	if got := subnetBits(t, server); got != 27 {
+		t.Errorf("the subnet is a /%d, want /27", got)
+	}
+	for subnet, bare := range map[string]bool{"10.224.0.0/27": false, "10.224.0.0": true, "10.224.0.0/30": true, "10.224.0.1/27": true, "fd00::/64": true, "many": true} {
+		if err := (demoOptions{Bare: bare, Subnet: subnet}).checkSubnet(); err == nil {
+			t.Errorf("--subnet %s is accepted with --bare=%v", subnet, bare)
+		}
+	}
+	if err := (demoOptions{Bare: true, Subnet: "10.224.0.0/27"}).checkSubnet(); err != nil {
+		t.Error(err)
+	}
+}
+
 // subnetBits is the length of the nodes' subnet's prefix, as Azure tells it.
 func subnetBits(t *testing.T, server *azureemulator.Server) int {
 	t.Helper()
