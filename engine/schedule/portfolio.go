@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/karve-dev/karve/engine/offering"
 )
@@ -68,14 +69,34 @@ func (ps *preferenceSearch) tryPolicies(s *solver, maxPrice offering.Price) *sol
 	if s.learned.policy.anyPriority && countLeftOut(s.podGroups) > 0 {
 		try(policy{})
 	}
-	for i, p := range portfolio {
+	policies := policiesFor(s.podGroups)
+	for i, p := range policies {
 		if left -= countPods(s.podGroups); left < 0 {
-			best.searches.cut(Policies, len(portfolio)-i)
+			best.searches.cut(Policies, len(policies)-i)
 			break
 		}
 		try(p)
 	}
 	return best.solver
+}
+
+// policiesFor is the portfolio without what makes no difference to pods of the groups: most decisions
+// are about a few pods that are alike.
+func policiesFor(groups []*podGroup) []policy {
+	severalPriorities := slices.ContainsFunc(groups, func(g *podGroup) bool { return comparePlacingOrder(g.class, groups[0].class) != 0 })
+	overDomains := slices.ContainsFunc(groups, func(g *podGroup) bool { return len(g.domainKeys) > 0 })
+	severalPods := countPods(groups) > 1
+	var out []policy
+	for _, p := range portfolio {
+		p.anyPriority = p.anyPriority && severalPriorities
+		p.cheapestDomains = p.cheapestDomains && overDomains
+		p.smallestFirst = p.smallestFirst && len(groups) > 1
+		p.fewestNodes, p.largestFirst = p.fewestNodes && severalPods, p.largestFirst && severalPods
+		if p != (policy{}) && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // ratedPlan is a plan with what it is compared by.
