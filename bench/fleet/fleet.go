@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet simulates a cluster that is consolidated: nodes are removed, others
-// launched, and pods moved, at once and exactly as decided. Both sides of the benchmark
-// change their cluster through it, so that one rule counts costs and evictions.
+// Package fleet simulates a cluster that is provisioned and consolidated: nodes are removed,
+// others launched, and pods placed and moved, at once and exactly as decided. Both sides of the
+// benchmark change their cluster through it, so that one rule counts costs and evictions.
 //
 // It refuses a change that loses a pod or evicts a protected one. It does not check that
 // pods fit: package judge does.
@@ -14,8 +14,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +35,10 @@ type Fleet struct {
 	Nodes  map[string]*corev1.Node
 	Claims map[string]*karpv1.NodeClaim // by name of the node, and named like it
 	Pods   map[types.UID]*corev1.Pod    // all that run, DaemonSets' included
+	// Waiting are pods that have arrived and were not placed yet.
+	Waiting map[types.UID]*corev1.Pod
+	// Now is when nodes and pods come and go; zero where time does not matter.
+	Now time.Time
 
 	// Evictions counts each eviction, also repeated ones of a pod; Launched counts nodes.
 	//
@@ -44,14 +50,17 @@ type Fleet struct {
 	sum    offering.Price
 	on     map[string]map[types.UID]bool // by node
 	pinned map[types.UID]string          // why the pod may not be evicted
+	events map[string]time.Time          // when a pod last came or went, by node; see Settle
 }
 
 // New is the scenario before any decision.
 func New(s *scenario.Scenario) (*Fleet, error) {
 	f := &Fleet{
 		Scenario: s, Nodes: map[string]*corev1.Node{}, Claims: map[string]*karpv1.NodeClaim{}, Pods: map[types.UID]*corev1.Pod{},
-		Moved: map[types.UID]bool{}, price: map[string]offering.Price{}, on: map[string]map[types.UID]bool{}, pinned: pinned(s),
+		Waiting: map[types.UID]*corev1.Pod{}, Moved: map[types.UID]bool{}, price: map[string]offering.Price{},
+		on: map[string]map[types.UID]bool{}, pinned: map[types.UID]string{}, events: map[string]time.Time{},
 	}
+	f.pin(s.Bound, s.PDBs)
 	for i, n := range s.Nodes {
 		if err := f.addNode(n, s.Claims[i]); err != nil {
 			return nil, err
@@ -70,24 +79,22 @@ func (f *Fleet) addNode(n *corev1.Node, claim *karpv1.NodeClaim) error {
 	return err
 }
 
-// pinned finds the pods that may not be evicted, with the reason.
-func pinned(s *scenario.Scenario) map[types.UID]string {
-	out := map[types.UID]string{}
+// pin finds the pods that may not be evicted, with the reason.
+func (f *Fleet) pin(pods []*corev1.Pod, budgets []*policyv1.PodDisruptionBudget) {
 	zero := map[string]labels.Selector{} // by value of the label that every PDB of a scenario selects by
-	for _, b := range s.PDBs {
+	for _, b := range budgets {
 		if b.Status.DisruptionsAllowed == 0 {
 			zero[b.Spec.Selector.MatchLabels["app"]], _ = metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		}
 	}
-	for _, p := range s.Bound {
+	for _, p := range pods {
 		if by := zero[p.Labels["app"]]; by != nil && by.Matches(labels.Set(p.Labels)) {
-			out[p.UID] = "its PodDisruptionBudget allows no disruption"
+			f.pinned[p.UID] = "its PodDisruptionBudget allows no disruption"
 		}
 		if p.Annotations[karpv1.DoNotDisruptAnnotationKey] != "" {
-			out[p.UID] = "it asks not to be disrupted"
+			f.pinned[p.UID] = "it asks not to be disrupted"
 		}
 	}
-	return out
 }
 
 func (f *Fleet) addPod(p *corev1.Pod) {
@@ -115,15 +122,23 @@ type Launch struct {
 // Delta is what a change did to objects.
 type Delta struct {
 	// Gone are removed nodes, GoneClaims their claims in the same order, Ended the
-	// DaemonSet pods on them.
+	// DaemonSet pods on them, and pods that ended by themselves.
 	Gone       []*corev1.Node
 	GoneClaims []*karpv1.NodeClaim
 	Ended      []*corev1.Pod
 	// Nodes are launched, with their claims in the same order.
 	Nodes  []*corev1.Node
 	Claims []*karpv1.NodeClaim
-	// Started are the DaemonSet pods on Nodes; Moved are the pods that changed nodes.
-	Started, Moved []*corev1.Pod
+	// Started are the DaemonSet pods on Nodes; Moved are the pods that changed nodes; Bound are
+	// pods that waited before.
+	Started, Moved, Bound []*corev1.Pod
+
+	// Arrived are pods that wait from now on; Ended has those that are gone.
+	Arrived []*corev1.Pod
+	// PDBs are new, GonePDBs are deleted.
+	PDBs, GonePDBs []*policyv1.PodDisruptionBudget
+	// Settled are claims, of nodes that stay, whose pod events or condition Consolidatable changed.
+	Settled []*karpv1.NodeClaim
 }
 
 // Apply makes the change. After an error the fleet is inconsistent and must not be used.
@@ -177,6 +192,7 @@ func (f *Fleet) removeNode(name string, unplaced map[types.UID]bool) ([]*corev1.
 	delete(f.price, name)
 	delete(f.Nodes, name)
 	delete(f.Claims, name)
+	delete(f.events, name)
 	return ended, nil
 }
 
@@ -187,6 +203,7 @@ func (f *Fleet) launch(l Launch, unplaced map[types.UID]bool, d *Delta) error {
 	if err != nil {
 		return err
 	}
+	f.stamp(node, claim)
 	if err := f.addNode(node, claim); err != nil {
 		return err
 	}
@@ -202,18 +219,33 @@ func (f *Fleet) bind(node string, pods []types.UID, unplaced map[types.UID]bool,
 		return fmt.Errorf("pods are placed on node %s, which does not exist", node)
 	}
 	for _, uid := range pods {
-		if !unplaced[uid] {
+		waiting := f.Waiting[uid]
+		switch {
+		case waiting != nil:
+			d.Bound = append(d.Bound, f.run(waiting, node))
+			delete(f.Waiting, uid)
+		case unplaced[uid]:
+			d.Moved = append(d.Moved, f.run(f.Pods[uid], node))
+			delete(unplaced, uid)
+			f.Moved[uid] = true
+			f.Evictions++
+		default:
 			return fmt.Errorf("pod %s is placed on %s although it was not evicted", uid, node)
 		}
-		delete(unplaced, uid)
-		moved := *f.Pods[uid] // a shallow copy: nothing behind its pointers changes
-		moved.Spec.NodeName = node
-		f.addPod(&moved)
-		f.Moved[uid] = true
-		f.Evictions++
-		d.Moved = append(d.Moved, &moved)
+		f.events[node] = f.Now
 	}
 	return nil
+}
+
+// run is the pod as it runs on the node from now on.
+func (f *Fleet) run(p *corev1.Pod, node string) *corev1.Pod {
+	out := *p // a shallow copy: nothing behind its pointers changes
+	if p.Spec.NodeName == "" {
+		scenario.Run(&out, node, f.Now)
+	}
+	out.Spec.NodeName = node
+	f.addPod(&out)
+	return &out
 }
 
 // Price is the price of all nodes together.

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -21,7 +20,7 @@ import (
 // a rule that held when the pod came still holds, for those that came later went
 // where there were fewest.
 func Standing(nodes map[string]*corev1.Node, pods map[types.UID]*corev1.Pod, moved map[types.UID]bool) []Rejection {
-	s := newScheduler([]runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceDefault}}})
+	s := newScheduler(defaultNamespace())
 	defer s.Close()
 	for _, n := range nodes {
 		s.AddNode(n)
@@ -30,18 +29,25 @@ func Standing(nodes map[string]*corev1.Node, pods map[types.UID]*corev1.Pod, mov
 		s.pods[uid] = p
 		must(s.cache.AddPod(s.logger, p), "binding pod "+p.Name)
 	}
+	var asked []*corev1.Pod
+	for uid := range moved {
+		asked = append(asked, pods[uid])
+	}
+	return s.standing(asked)
+}
+
+func (s *Scheduler) standing(pods []*corev1.Pod) []Rejection {
 	must(s.cache.UpdateSnapshot(s.logger, s.snapshot), "taking a snapshot")
 	prepared := map[types.UID]prefilter{}
 	var out []Rejection
-	for uid := range moved {
-		p := pods[uid]
+	for _, p := range pods {
 		before, ok := prepared[workload(p)]
 		if !ok {
 			before = s.prefilter(p)
 			prepared[workload(p)] = before
 		}
 		if no := s.refusesAgain(p, before); no != nil {
-			ref := cluster.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(uid)}
+			ref := cluster.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}
 			out = append(out, Rejection{Pod: ref, Node: p.Spec.NodeName, Plugin: no.Plugin, Reason: no.Reason})
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/kube/state"
 )
@@ -28,6 +29,7 @@ type Disruption struct {
 	budgets  *state.PDBs
 	scenario *scenario.Scenario
 	settings disrupt.Settings
+	now      time.Time      // of a Live; zero where no node is too new
 	moves    []disrupt.Move // all that were decided
 	left     []disrupt.Kept // of the last pass
 }
@@ -63,11 +65,20 @@ func (d *Disruption) Observe(delta fleet.Delta) error {
 	for _, p := range delta.Ended {
 		d.mirror.RemovePod(p)
 	}
+	for _, b := range delta.PDBs {
+		d.mirror.SetPDB(b)
+	}
+	for _, b := range delta.GonePDBs {
+		d.mirror.RemovePDB(b)
+	}
 	for i, n := range delta.Nodes {
 		d.mirror.SetClaim(delta.Claims[i])
 		d.mirror.SetNode(n)
 	}
-	for _, p := range slices.Concat(delta.Started, delta.Moved) {
+	for _, c := range delta.Settled {
+		d.mirror.SetClaim(c)
+	}
+	for _, p := range slices.Concat(delta.Arrived, delta.Started, delta.Moved, delta.Bound) {
 		d.mirror.SetPod(p, false)
 	}
 	for i, n := range delta.Gone {
@@ -83,16 +94,21 @@ func (d *Disruption) Pass() error {
 	return nil
 }
 
-// search reads the cluster and decides, as one tick of the controller does. The
-// clock is an hour ahead, so that no node is too new.
+// search reads the cluster and decides, as one tick of the controller does.
 func (d *Disruption) search() disrupt.Plan {
-	now := time.Now().Add(time.Hour)
+	now := d.now
+	if now.IsZero() {
+		now = time.Now().Add(time.Hour) // no node is too new
+	}
 	c := disrupt.Input{Now: now, Settings: d.settings}
 	for _, p := range d.scenario.Pools {
 		pool, _ := kube.DisruptionPool(p, now)
 		c.Pools = append(c.Pools, pool)
 	}
 	for _, m := range d.mirror.ManagedNodes() {
+		if !d.now.IsZero() {
+			m.Activity = time.Time{} // the Mirror saw it by another clock; the claim has it too
+		}
 		c.Nodes = append(c.Nodes, kube.DisruptionNode(m, d.budgets, false, now))
 	}
 	var plan disrupt.Plan
@@ -118,16 +134,21 @@ func (d *Disruption) Next() (consolidate.Round, error) {
 // have the same name here.
 func changeOf(m disrupt.Move) fleet.Change {
 	out := fleet.Change{Gone: m.Nodes, Receivers: map[string][]types.UID{}}
-	for _, h := range m.Nominations {
-		out.Receivers[h.Node] = append(out.Receivers[h.Node], uids(h.Pods)...)
+	place(&out, m.Nominations, m.Launches)
+	return out
+}
+
+// place adds where pods go to the change.
+func place(to *fleet.Change, nominations []schedule.Nomination, launches []schedule.Launch) {
+	for _, n := range nominations {
+		to.Receivers[n.Node] = append(to.Receivers[n.Node], uids(n.Pods)...)
 	}
-	for _, l := range m.Launches {
+	for _, l := range launches {
 		c := l.Offerings[0]
-		out.Launches = append(out.Launches, fleet.Launch{
+		to.Launches = append(to.Launches, fleet.Launch{
 			Instance: scenario.Instance{Pool: l.Pool, Type: c.Type, Zone: c.Zone, CapacityType: c.CapacityType}, Pods: uids(l.Pods),
 		})
 	}
-	return out
 }
 
 func uids(refs []cluster.PodRef) []types.UID {

@@ -43,6 +43,14 @@ func Once(op func()) Sample {
 	return Sample{Took: took, CPU: computed, Heap: Heap{after.TotalAlloc - before.TotalAlloc, after.Mallocs - before.Mallocs}}
 }
 
+// Light runs op and measures its time alone, with garbage collected when Go sees fit: one of
+// many decisions, as a controller makes them.
+func Light(op func()) Sample {
+	computed, start := cpu(), time.Now()
+	op()
+	return Sample{Took: time.Since(start), CPU: cpu() - computed}
+}
+
 // allocated is what the process has allocated so far. Unlike runtime.ReadMemStats
 // it does not stop the world, so it may be asked between measurements of
 // microseconds.

@@ -69,10 +69,7 @@ const steady, flexible, batch = "steady", "flexible", "batch"
 
 func consolidationPools(budget string) []*karpv1.NodePool {
 	pool := func(name, taint string, capacityTypes ...string) *karpv1.NodePool {
-		return azurePool(name, 10, taint, in(corev1.LabelArchStable, "amd64"), in("karpenter.azure.com/sku-family", "D", "E", "F"),
-			in("karpenter.azure.com/sku-version", "2", "3", "4", "5"), // later versions need NVMe disks
-			karpv1.NodeSelectorRequirementWithMinValues{Key: "karpenter.azure.com/sku-cpu", Operator: corev1.NodeSelectorOpLt, Values: []string{"33"}},
-			in(karpv1.CapacityTypeLabelKey, capacityTypes...))
+		return azurePool(name, 10, taint, generalSizes(capacityTypes...)...)
 	}
 	pools := []*karpv1.NodePool{
 		pool(steady, "", karpv1.CapacityTypeOnDemand),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -119,10 +120,14 @@ func (s *Scenario) daemons(node string) []*corev1.Pod {
 }
 
 // run binds the pod to the node, where it has been ready for a while.
-func run(p *corev1.Pod, node string) {
+func run(p *corev1.Pod, node string) { Run(p, node, moment.Time) }
+
+// Run binds the pod to the node, where it has been ready since.
+func Run(p *corev1.Pod, node string, since time.Time) {
+	start := metav1.NewTime(since)
 	p.Spec.NodeName = node
-	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &moment, Conditions: []corev1.PodCondition{
-		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: moment},
-		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: moment},
+	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &start, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: start},
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: start},
 	}}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/awslabs/operatorpkg/status"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/operator/injection"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
@@ -46,6 +48,10 @@ type Disruption struct {
 	queue   *disruption.Queue
 	methods []disruption.Method
 	make    func() []disruption.Method
+
+	provisioner *provisioning.Provisioner
+	// pause is how long nodes take to start and drain once a change was decided.
+	pause time.Duration
 }
 
 // NewDisruption brings up the controller.
@@ -53,11 +59,16 @@ func NewDisruption(ctx context.Context, s *scenario.Scenario) (*Disruption, erro
 	log.SetLogger(logr.Discard())
 	ctx = options.ToContext(injection.WithControllerName(ctx, "disruption"), &options.Options{
 		MinValuesPolicy: options.MinValuesPolicyStrict, PreferencePolicy: options.PreferencePolicyRespect, IgnoreDRARequests: true,
+		CPURequests:  1000, // a provisioner works with as many workers as it asks for cores
 		FeatureGates: options.FeatureGates{SpotToSpotConsolidation: true},
 	})
-	d := &Disruption{ctx: ctx, clock: &skippingClock{start: time.Now(), skipped: scenario.Now()}, store: newStore(s), cloud: newCloud(s.Types, s.Pools)}
+	d := &Disruption{
+		ctx: ctx, clock: &skippingClock{start: time.Now(), skipped: scenario.Now()}, store: newStore(s), cloud: newCloud(s.Types, s.Pools),
+		pause: 10 * time.Minute,
+	}
 	d.state = state.NewCluster(d.clock, d.store, d.cloud)
 	provisioner := provisioning.NewProvisioner(d.store, noEvents{}, d.cloud, d.state, d.clock, nil, nil)
+	d.provisioner = provisioner
 	d.queue = disruption.NewQueue(d.store, noEvents{}, d.state, d.clock, provisioner)
 	d.make = func() []disruption.Method {
 		return disruption.NewMethods(d.clock, d.state, d.store, provisioner, d.cloud, noEvents{}, d.queue)
@@ -98,7 +109,7 @@ func (d *Disruption) bind(p *corev1.Pod) error {
 
 // Observe applies a change to the cluster state.
 func (d *Disruption) Observe(delta fleet.Delta) error {
-	d.clock.skip(10 * time.Minute) // nodes start and drain
+	d.clock.skip(d.pause)
 	d.store.observe(delta)
 	for _, p := range delta.Ended {
 		d.state.DeletePod(client.ObjectKeyFromObject(p))
@@ -108,7 +119,10 @@ func (d *Disruption) Observe(delta fleet.Delta) error {
 			return err
 		}
 	}
-	for _, p := range delta.Started {
+	for _, c := range delta.Settled {
+		d.state.UpdateNodeClaim(c)
+	}
+	for _, p := range slices.Concat(delta.Arrived, delta.Started, delta.Bound) {
 		if err := d.bind(p); err != nil {
 			return err
 		}
@@ -199,29 +213,46 @@ func limit(m disruption.Method) time.Duration {
 	return math.MaxInt64
 }
 
-// changeOf converts a command; pods go where its simulation put them.
+// changeOf converts a command; pods go where its simulation put them. The simulation also looks
+// at pods that wait; where these go is not part of the command.
 func changeOf(c *disruption.Command) (fleet.Change, error) {
 	out := fleet.Change{Receivers: map[string][]types.UID{}}
 	for _, n := range c.Candidates {
 		out.Gone = append(out.Gone, n.Name())
 	}
-	for _, n := range c.Results.ExistingNodes {
-		for _, p := range n.Pods {
-			out.Receivers[n.Name()] = append(out.Receivers[n.Name()], p.UID)
+	claims := make([]*scheduling.NodeClaim, len(c.Replacements))
+	for i, r := range c.Replacements {
+		claims[i] = r.NodeClaim
+	}
+	bound := func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }
+	return out, place(&out, c.Results.ExistingNodes, claims, bound)
+}
+
+// place adds where those pods go to the change.
+func place(to *fleet.Change, nodes []*scheduling.ExistingNode, claims []*scheduling.NodeClaim, which func(*corev1.Pod) bool) error {
+	for _, n := range nodes {
+		if pods := uids(n.Pods, which); len(pods) > 0 {
+			to.Receivers[n.Name()] = append(to.Receivers[n.Name()], pods...)
 		}
 	}
-	for _, r := range c.Replacements {
-		instance, _, err := cheapest(r.NodeClaim)
+	for _, c := range claims {
+		instance, _, err := cheapest(c)
 		if err != nil {
-			return out, err
+			return err
 		}
-		l := fleet.Launch{Instance: instance}
-		for _, p := range r.Pods {
-			l.Pods = append(l.Pods, p.UID)
-		}
-		out.Launches = append(out.Launches, l)
+		to.Launches = append(to.Launches, fleet.Launch{Instance: instance, Pods: uids(c.Pods, which)})
 	}
-	return out, nil
+	return nil
+}
+
+func uids(pods []*corev1.Pod, which func(*corev1.Pod) bool) []types.UID {
+	var out []types.UID
+	for _, p := range pods {
+		if which(p) {
+			out = append(out, p.UID)
+		}
+	}
+	return out
 }
 
 // skippingClock never waits: After skips the time and returns at once. Otherwise it runs
@@ -233,6 +264,13 @@ type skippingClock struct {
 }
 
 func (c *skippingClock) skip(d time.Duration) { c.skipped = c.skipped.Add(d) }
+
+// set makes it that time, unless it is later already.
+func (c *skippingClock) set(t time.Time) {
+	if t.After(c.Now()) {
+		c.start, c.skipped = time.Now(), t
+	}
+}
 
 func (c *skippingClock) Now() time.Time { return c.skipped.Add(time.Since(c.start)) }
 

@@ -5,6 +5,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ import (
 type store struct {
 	client.Client
 	nodes  map[string]*corev1.Node
-	byNode map[string][]corev1.Pod
+	byNode map[string][]corev1.Pod // those that wait by no name
 	// pods are all there ever were: those that have ended are zero. byApp and at find
 	// them by the label that workloads are told apart by, and by UID.
 	pods    []corev1.Pod
@@ -62,9 +63,7 @@ func newStore(s *scenario.Scenario) *store {
 }
 
 func (s *store) add(p *corev1.Pod) {
-	if p.Spec.NodeName != "" {
-		s.byNode[p.Spec.NodeName] = append(s.byNode[p.Spec.NodeName], *p)
-	}
+	s.byNode[p.Spec.NodeName] = append(s.byNode[p.Spec.NodeName], *p)
 	s.at[p.UID] = len(s.pods)
 	s.byApp[p.Labels[appLabel]] = append(s.byApp[p.Labels[appLabel]], len(s.pods))
 	s.pods = append(s.pods, *p)
@@ -79,18 +78,36 @@ func (s *store) observe(d fleet.Delta) {
 		delete(s.byNode, n.Name)
 	}
 	for _, p := range d.Ended {
+		s.leave(p.UID)
 		s.pods[s.at[p.UID]] = corev1.Pod{}
 		delete(s.at, p.UID)
 	}
 	for _, n := range d.Nodes {
 		s.nodes[n.Name] = n
 	}
-	for _, p := range d.Started {
+	for _, p := range slices.Concat(d.Arrived, d.Started) {
 		s.add(p)
 	}
-	for _, p := range d.Moved {
+	for _, p := range slices.Concat(d.Moved, d.Bound) {
+		s.leave(p.UID)
 		s.pods[s.at[p.UID]] = *p
 		s.byNode[p.Spec.NodeName] = append(s.byNode[p.Spec.NodeName], *p)
+	}
+	for _, b := range d.PDBs {
+		s.budgets = append(s.budgets, *b)
+	}
+	for _, gone := range d.GonePDBs {
+		s.budgets = slices.DeleteFunc(s.budgets, func(b policyv1.PodDisruptionBudget) bool { return b.UID == gone.UID })
+	}
+}
+
+// leave takes the pod off the node that it is on, or off those that wait.
+func (s *store) leave(uid types.UID) {
+	node := s.pods[s.at[uid]].Spec.NodeName
+	if left := slices.DeleteFunc(s.byNode[node], func(p corev1.Pod) bool { return p.UID == uid }); len(left) > 0 {
+		s.byNode[node] = left
+	} else {
+		delete(s.byNode, node)
 	}
 }
 
@@ -129,7 +146,7 @@ func (s *store) List(_ context.Context, into client.ObjectList, opts ...client.L
 func (s *store) selectPods(o *client.ListOptions) []corev1.Pod {
 	if o.FieldSelector != nil {
 		if node, ok := o.FieldSelector.RequiresExactMatch("spec.nodeName"); ok {
-			return s.byNode[node] // none is pending where this is asked with no node
+			return s.byNode[node]
 		}
 	}
 	var out []corev1.Pod
