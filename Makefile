@@ -21,7 +21,7 @@ UNRACED      := ./test/clusterlife ./engine/... $(addprefix ./test/,arch evictio
 DEMOFLAGS    := $(if $(ONCE),--once) $(if $(BARE),--bare)
 
 .DEFAULT_GOAL := help
-.PHONY: help build controlplane demo test lint generate bench bench-azure clean
+.PHONY: help build controlplane demo test lint generate bench bench-azure bench-trace clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,9 @@ bench: ## compare with upstream Karpenter (about an hour; QUICK=1: about 4 minut
 
 bench-azure: ## what the Azure provider does to Azure, in virtual time: purchases, growth, evictions, every fault and 66 pairs, with 1,000 machines each (about 5 minutes)
 	CGO_ENABLED=0 GOGC=400 $(GO) test ./test/report -run TestFigures -count=1 -vet=off -v -timeout 60m -write=$(CURDIR)/bench/results/azure.json
+
+bench-trace: ## replay 3.5 days of VMs in Azure beside upstream (hours; TRACE=folder of the trace, see bench/README.md; BENCHFLAGS="-scale 100 -policy WhenEmpty")
+	cd bench && CGO_ENABLED=0 $(GO) run ./trace/cmd $(if $(TRACE),-trace $(abspath $(TRACE))) -results results $(BENCHFLAGS)
 
 clean: ## remove what make built and what the demo left
 	rm -rf $(BIN) .karve
