@@ -4,6 +4,8 @@ package trace
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,8 +44,9 @@ type Outcome struct {
 	USD   float64 // for all nodes
 	// Bound is the least that nodes for these pods could cost, USD; see bound.
 	Bound float64
-	// Evictions counts each eviction, Young those of young pods.
-	Evictions, Young int
+	// Evictions counts each eviction, Young those of young pods, Replacing those by changes that
+	// launched nodes.
+	Evictions, Young, Replacing int
 	// PodDays is how long pods were there, together.
 	PodDays float64
 	// Pending is how long pods waited for a node, together.
@@ -52,11 +55,15 @@ type Outcome struct {
 	CPU, Longest time.Duration
 	Launched     int
 	PeakNodes    int
+	// Machines has what was paid for each instance type, USD.
+	Machines map[string]float64
 }
 
 // Replay lets the side live through the workload. It ends with an error when the side loses a
 // pod, evicts one that must stay, or puts one where kube-scheduler would not.
-func Replay(s *scenario.Scenario, w *Workload, side Side) (Outcome, error) {
+//
+// progress, if any, is called before each bin with what came of those before.
+func Replay(s *scenario.Scenario, w *Workload, side Side, progress func(Outcome)) (Outcome, error) {
 	f, err := fleet.New(s)
 	if err != nil {
 		return Outcome{}, err
@@ -65,14 +72,18 @@ func Replay(s *scenario.Scenario, w *Workload, side Side) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	r := &replay{Fleet: f, side: side, bound: least, live: judge.NewLive(), arrived: map[types.UID]*corev1.Pod{}}
+	r := &replay{Fleet: f, side: side, bound: least, live: judge.NewLive(), arrived: map[types.UID]*corev1.Pod{}, price: map[string]float64{}}
+	r.out.Machines = map[string]float64{}
 	defer r.live.Close()
 	for i := range w.bins {
+		if progress != nil {
+			progress(r.after(i))
+		}
 		if err := r.bin(&w.bins[i]); err != nil {
 			return r.out, fmt.Errorf("%v after the beginning: %w", time.Duration(i)*Bin, err)
 		}
 	}
-	return r.finish(len(w.bins)), nil
+	return r.after(len(w.bins)), nil
 }
 
 type replay struct {
@@ -81,6 +92,7 @@ type replay struct {
 	bound   *bound
 	live    *judge.Live
 	arrived map[types.UID]*corev1.Pod // that have not ended, as they came
+	price   map[string]float64        // by node, USD/h
 	out     Outcome
 }
 
@@ -124,6 +136,11 @@ func (r *replay) see(d fleet.Delta) error {
 	}
 	for _, n := range d.Nodes {
 		r.live.AddNode(n)
+		price, err := r.Scenario.Price(scenario.InstanceOf(n))
+		if err != nil {
+			return err
+		}
+		r.price[n.Name] = price.USD()
 	}
 	for _, pods := range [][]*corev1.Pod{d.Started, d.Bound, d.Moved} {
 		r.live.Bind(pods)
@@ -187,6 +204,9 @@ func (r *replay) apply(c fleet.Change) error {
 	if err != nil {
 		return err
 	}
+	if len(c.Launches) > 0 {
+		r.out.Replacing += len(d.Moved)
+	}
 	for _, p := range d.Moved {
 		if r.Now.Sub(p.CreationTimestamp.Time) < young {
 			r.out.Young++
@@ -209,6 +229,9 @@ func (r *replay) account() error {
 		return fmt.Errorf("there are %d pods, of %d", all, len(r.arrived))
 	}
 	r.out.USD += r.Price().USD() * Bin.Hours()
+	for _, name := range slices.Sorted(maps.Keys(r.Nodes)) { // in one order, as sums are rounded
+		r.out.Machines[r.Nodes[name].Labels[corev1.LabelInstanceTypeStable]] += r.price[name] * Bin.Hours()
+	}
 	r.out.Bound += r.bound.price() * Bin.Hours()
 	r.out.PodDays += float64(len(r.arrived)) * Bin.Hours() / 24
 	r.out.Pending += time.Duration(len(r.Waiting)) * Bin
@@ -216,8 +239,10 @@ func (r *replay) account() error {
 	return nil
 }
 
-func (r *replay) finish(bins int) Outcome {
-	r.out.Hours = float64(bins) * Bin.Hours()
-	r.out.Evictions, r.out.Launched = r.Evictions, r.Launched
-	return r.out
+// after is the outcome after so many bins.
+func (r *replay) after(bins int) Outcome {
+	out := r.out
+	out.Hours = float64(bins) * Bin.Hours()
+	out.Evictions, out.Launched = r.Evictions, r.Launched
+	return out
 }

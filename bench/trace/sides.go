@@ -28,17 +28,17 @@ func Policies() []karpv1.ConsolidationPolicy {
 }
 
 // Karve replays the record with karve, from an empty cluster.
-func Karve(empty *scenario.Scenario, r *Record, of Selection, d karpv1.Disruption) (Outcome, error) {
+func Karve(empty *scenario.Scenario, r *Record, of Selection, d karpv1.Disruption, progress func(Outcome)) (Outcome, error) {
 	s := empty.Disrupted(d)
 	w, err := r.Workload(of)
 	if err != nil {
 		return Outcome{}, err
 	}
-	return Replay(s, w, karve.NewLive(s))
+	return Replay(s, w, karve.NewLive(s), progress)
 }
 
 // Upstream replays the record with Karpenter, from an empty cluster.
-func Upstream(ctx context.Context, empty *scenario.Scenario, r *Record, of Selection, d karpv1.Disruption) (Outcome, error) {
+func Upstream(ctx context.Context, empty *scenario.Scenario, r *Record, of Selection, d karpv1.Disruption, progress func(Outcome)) (Outcome, error) {
 	s := empty.Disrupted(d)
 	w, err := r.Workload(of)
 	if err != nil {
@@ -48,5 +48,5 @@ func Upstream(ctx context.Context, empty *scenario.Scenario, r *Record, of Selec
 	if err != nil {
 		return Outcome{}, err
 	}
-	return Replay(s, w, side)
+	return Replay(s, w, side, progress)
 }

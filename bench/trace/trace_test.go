@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ func TestReplay(t *testing.T) {
 			if !c.upstream {
 				return
 			}
-			theirs, err := Upstream(t.Context(), s, r, of, c.disruption)
+			theirs, err := Upstream(t.Context(), s, r, of, c.disruption, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +68,7 @@ func TestReplayOfAzure(t *testing.T) {
 	s, of := empty(t), Selection{Scale: 1000, Bins: 144, Seed: 1}
 	d := Disruption(karpv1.ConsolidationPolicyWhenEmptyOrUnderutilized, 0)
 	replayKarve(t, s, r, of, d)
-	theirs, err := Upstream(t.Context(), s, r, of, d)
+	theirs, err := Upstream(t.Context(), s, r, of, d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,15 +87,15 @@ func empty(t *testing.T) *scenario.Scenario {
 // replayKarve has karve live through the record twice.
 func replayKarve(t *testing.T, s *scenario.Scenario, r *Record, of Selection, d karpv1.Disruption) Outcome {
 	t.Helper()
-	first, err := Karve(s, r, of, d)
+	first, err := Karve(s, r, of, d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := Karve(s, r, of, d)
+	second, err := Karve(s, r, of, d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.timeless() != second.timeless() {
+	if !reflect.DeepEqual(first.timeless(), second.timeless()) {
 		t.Errorf("karve does %+v, and then %+v", first, second)
 	}
 	check(t, "karve", first)

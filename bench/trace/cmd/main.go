@@ -5,10 +5,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -41,6 +43,7 @@ type config struct {
 	after     time.Duration
 	seed      uint64
 	karveOnly bool
+	machines  bool
 	results   string // folder; empty: save nothing
 }
 
@@ -54,6 +57,7 @@ func parse(args []string) (config, error) {
 	flags.DurationVar(&c.after, "consolidate-after", 0, "consolidateAfter of the NodePool")
 	flags.Uint64Var(&c.seed, "seed", 1, "of what is drawn: spread, anti-affinity, budgets, lifetimes within their interval")
 	flags.BoolVar(&c.karveOnly, "karve-only", false, "leave upstream out")
+	flags.BoolVar(&c.machines, "machines", false, "list the instance types that most was paid for, and what launched nodes had to do with evictions")
 	flags.StringVar(&c.results, "results", "", "folder in which trace.json and trace.svg get the rows of this run in the place of earlier ones (empty: save nothing)")
 	if err := flags.Parse(args); err != nil {
 		return c, err
@@ -115,23 +119,53 @@ func run(ctx context.Context, args []string) error {
 func (c config) row(ctx context.Context, empty *scenario.Scenario, record *trace.Record, scale int, policy karpv1.ConsolidationPolicy) (trace.Row, error) {
 	of := trace.Selection{Scale: scale, Bins: int(c.hours / trace.Bin.Hours()), Seed: c.seed}
 	d := trace.Disruption(policy, c.after)
-	fmt.Fprintf(os.Stderr, "scale 1/%d, %s: karve …\n", scale, policy)
-	ours, err := trace.Karve(empty, record, of, d)
+	ours, err := trace.Karve(empty, record, of, d, progress(scale, policy, "karve"))
 	if err != nil {
 		return trace.Row{}, fmt.Errorf("karve: %w", err)
 	}
+	c.describe("karve", ours)
 	row := trace.Row{Scale: scale, Policy: string(policy), Hours: ours.Hours, Karve: ours.Figures(), BoundUSD: ours.Bound}
 	if c.karveOnly || scale == 1 {
 		return row, nil
 	}
-	fmt.Fprintf(os.Stderr, "scale 1/%d, %s: upstream …\n", scale, policy)
-	theirs, err := trace.Upstream(ctx, empty, record, of, d)
+	theirs, err := trace.Upstream(ctx, empty, record, of, d, progress(scale, policy, "upstream"))
 	if err != nil {
 		return row, fmt.Errorf("upstream: %w", err)
 	}
+	c.describe("upstream", theirs)
 	figures := theirs.Figures()
 	row.Upstream = &figures
 	return row, nil
+}
+
+// mostMachines is how many instance types are listed.
+const mostMachines = 12
+
+// describe lists machines and evictions of one side.
+func (c config) describe(side string, o trace.Outcome) {
+	if !c.machines {
+		return
+	}
+	fmt.Printf("%s: %d nodes launched; %d evictions, %d of young pods, %d by changes that launched nodes\n", side, o.Launched, o.Evictions, o.Young, o.Replacing)
+	types := slices.SortedFunc(maps.Keys(o.Machines), func(a, b string) int {
+		return cmp.Or(cmp.Compare(o.Machines[b], o.Machines[a]), cmp.Compare(a, b))
+	})
+	for _, name := range types[:min(mostMachines, len(types))] {
+		fmt.Printf("%10.2f USD  %4.1f %%  %s\n", o.Machines[name], 100*o.Machines[name]/o.USD, name)
+	}
+}
+
+// progress says every twelve hours of the trace how it goes.
+func progress(scale int, policy karpv1.ConsolidationPolicy, side string) func(trace.Outcome) {
+	next := 0.0
+	return func(o trace.Outcome) {
+		if o.Hours < next {
+			return
+		}
+		next += 12
+		fmt.Fprintf(os.Stderr, "scale 1/%d, %s, %s: %.0f hours, %.2f USD, %d evictions, decided for %v …\n",
+			scale, policy, side, o.Hours, o.USD, o.Evictions, o.CPU.Round(time.Second))
+	}
 }
 
 // save puts the row among the saved ones.
