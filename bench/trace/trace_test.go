@@ -12,12 +12,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/bench/consolidate"
+	"github.com/karve-dev/karve/bench/fleet"
 	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
@@ -224,5 +230,73 @@ func TestScale(t *testing.T) {
 				t.Fatalf("pod %s is not in the whole", p.Name)
 			}
 		}
+	}
+}
+
+// TestOverfullNodesAreRejected: a replay ends when pods are where kube-scheduler would not put
+// them.
+func TestOverfullNodesAreRejected(t *testing.T) {
+	s := empty(t).Disrupted(Disruption(karpv1.ConsolidationPolicyWhenEmpty, 0))
+	w, err := drawn(t).Workload(Selection{Scale: 1, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Replay(s, w, &crammer{}, nil)
+	if err == nil || !strings.Contains(err.Error(), "where kube-scheduler would not put them") {
+		t.Errorf("all pods that wait on two cores: %v", err)
+	}
+}
+
+// crammer launches one small node for all pods that wait.
+type crammer struct{ waiting []types.UID }
+
+func (c *crammer) At(time.Time) {}
+
+func (c *crammer) Observe(d fleet.Delta) error {
+	for _, p := range d.Arrived {
+		c.waiting = append(c.waiting, p.UID)
+	}
+	return nil
+}
+
+func (c *crammer) Provision() (fleet.Change, error) {
+	small := scenario.Instance{Pool: "general", Type: "Standard_D2s_v5", Zone: "eastus-1", CapacityType: offering.OnDemand}
+	return fleet.Change{Launches: []fleet.Launch{{Instance: small, Pods: c.waiting}}}, nil
+}
+
+func (c *crammer) Next() (consolidate.Round, error) { return consolidate.Round{Done: true}, nil }
+
+// TestBound: the bound on one pod is above nothing and not above a node that takes it, and
+// nothing is left of it when the pod is gone.
+func TestBound(t *testing.T) {
+	s := empty(t)
+	b, err := newBound(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &corev1.Pod{}
+	p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("2Gi"),
+	}}}}
+	b.add(p)
+	price := b.price()
+	whole, err := s.Price(scenario.Instance{Type: "Standard_F2s_v2", Zone: "eastus-1", CapacityType: offering.OnDemand})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if price <= 0 || price > whole.USD() {
+		t.Errorf("the bound is %v $/h, a node costs %v", price, whole.USD())
+	}
+	for range 99 {
+		b.add(p)
+	}
+	if hundred := b.price(); hundred < 40*whole.USD()/2 || hundred > 100*whole.USD() {
+		t.Errorf("a hundred pods cost %v $/h at least, one node for each %v", hundred, 100*whole.USD())
+	}
+	for range 100 {
+		b.remove(p)
+	}
+	if got := b.price(); got != 0 {
+		t.Errorf("no pods cost %v $/h", got)
 	}
 }
