@@ -191,6 +191,9 @@ func (f *formatter) typ(t offering.InstanceType) {
 
 func (f *formatter) offering(name string, o offering.Offering) {
 	words := []string{"zone=" + escape(o.Zone), fmt.Sprintf("price=%dn", int64(o.Price))}
+	if o.Extras != 0 {
+		words = append(words, fmt.Sprintf("extras=%dn", int64(o.Extras)))
+	}
 	rest, labels := o.QuotaUses, maps.Clone(o.Labels)
 	switch o.CapacityType {
 	case offering.Spot:

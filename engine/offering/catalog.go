@@ -105,7 +105,7 @@ func (c *Catalog) UpdateVectors(resources *quantity.Positions) {
 // Ref returns the Ref of offering i.
 func (c *Catalog) Ref(i int) Ref {
 	r := c.Offerings[i]
-	return Ref{Type: c.Types[r.Type].Name, Zone: r.Zone, CapacityType: r.CapacityType, Price: r.Price, Fallback: r.Fallback}
+	return r.Ref(c.Types[r.Type].Name)
 }
 
 // InstanceType returns the type of that name; nil when there is none.
@@ -286,7 +286,7 @@ func Compatible(types []InstanceType, rules []constraint.Rule, requests quantity
 		seen[t.Name] = true
 		for j := range t.Offerings {
 			if o := &t.Offerings[j]; o.Unavailable == "" && o.Price >= 0 && meetsAll(t, o, set) {
-				out = append(out, Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Fallback: o.Fallback})
+				out = append(out, o.Ref(t.Name))
 			}
 		}
 	}
