@@ -136,7 +136,7 @@ func (s *Script) namespace(name string, args []string) error {
 }
 
 // typ: type D4 cpu=4 mem=16Gi [price=0.20] [spot=0.04] [reserved=0.01/id/3] [extras=0.03]
-// [zones=1,2] [overhead-cpu=100m] [attach:driver=4] [label:key=a|b] [quota:family=4] [unavailable=words]
+// [zones=1,2] [overhead-cpu=100m] [sustained-cpu=800m] [named-by=key|key] [attach:driver=4] [label:key=a|b] [quota:family=4] [unavailable=words]
 // [any other resource=amount]
 //
 // A reservation of three instances is a quota of three. A type without any price gets its
@@ -157,6 +157,14 @@ func (s *Script) typ(name string, args []string) error {
 			prices[key] = value
 		case key == "zones":
 			zones = strings.Split(value, ",")
+		case key == "sustained-cpu":
+			sustained := quantity.Amounts{}
+			err = amount(sustained, quantity.NameCPU, value)
+			t.SustainedCPU = sustained[quantity.NameCPU]
+		case key == "named-by":
+			for k := range strings.SplitSeq(value, "|") {
+				t.NamedBy = append(t.NamedBy, label(k))
+			}
 		case key == "unavailable" || key == "extras" || kind == "quota":
 			rest = append(rest, arg)
 		case kind == "label":
@@ -325,6 +333,8 @@ func (s *Script) pool(name string, args []string) error {
 			p.Requirements = append(p.Requirements, constraint.Rule{Key: label(rest), Operator: constraint.Exists, MinValues: n})
 		case arg == "static":
 			p.Static = true
+		case arg == "full-cpu":
+			p.FullCPU = true
 		case kind == "blocked":
 			p.Blocked, p.BlockedDetail = reason.NodePoolNotReady, plain(value)
 		default:

@@ -63,7 +63,21 @@ type InstanceType struct {
 	// Capacity is what the node reports in total; Overhead is what the system reserves of it.
 	// Pods can use Capacity − Overhead. Base units.
 	Capacity, Overhead quantity.Amounts
-	Offerings          []Offering
+	// SustainedCPU is how much of Capacity's cpu the type can use all the time, for a burstable
+	// type; zero when it is all of it. NodePools count no more than that of it, unless they name
+	// the type: a requirement of theirs on a label in NamedBy lists the type's value.
+	SustainedCPU int64
+	NamedBy      []string
+	Offerings    []Offering
+}
+
+// Values lists the values that a node of this type may have of a label, without those that its
+// offerings give it.
+func (t *InstanceType) Values(key string) []string {
+	if key == LabelInstanceType {
+		return []string{t.Name}
+	}
+	return t.Labels[key]
 }
 
 // Offering is one way to launch an InstanceType.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
@@ -173,13 +175,26 @@ func (b *typeBuilder) instanceType(s *sku.SKU, settings classSettings, price nod
 		maxPods:      settings.maxPods,
 		maxSpotPrice: settings.spot.Max(price.vm.OnDemand),
 		offered: offering.InstanceType{
-			Name:      s.Name,
-			Labels:    b.typeLabels(s, settings),
-			Capacity:  b.capacity(s, settings),
-			Overhead:  overhead.amounts(),
+			Name:         s.Name,
+			Labels:       b.typeLabels(s, settings),
+			Capacity:     b.capacity(s, settings),
+			Overhead:     overhead.amounts(),
+			SustainedCPU: sustainedCPU(s), NamedBy: namedBy,
 			Offerings: b.withAddresses(b.offerings(s, price, settings.spot, labels), settings),
 		},
 	}
+}
+
+// namedBy are the labels by which a NodePool names a burstable size.
+var namedBy = []string{corev1.LabelInstanceTypeStable, v1beta1.LabelSKUName, v1beta1.LabelSKUFamily, v1beta1.LabelSKUSeries}
+
+// sustainedCPU returns the CPU that a burstable size has all the time; zero when it has all of it.
+func sustainedCPU(s *sku.SKU) int64 {
+	share := s.Size.SustainedPermille()
+	if share == 1000 {
+		return 0
+	}
+	return s.VCPUs * share
 }
 
 func (b *typeBuilder) capacity(s *sku.SKU, settings classSettings) quantity.Amounts {

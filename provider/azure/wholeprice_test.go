@@ -15,6 +15,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
@@ -148,4 +149,27 @@ func TestDiskPricesThatCannotBeRead(t *testing.T) {
 		time.Sleep(13 * time.Hour)
 		check("down again", 2*p10, true)
 	})
+}
+
+// Burstable sizes say which CPU they have all the time. Their instances report, and claims show,
+// what there is.
+//
+// Rule CATALOG-5.
+func TestBurstableSizes(t *testing.T) {
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	s := snapshot(t, p)
+	for size, want := range map[string]int64{"Standard_B4ms": 900, "Standard_B4s_v2": 1600, "Standard_B8ls_v2": 2400, "Standard_D4s_v5": 0} {
+		if got := mustFind(t, s, size); got.SustainedCPU != want || !slices.Contains(got.NamedBy, v1beta1.LabelSKUFamily) {
+			t.Errorf("%s has %d millicores all the time, named by %v; want %d", size, got.SustainedCPU, got.NamedBy, want)
+		}
+	}
+	ids := r.launchAll(t, p, claim("b", onDemand("Standard_B4s_v2", "eastus-1")))
+	in, err := p.Get(t.Context(), ids[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.Capacity["cpu"] != 4000 || in.Allocatable["cpu"] < 3000 {
+		t.Errorf("the instance has %d millicores, %d for pods", in.Capacity["cpu"], in.Allocatable["cpu"])
+	}
 }
