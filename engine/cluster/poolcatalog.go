@@ -21,9 +21,8 @@ type PoolCatalog struct {
 	NodeRequirements constraint.Set
 	// Offerings are the offerings that meet NodeRequirements.
 	Offerings bitset.Set
-	// Allocatable[i] is what the pool counts on for pods of a node launched from offering i;
-	// DaemonOverhead[i] is what the DaemonSets that match such a node take before. See Room for
-	// what the node has.
+	// Allocatable[i] is what pods can use of a node launched from offering i; DaemonOverhead[i]
+	// is what the DaemonSets that match such a node take before.
 	Allocatable, DaemonOverhead []quantity.Vector
 	// Left is the part of the pool's limits that nodes and NodeClaims have not taken yet. Only
 	// the resources in Limited count.
@@ -38,20 +37,19 @@ type PoolCatalog struct {
 	// MinValues are the labels with minValues, in the order of the pool's requirements.
 	MinValues []MinValues
 
-	capacityIndexes *capacityIndexes // of Allocatable
-	likeness        poolLikeness
-	cells           map[string][]CellOfferings
-	daemonPorts     []daemonPorts // host ports that DaemonSets take
-	allocatableKey  allocatableKey
+	capacityIndexes   *capacityIndexes // of Allocatable
+	likeness          poolLikeness
+	cells             map[string][]CellOfferings
+	daemonPorts       []daemonPorts // host ports that DaemonSets take
+	daemonOverheadKey daemonOverheadKey
 }
 
-// allocatableKey identifies what pods can use of a catalog's offerings. Pools with the same
+// daemonOverheadKey identifies what DaemonSets take of a catalog's offerings. Pools with the same
 // key share Allocatable with its indexes and DaemonOverhead, because many pools launch from one
 // large catalog.
-type allocatableKey struct {
+type daemonOverheadKey struct {
 	catalog *offering.Catalog
 	daemons string // each with the offerings on which it runs
-	limited string // the types of which only the sustained cpu counts
 }
 
 // newPoolCatalog compiles the catalog of one pool, but for what DaemonSets take. A pool whose
@@ -121,9 +119,9 @@ func (c *PoolCatalog) meetingToo(more constraint.Set) bitset.Set {
 // subtractDaemons subtracts the overhead of DaemonSets from every offering, and notes the host
 // ports that they take there. Which DaemonSets match may differ from offering to offering
 // (architecture, GPU, zone), so the overhead is exact per offering. The vectors are those of the
-// catalog in shared that has the same allocatableKey; if there is none, the new catalog is
+// catalog in shared that has the same daemonOverheadKey; if there is none, the new catalog is
 // added.
-func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[allocatableKey]*PoolCatalog) {
+func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[daemonOverheadKey]*PoolCatalog) {
 	type overhead struct {
 		*daemon
 		offerings bitset.Set
@@ -143,9 +141,8 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[allocatableK
 			c.daemonPorts = append(c.daemonPorts, daemonPorts{d.Ports, offerings})
 		}
 	}
-	limited := c.limitedToSustainedCPU()
-	c.allocatableKey = allocatableKey{c.Catalog, string(key), limitedKey(limited)}
-	if same := shared[c.allocatableKey]; same != nil {
+	c.daemonOverheadKey = daemonOverheadKey{c.Catalog, string(key)}
+	if same := shared[c.daemonOverheadKey]; same != nil {
 		c.Allocatable, c.DaemonOverhead, c.capacityIndexes = same.Allocatable, same.DaemonOverhead, same.capacityIndexes
 		return
 	}
@@ -158,13 +155,9 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[allocatableK
 		}
 	}
 	for i, r := range c.Catalog.Offerings {
-		room := &c.Catalog.Allocatable[r.Type]
-		if limited.Has(r.Type) {
-			room = &c.Catalog.Sustained[r.Type]
-		}
-		c.Allocatable[i] = room.Sub(c.DaemonOverhead[i])
+		c.Allocatable[i] = c.Catalog.Allocatable[r.Type].Sub(c.DaemonOverhead[i])
 	}
-	shared[c.allocatableKey] = c
+	shared[c.daemonOverheadKey] = c
 }
 
 // offeringsMeetingAny is poolOfferingsMeetingAny for all offerings, including those that the pool

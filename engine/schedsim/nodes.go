@@ -89,7 +89,7 @@ func (n *nodes) removeLast() {
 // launch adds a node of that offering.
 func (n *nodes) launch(catalog *cluster.PoolCatalog, row int) int {
 	n.log = append(n.log, change{kind: launched, catalog: catalog, row: row})
-	return n.add(node{group: n.groups.ofOffering(catalog, row), free: catalog.Room(row)})
+	return n.add(node{group: n.groups.ofOffering(catalog, row), free: catalog.Allocatable[row]})
 }
 
 // drain closes a node: its pods need other nodes.

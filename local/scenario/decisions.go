@@ -17,8 +17,7 @@ type decision struct {
 	Pods          int     `json:"pods"`
 	Offerings     int     `json:"offerings"`
 	Type          string  `json:"instance-type"`
-	Price         float64 `json:"price"`      // of the whole node
-	ListPrice     float64 `json:"list-price"` // of its VM alone
+	Price         float64 `json:"price"`
 	RunnerUp      string  `json:"runner-up"`
 	RunnerUpPrice float64 `json:"runner-up-price"`
 }
@@ -70,12 +69,11 @@ func podsOf(decisions map[string]decision) int {
 	return n
 }
 
-// priceOf is the sum of the prices of the nodes decided on, and of their VMs by list, in USD per
-// hour.
-func priceOf(decisions map[string]decision) (whole, list float64) {
+// priceOf is the sum of the prices of the nodes decided on, in USD per hour.
+func priceOf(decisions map[string]decision) float64 {
+	sum := 0.0
 	for _, d := range decisions {
-		whole += d.Price
-		list += d.ListPrice
+		sum += d.Price
 	}
-	return whole, list
+	return sum
 }

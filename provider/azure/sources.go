@@ -51,8 +51,7 @@ func (s *sources) run(ctx context.Context) error {
 	var group panics.Group
 	for _, keep := range []func(context.Context){
 		s.skus.keepFresh,
-		s.prices.vms.keepFresh,
-		s.prices.disks.keepFresh,
+		s.prices.keepFresh,
 		s.quota.KeepRegionFresh,
 		s.quota.KeepSubnetsFresh,
 	} {
