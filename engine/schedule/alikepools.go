@@ -17,15 +17,14 @@ import (
 type alikePools struct {
 	all   []*poolState
 	alike []alikePool // by pool
-	// firsts are the pools that are the first of those alike, by their indices.
+	// firsts are the indices of the pools that are the first of those alike.
 	firsts []int
 }
 
 // alikePool is what alikePools keeps of a pool.
 type alikePool struct {
-	of    *cluster.PoolCatalog
-	first int // the index of the first pool that is alike
-	kind  int // the index of first in firsts
+	of   *cluster.PoolCatalog
+	kind int // the index in firsts of the first pool that is alike
 	// These are of next, for pools that are the first: which one alike it has returned last, and
 	// whether one that it returned may launch all that it offers.
 	last    int
@@ -38,14 +37,14 @@ type alikePool struct {
 func (ap *alikePools) find(pools []*poolState, t *topology, keys []*constraint.Key) {
 	ap.all, ap.alike, ap.firsts = pools, slices.Grow(ap.alike[:0], len(pools)), ap.firsts[:0]
 	for i, pool := range pools {
-		like := alikePool{of: pool.PoolCatalog, first: i, kind: len(ap.firsts)}
+		like := alikePool{of: pool.PoolCatalog, kind: len(ap.firsts)}
 		if !t.mustNotOpenDomains && !pool.hasMinValues() {
 			like.of = pool.FirstAlike(keys)
 			if kind := slices.IndexFunc(ap.firsts, func(o int) bool { return ap.alike[o].of == like.of }); kind >= 0 {
-				like.first, like.kind = ap.firsts[kind], kind
+				like.kind = kind
 			}
 		}
-		if like.first == i {
+		if like.kind == len(ap.firsts) {
 			ap.firsts = append(ap.firsts, i)
 		}
 		ap.alike = append(ap.alike, like)
@@ -53,9 +52,9 @@ func (ap *alikePools) find(pools []*poolState, t *topology, keys []*constraint.K
 }
 
 // first is the index of the first pool that pool i is alike.
-func (ap *alikePools) first(i int) int { return ap.alike[i].first }
+func (ap *alikePools) first(i int) int { return ap.firsts[ap.alike[i].kind] }
 
-// kind is the index in firsts of the first pool that pool i is alike: pools of one kind are alike.
+// kind is the index in firsts of the first pool that pool i is alike. Pools of one kind are alike.
 func (ap *alikePools) kind(i int) int { return ap.alike[i].kind }
 
 // firstPools lists the first of each of the pools that are alike.

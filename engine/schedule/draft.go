@@ -36,7 +36,8 @@ func NewDraft(snapshot *cluster.Snapshot, maxPrice offering.Price) *Draft {
 // makeAttempt makes the attempt that the draft reads.
 func (d *Draft) makeAttempt() {
 	ps := withoutPreferences(d.snapshot)
-	ps.options.noLaunches, ps.options.placeAllOrStop, ps.options.budgets[Policies] = d.maxPrice <= 0, true, 0
+	ps.options.noLaunches, ps.options.placeAllOrStop = d.maxPrice <= 0, true
+	ps.options.budgets[Policies] = 0 // a pass makes many drafts
 	d.attempt = ps.makeAttempt(nil, d.maxPrice)
 }
 

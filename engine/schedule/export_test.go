@@ -2,7 +2,11 @@
 
 package schedule
 
-import "github.com/karve-dev/karve/engine/cluster"
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+)
 
 // MostSteps bounds what improve does for one plan.
 const MostSteps = maxImproveSteps
@@ -24,4 +28,27 @@ func SolveWithBudget(snapshot *cluster.Snapshot, of Search, steps int) Plan {
 	ps := newPreferenceSearch(snapshot)
 	ps.options.budgets[of] = steps
 	return ps.solve()
+}
+
+// PolicyPrices is what a plan costs by the zero policy, by the best policy of the portfolio, and by the
+// best of all, in USD/h. Plans that place fewer pods than the one by the zero policy do not count.
+func PolicyPrices(snapshot *cluster.Snapshot) (zero, best, bestOfAll float64) {
+	ps := withoutPreferences(snapshot)
+	first := ps.makePlan(newLearned(), nil, noMaxPrice)
+	zero = first.finalPrice().USD()
+	best, bestOfAll = zero, zero
+	for i := range 1 << 5 {
+		l := newLearned()
+		l.policy = policy{i&1 > 0, i&2 > 0, i&4 > 0, i&8 > 0, i&16 > 0}
+		s := ps.makePlan(l, nil, noMaxPrice)
+		if first.placesMoreThan(s) {
+			continue
+		}
+		price := s.finalPrice().USD()
+		bestOfAll = min(bestOfAll, price)
+		if slices.Contains(portfolio, l.policy) {
+			best = min(best, price)
+		}
+	}
+	return zero, best, bestOfAll
 }

@@ -41,6 +41,19 @@ func TestPolicies(t *testing.T) {
 	t.Logf("%d cheaper, %d place more", cheaper, placesMore)
 }
 
+// TestPortfolio: on random clusters the policies of the portfolio save nearly all that any policy would.
+func TestPortfolio(t *testing.T) {
+	var zero, best, bestOfAll float64
+	for seed := range uint64(200) {
+		z, b, a := schedule.PolicyPrices(enginetest.RandomFull(seed, 25).Snapshot())
+		zero, best, bestOfAll = zero+z, best+b, bestOfAll+a
+	}
+	t.Logf("%.3f USD/h by the zero policy, %.3f by the portfolio, %.3f by all policies", zero, best, bestOfAll)
+	if zero-best < 0.9*(zero-bestOfAll) || bestOfAll >= zero {
+		t.Errorf("the portfolio saves %.3f USD/h of %.3f, want nine tenths", zero-best, zero-bestOfAll)
+	}
+}
+
 // listed is the price of a plan without what its preferences cost.
 func listed(p schedule.Plan) offering.Price { return p.Price() - p.Preferences.Cost }
 

@@ -185,8 +185,9 @@ func (ps *preferenceSearch) placeMorePods(s *solver, maxPrice offering.Price) *s
 	return ps.placeLeftOutFirst(ps.launchFewestNodes(s, maxPrice), maxPrice)
 }
 
-// makePlan makes one plan, from what is known at first: which classes come first, and the policy. See Solve for why it may take several rounds. A plan with colocations counts only when
-// it places more pods than the one without.
+// makePlan makes one plan, from what is known at first: which classes come first, and the policy. See
+// Solve for why it may take several rounds. A plan with colocations counts only when it places more pods
+// than the one without.
 func (ps *preferenceSearch) makePlan(known *learned, chosen chosenPreferences, maxPrice offering.Price) *solver {
 	s := ps.makeRounds(known, chosen, maxPrice)
 	if len(s.learned.colocated) > 0 {
