@@ -27,21 +27,28 @@ type Spot struct {
 	X, Y  float64
 }
 
-// Tradeoffs draws the panels side by side, with a line of small print below.
+// perRow is how many panels stand side by side.
+const perRow = 3
+
+// Tradeoffs draws the panels in rows, with a line of small print below.
 func Tradeoffs(title, note string, panels ...Tradeoff) string {
 	var b strings.Builder
+	rows := max(1, (len(panels)+perRow-1)/perRow)
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="%s">`+"\n",
-		width*max(2, len(panels)), height+24, ink)
+		width*min(perRow, max(2, len(panels))), rows*height+24, ink)
 	fmt.Fprintf(&b, `<text x="%d" y="22" font-size="15">%s</text>`+"\n", left, html.EscapeString(title))
 	for i, p := range panels {
-		fmt.Fprintf(&b, `<g transform="translate(%d 0)">`+"\n", i*width)
+		fmt.Fprintf(&b, `<g transform="translate(%d %d)">`+"\n", i%perRow*width, i/perRow*height)
 		p.draw(&b)
 		b.WriteString("</g>\n")
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d" font-size="10">%s</text>`+"\n", left, height+14, html.EscapeString(note))
+	fmt.Fprintf(&b, `<text x="%d" y="%d" font-size="10">%s</text>`+"\n", left, rows*height+14, html.EscapeString(note))
 	b.WriteString("</svg>\n")
 	return b.String()
 }
+
+// legend is where the names of the lines stand.
+const legend = 60
 
 func (p Tradeoff) draw(b *strings.Builder) {
 	var s scales
@@ -50,16 +57,16 @@ func (p Tradeoff) draw(b *strings.Builder) {
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-8, html.EscapeString(p.X))
 	fmt.Fprintf(b, `<text transform="translate(14 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+height-bottom)/2, html.EscapeString(p.Y))
 	s.grid(b)
-	at := 60
+	at := left
 	for i, l := range p.Lines {
 		if len(l.Spots) == 0 {
 			continue
 		}
 		colour := colours[i%len(colours)]
-		line(b, left, float64(at-4), left+24, float64(at-4), colour, `stroke-width="2"`)
-		fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`+"\n", left+30, at, html.EscapeString(l.Name))
+		line(b, float64(at), legend-4, float64(at+24), legend-4, colour, `stroke-width="2"`)
+		fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`+"\n", at+30, legend, html.EscapeString(l.Name))
 		s.line(b, l, colour)
-		at += 16
+		at += 100
 	}
 }
 
@@ -88,23 +95,23 @@ func (s scales) line(b *strings.Builder, l Line, colour string) {
 		x, y := s.x(spot.X), s.y(spot.Y)
 		fmt.Fprintf(&path, "%c%.1f %.1f", "ML"[min(i, 1)], x, y)
 		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s: %.3g, %.3g</title></circle>`+"\n", x, y, colour, html.EscapeString(spot.Label), spot.X, spot.Y)
-		anchor, at := "start", x+7
+		anchor, at, beside := "start", x+7, y-5
 		if x > width/2 {
-			anchor, at = "end", x-7
+			anchor, at, beside = "end", x-7, y+14 // below the line that comes from the left
 		}
-		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" font-size="10" text-anchor="%s" fill="%s">%s</text>`+"\n", at, y-5, anchor, colour, html.EscapeString(spot.Label))
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" font-size="10" text-anchor="%s" fill="%s">%s</text>`+"\n", at, beside, anchor, colour, html.EscapeString(spot.Label))
 	}
 	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", path.String(), colour)
 }
 
-// reach is the end of both axes, a round number above all spots.
+// reach is the end of both axes, a round number well above all spots.
 func (p Tradeoff) reach() (x, y float64) {
 	for _, l := range p.Lines {
 		for _, s := range l.Spots {
 			x, y = max(x, s.X), max(y, s.Y)
 		}
 	}
-	return round(x), round(y)
+	return round(1.1 * x), round(1.1 * y)
 }
 
 // round is the next number above v that five steps divide well.
