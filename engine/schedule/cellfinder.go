@@ -126,7 +126,7 @@ func (cf *cellFinder) launchable(g *podGroup, keys []*constraint.Key) []cellInfo
 		cf.key = append(append(cf.key, key.Name...), 0)
 	}
 	shared, known := len(g.spreadFilters) == 0 && !cf.topology.mustNotOpenDomains, cf.byKey
-	if len(cf.launches.all) == 0 && len(cf.learned.minValuesLost) == 0 && !cf.launches.policy.fewestNodes {
+	if len(cf.launches.all) == 0 && len(cf.learned.minValuesLost) == 0 && !cf.launches.policy.largestDomains {
 		known = cf.atStart // the same at the start of every attempt
 	}
 	if shared {
@@ -185,7 +185,7 @@ func (cf *cellFinder) findWith(g *podGroup, keys []*constraint.Key, fallbacks bo
 					n = len(out)
 					out = append(out, g.newCellInfo(here.Values, at))
 				}
-				if cf.launches.policy.fewestNodes {
+				if cf.launches.policy.largestDomains {
 					price = cf.pricePerPod(pool, at.rows, g)
 				}
 				if c := &out[n]; c.price < 0 || price < c.price {

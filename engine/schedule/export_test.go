@@ -31,7 +31,8 @@ func SolveWithBudget(snapshot *cluster.Snapshot, of Search, steps int) Plan {
 }
 
 // PolicyPrices is what a plan costs by the zero policy, by the best policy of the portfolio, and by the
-// best of all, in USD/h. Plans that place fewer pods than the one by the zero policy do not count.
+// best of all but largestDomains, in USD/h. Plans that place fewer pods than the one by the zero policy
+// do not count.
 func PolicyPrices(snapshot *cluster.Snapshot) (zero, best, bestOfAll float64) {
 	ps := withoutPreferences(snapshot)
 	first := ps.makePlan(newLearned(), nil, noMaxPrice)
@@ -39,7 +40,7 @@ func PolicyPrices(snapshot *cluster.Snapshot) (zero, best, bestOfAll float64) {
 	best, bestOfAll = zero, zero
 	for i := range 1 << 5 {
 		l := newLearned()
-		l.policy = policy{i&1 > 0, i&2 > 0, i&4 > 0, i&8 > 0, i&16 > 0}
+		l.policy = policy{fewestNodes: i&1 > 0, anyPriority: i&2 > 0, cheapestDomains: i&4 > 0, smallestFirst: i&8 > 0, largestFirst: i&16 > 0}
 		s := ps.makePlan(l, nil, noMaxPrice)
 		if first.placesMoreThan(s) {
 			continue

@@ -16,7 +16,7 @@ func (ps *preferenceSearch) launchFewestNodes(s *solver, maxPrice offering.Price
 		return s
 	}
 	l := newLearned()
-	l.first, l.policy = s.learned.first, policy{fewestNodes: true}
+	l.first, l.policy = s.learned.first, policy{fewestNodes: true, largestDomains: true}
 	other := ps.makePlan(l, nil, maxPrice)
 	if other.placesMoreThan(s) {
 		s, other = other, s

@@ -14,6 +14,9 @@ import (
 type policy struct {
 	// fewestNodes leaves prices out: each node is the one that holds the most.
 	fewestNodes bool
+	// largestDomains sends a pod that may be in several topology domains to the one where the largest
+	// node can be launched for pods like it. It looks at every offering for every pod group.
+	largestDomains bool
 	// anyPriority places pods of all priorities together: those of low priority fill the nodes of others.
 	// Where limits do not suffice for all, they may take the place of those.
 	anyPriority bool
@@ -41,12 +44,13 @@ var portfolio = []policy{
 // firstPolicy is the policy of the first plan: the zero policy, but where several priorities have too
 // many pods for a second plan. Placed one after the other, those of each get nodes of their own.
 func (ps *preferenceSearch) firstPolicy() policy {
-	budget, pods, several := ps.options.budgets[Policies], 0, false
-	for _, c := range ps.snapshot.Classes {
+	classes, budget := ps.snapshot.Classes, ps.options.budgets[Policies]
+	pods, several := 0, false
+	for _, c := range classes {
 		pods += len(c.PodsToPlace)
-		several = several || comparePlacingOrder(c, ps.snapshot.Classes[0]) != 0
+		several = several || comparePlacingOrder(c, classes[0]) != 0
 	}
-	return policy{anyPriority: several && budget > 0 && budget < pods}
+	return policy{anyPriority: several && budget > 0 && budget < policySteps(pods, len(classes))}
 }
 
 // tryPolicies makes further plans, each by another policy of the portfolio, and returns the best of all.
@@ -73,7 +77,7 @@ func (ps *preferenceSearch) tryPolicies(s *solver, maxPrice offering.Price) *sol
 	}
 	policies := policiesFor(s.podGroups)
 	for i, p := range policies {
-		if left -= countPods(s.podGroups); left < 0 {
+		if left -= policySteps(countPods(s.podGroups), len(s.podGroups)); left < 0 {
 			best.searches.cut(Policies, len(policies)-i)
 			break
 		}
@@ -81,6 +85,10 @@ func (ps *preferenceSearch) tryPolicies(s *solver, maxPrice offering.Price) *sol
 	}
 	return best.solver
 }
+
+// policySteps is how many steps of the budget a plan by another policy takes. Pods that are alike are
+// placed together, so those that differ take more.
+func policySteps(pods, groups int) int { return pods + 8*groups }
 
 // policiesFor is the portfolio without what makes no difference to pods of the groups: most decisions
 // are about a few pods that are alike.
