@@ -22,9 +22,11 @@ type candidate struct {
 	group            *candidateGroup
 	minPricePerWorth float64 // no filling costs less per worth
 	rank             int     // by price per worth if it were filled completely
-	// The filling below is valid while every allotment in it has that many pods left.
+	// The filling below is valid while every allotment or shape group in it has that many pods left.
+	// Either of content and packing is empty.
 	filled         bool
 	content        []portion
+	packing        packing
 	requirements   *nodeRequirements
 	worth          float64
 	used           quantity.Vector
@@ -39,6 +41,7 @@ type candidateGroup struct {
 	limitedPerNode []*shapeGroup // those with pods limited per node
 	bound          worthBound    // of the pods of the shape groups
 	leading        leadingPods   // of the same
+	countability   countability  // of the same
 	// requests is what the pods left to place of the shape groups ask for, as it was after that many
 	// of launcher.placed; negative before it is computed.
 	requests quantity.Vector
@@ -74,7 +77,7 @@ func (lr *launcher) gatherCandidates() {
 // requests.
 func (lr *launcher) divide() quantity.Vector {
 	lr.dividedAt = lr.launchCalls
-	return lr.demand.divide(lr.shapeGroups)
+	return lr.demand.divide()
 }
 
 // divideAgain computes again how many nodes there must be and what each would hold, and sorts

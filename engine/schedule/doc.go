@@ -17,8 +17,9 @@
 //	assign.go           pod groups are assigned to cells, such as a zone
 //	nodes.go            pods go to nodes that exist or are in flight; sparednodes.go
 //	colocation.go       pods that must share a node are placed as one
-//	launcher.go         nodes are launched: candidate.go, filling.go, nodedemand.go; worthbound.go
-//	                    and leadingpods.go bound what a filling is worth
+//	launcher.go         nodes are launched: candidate.go, filling.go, nodedemand.go; packing.go
+//	                    counts pods instead of filling; worthbound.go and leadingpods.go bound
+//	                    what a filling is worth
 //	budget.go           how many steps each search may take
 //	exclusiveclaims.go  which of the pods that share a claim for one pod goes first
 //	improver.go         launches are merged and dropped

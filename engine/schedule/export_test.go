@@ -3,6 +3,8 @@
 package schedule
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -52,4 +54,66 @@ func PolicyPrices(snapshot *cluster.Snapshot) (zero, best, bestOfAll float64) {
 		}
 	}
 	return zero, best, bestOfAll
+}
+
+// Packings is what ComparePackWithFill found: how many nodes were packed, how many of them with pods that
+// are limited per node, and the first that fill filled otherwise.
+type Packings struct {
+	Packed, Limited int
+	Difference      string
+}
+
+// ComparePackWithFill launches nodes for the pods of a snapshot one after the other, and both packs and
+// fills every candidate that is countable.
+func ComparePackWithFill(snapshot *cluster.Snapshot) Packings {
+	var out Packings
+	s := newSolverOf(snapshot)
+	allotments, _ := s.assign(s.podGroups)
+	for _, pools := range s.pools.byWeight() {
+		lr := newLauncher(s, pools, allotments)
+		lr.gatherCandidates()
+		for range 8 {
+			if lr.comparePackWithFill(&out); out.Difference != "" {
+				return out
+			}
+			best := lr.best()
+			if best == nil {
+				break
+			}
+			lr.launchCopies(best)
+		}
+	}
+	return out
+}
+
+func (lr *launcher) comparePackWithFill(out *Packings) {
+	for _, cand := range lr.candidates {
+		if !lr.isCountable(cand) {
+			continue
+		}
+		lr.pack(cand)
+		worth, used, counted := cand.worth, cand.used, map[*shapeGroup]int{}
+		for i := range cand.group.suits.All() {
+			if sg := lr.shapeGroups[i]; i < cand.packing.leading && sg.left > 0 {
+				counted[sg] = sg.left
+			}
+		}
+		for _, p := range cand.packing.pods {
+			counted[p.shapeGroup] += p.n
+		}
+		lr.fill(cand)
+		put, limited := map[*shapeGroup]int{}, false
+		for _, p := range cand.content {
+			put[p.allotment.shapeGroup] += p.n
+			limited = limited || p.allotment.group.nodeRules.limitsOwnPods()
+		}
+		out.Packed++
+		if limited {
+			out.Limited++
+		}
+		if worth != cand.worth || used != cand.used || !maps.Equal(counted, put) {
+			out.Difference = fmt.Sprintf("%s: packed %v worth %v, filled %v worth %v", cand.pool.Catalog.Ref(cand.row).Type, used, worth, cand.used, cand.worth)
+			return
+		}
+	}
 }

@@ -3,11 +3,13 @@
 package schedule
 
 import (
+	"iter"
 	"math"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/schedule/covering"
 )
 
 // filling is the node that fill works on.
@@ -32,6 +34,7 @@ func (lr *launcher) fill(cand *candidate) {
 	f := lr.filling
 	f.reset(cand.room)
 	cand.filled, cand.requirements = true, cand.pool.base
+	cand.packing.clear()
 	limited := lr.demand.spreadsOverNodes(cand.group)
 	if limited {
 		lr.demand.capRoom(cand.group, &f.room)
@@ -43,7 +46,9 @@ func (lr *launcher) fill(cand *candidate) {
 		}
 	}
 	if !lr.launches.policy.largestFirst {
-		lr.putShares(cand)
+		for sg, n := range lr.shares(cand) {
+			lr.put(cand, sg, n)
+		}
 	}
 	left, all := &lr.shapesLeft, len(lr.shapeGroups)
 	for i := left.fitting(0, all, cand.group.suits, &f.room); i >= 0; i = left.fitting(i+1, all, cand.group.suits, &f.room) {
@@ -55,22 +60,29 @@ func (lr *launcher) fill(cand *candidate) {
 		cand.content = append(cand.content, portion{a, a.inFilling})
 	}
 	cand.used, cand.requiredValues = f.capacity.Sub(f.room), f.requiredValues
-	// A filling is never worth zero: placing its pods matters more than any price.
-	cand.worth = max(lr.prices.Units.Worth(&cand.used), math.SmallestNonzeroFloat64)
+	cand.worth = worthOf(&cand.used, &lr.prices.Units)
 	if slices.ContainsFunc(f.allotments, func(a *allotment) bool { return a.group.nodeRules.limitsOwnPods() }) {
 		cand.worth += lr.worthOfNode(cand)
 	}
 }
 
-// putShares adds each shape group's fair share of the pods left to place.
-func (lr *launcher) putShares(cand *candidate) {
-	left, all := &lr.shapesLeft, len(lr.shapeGroups)
-	share := lr.shareOf(cand)
-	least := leastShared(share)
-	for i := left.withPods(0, all, cand.group.suits, least); i >= 0; i = left.withPods(i+1, all, cand.group.suits, least) {
-		sg := lr.shapeGroups[i]
-		if n := int(float64(sg.left) * share); n > 0 {
-			lr.put(cand, sg, n)
+// worthOf is what the pods that use so much are worth. It is never zero: placing them matters more than
+// any price.
+func worthOf(used *quantity.Vector, prices *covering.UnitPrices) float64 {
+	return max(prices.Worth(used), math.SmallestNonzeroFloat64)
+}
+
+// shares yields each shape group's fair share of the pods left to place, where it is not none.
+func (lr *launcher) shares(cand *candidate) iter.Seq2[*shapeGroup, int] {
+	return func(yield func(*shapeGroup, int) bool) {
+		left, all := &lr.shapesLeft, len(lr.shapeGroups)
+		share := lr.shareOf(cand)
+		least := leastShared(share)
+		for i := left.withPods(0, all, cand.group.suits, least); i >= 0; i = left.withPods(i+1, all, cand.group.suits, least) {
+			sg := lr.shapeGroups[i]
+			if n := int(float64(sg.left) * share); n > 0 && !yield(sg, n) {
+				return
+			}
 		}
 	}
 }
@@ -129,19 +141,19 @@ func leastShared(share float64) int64 { return int64(min(1/share, math.MaxInt32)
 // there let it.
 func (lr *launcher) put(cand *candidate, sg *shapeGroup, n int) {
 	walk := sg.walk(&lr.filling.residents)
-	room := lr.hasRoom(sg)
+	room := lr.filling.hasRoom(sg)
 	for a := walk.next(); a != nil && n > 0 && room; a = walk.next() {
 		if added := lr.putAllotment(cand, sg, a, n); added > 0 {
 			walk.put(a)
-			n, room = n-added, lr.hasRoom(sg)
+			n, room = n-added, lr.filling.hasRoom(sg)
 		}
 	}
 }
 
 // hasRoom reports whether the capacity left suffices for one more pod of the shape group.
-func (lr *launcher) hasRoom(sg *shapeGroup) bool {
+func (f *filling) hasRoom(sg *shapeGroup) bool {
 	for _, d := range sg.shape.Dims {
-		if lr.filling.room[d] < sg.shape.Requests[d] {
+		if f.room[d] < sg.shape.Requests[d] {
 			return false
 		}
 	}
@@ -150,7 +162,7 @@ func (lr *launcher) hasRoom(sg *shapeGroup) bool {
 
 // putLimited adds one of the pods limited per node, unless there is one already.
 func (lr *launcher) putLimited(cand *candidate, sg *shapeGroup) {
-	if !lr.hasRoom(sg) {
+	if !lr.filling.hasRoom(sg) {
 		return
 	}
 	for _, a := range sg.limited {

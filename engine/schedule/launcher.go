@@ -26,6 +26,8 @@ type shapeGroup struct {
 	limited            []*allotment                   // those of which the number per node is limited
 	compatible         []*cluster.CompatibleOfferings // by kind of pool: see alikePools
 	left               int
+	mostOnNode         int  // sum of leftForNode: so many of the pods a node holds if it has the capacity
+	packed             int  // while counting the pods on one node
 	droppedAt          int  // launchCalls when dropPlaced was last called
 	hosted             bool // some pool has an offering for them
 	lastJoined         lastJoined
@@ -136,6 +138,7 @@ func newLauncher(s *solver, pools []*poolState, allotments []*allotment) *launch
 	lr.shapesLeft = newShapesLeft(lr.shapeGroups)
 	s.launches.scratch.reset(len(s.counters.all))
 	lr.filling, lr.demand = &s.launches.scratch.filling, &s.launches.scratch.demand
+	lr.demand.unplaced = append(lr.demand.unplaced[:0], lr.shapeGroups...)
 	return lr
 }
 
@@ -219,6 +222,7 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 			sg.limited = append(sg.limited, a)
 		}
 		sg.left += a.left()
+		sg.mostOnNode += a.leftForNode()
 	}
 }
 
@@ -227,17 +231,32 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 // larger worth (which means fewer nodes), then the cheaper one (for policy.fewestNodes, which leaves
 // prices out), then the one of lower rank.
 func (lr *launcher) best() *candidate {
+	lr.boundPricePerWorth()
+	for {
+		best := lr.leastPricePerWorth()
+		if best == nil || best.packing.empty() {
+			return best
+		}
+		lr.fill(best)
+	}
+}
+
+// leastPricePerWorth is best without the pods that fill the candidate, where it is enough to count them.
+func (lr *launcher) leastPricePerWorth() *candidate {
 	var best *candidate
 	var least float64
-	lr.boundPricePerWorth()
 	for _, cand := range lr.candidates {
 		if best != nil && cand.minPricePerWorth > least {
 			break // sorted by minPricePerWorth: none of the rest can cost less per worth
 		}
 		if !lr.fillingIsCurrent(cand) {
-			lr.fill(cand)
+			if lr.isCountable(cand) {
+				lr.pack(cand)
+			} else {
+				lr.fill(cand)
+			}
 		}
-		if len(cand.content) == 0 {
+		if len(cand.content) == 0 && cand.packing.empty() {
 			continue
 		}
 		cost := cand.price / cand.worth
@@ -258,7 +277,7 @@ func (lr *launcher) fillingIsCurrent(cand *candidate) bool {
 			return false
 		}
 	}
-	return true
+	return cand.packing.isCurrent(cand.group.suits, lr.placed)
 }
 
 // launchCopies launches the candidate as often as its filling repeats. It reports false when
@@ -380,8 +399,9 @@ func (sg *shapeGroup) dropPlaced() {
 	if sg.unrepelled != nil {
 		sg.unrepelled.dropPlaced()
 	}
-	sg.left = 0
+	sg.left, sg.mostOnNode = 0, 0
 	for _, a := range sg.allotments {
 		sg.left += a.left()
+		sg.mostOnNode += a.leftForNode()
 	}
 }

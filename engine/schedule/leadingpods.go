@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"maps"
 	"slices"
 	"sort"
 
@@ -26,34 +27,29 @@ type leadingPods struct {
 	// sums is what the first i of them with pods left ask for together, as far as it may fit, as of so
 	// many of launcher.placed.
 	sums     []quantity.Vector
+	ends     []int // the index in launcher.shapeGroups after each of these
 	summedAt int
 }
 
 // fewLeading is how many shape groups a node is filled with as fast as its worth is bounded.
 const fewLeading = 32
 
-// leadingOf finds the leading pods of a candidate group. None is known of few.
-func (lr *launcher) leadingOf(g *candidateGroup) leadingPods {
+// findLeading finds the leading pods of the group, which some of the candidates share. None is known of
+// few.
+func (g *candidateGroup) findLeading(candidates []*candidate) leadingPods {
 	out := leadingPods{known: true, summedAt: -1}
 	n := 0
 	keys := keySet{}
 	for ; n < len(g.shapeGroups) && g.shapeGroups[n].needsOnlyCapacity(); n++ {
 		sg := g.shapeGroups[n]
 		out.end = sg.at + 1
-		for _, q := range sg.shape.Alternatives[0] {
-			keys[q.Key] = true
-		}
-		if sg.cell != nil {
-			keys.add(sg.cell.Keys)
-		}
+		sg.addKeys(keys)
 	}
 	if n < fewLeading {
 		return leadingPods{known: true}
 	}
-	for k := range keys {
-		out.keys = append(out.keys, k)
-	}
-	for _, cand := range lr.candidates {
+	out.keys = slices.Collect(maps.Keys(keys))
+	for _, cand := range candidates {
 		if cand.group == g {
 			out.most = maxOf(out.most, &cand.room)
 		}
@@ -75,42 +71,44 @@ func (lp *leadingPods) sum(lr *launcher, suits bitset.Set) {
 	}
 	lp.summedAt = len(lr.placed)
 	var sum quantity.Vector
-	lp.sums = append(lp.sums[:0], sum)
+	lp.sums, lp.ends = append(lp.sums[:0], sum), append(lp.ends[:0], 0)
 	left := &lr.shapesLeft
 	for i := left.withPods(0, lp.end, suits, 1); i >= 0 && lp.most.Holds(&sum); i = left.withPods(i+1, lp.end, suits, 1) {
 		sg := lr.shapeGroups[i]
 		for _, d := range sg.shape.Dims {
 			sum[d] = quantity.Sum(sum[d], sg.shape.Requests[d], sg.left)
 		}
-		lp.sums = append(lp.sums, sum)
+		lp.sums, lp.ends = append(lp.sums, sum), append(lp.ends, i+1)
 	}
 }
 
-// decidedBy reports whether the candidate's offering has one value of each label that the pods'
-// requirements look at, so that they do not exclude each other there.
-func (lp *leadingPods) decidedBy(cand *candidate) bool {
-	return !slices.ContainsFunc(lp.keys, func(k *constraint.Key) bool {
-		return !cand.pool.Catalog.HasLabel(k) || cand.pool.Catalog.Flexible(cand.row, k)
-	})
+// countLeading counts the shape groups of which fill puts all pods on a node of the candidate before it
+// looks at others. It reports false where nothing is known of leading pods.
+func (lr *launcher) countLeading(cand *candidate) (int, bool) {
+	g := cand.group
+	lp := &g.leading
+	if !lp.known {
+		*lp = g.findLeading(lr.candidates)
+	}
+	if lp.end == 0 || cand.pool.hasMinValues() || lr.demand.spreadsOverNodes(g) || !cand.decides(lp.keys) {
+		return 0, false
+	}
+	if lr.shapesLeft.withPods(0, len(lr.shapeGroups), g.suits, leastShared(lr.shareOf(cand))) >= 0 {
+		return 0, false
+	}
+	lp.sum(lr, g.suits)
+	return sort.Search(len(lp.sums)-1, func(i int) bool { return !cand.room.Holds(&lp.sums[i+1]) }), true
 }
 
 // boundLeading is the most that a filling of the candidate can be worth by its leading pods; bound
 // where nothing is known of them.
 func (lr *launcher) boundLeading(cand *candidate, bound float64) float64 {
+	n, known := lr.countLeading(cand)
+	if !known {
+		return bound
+	}
 	g := cand.group
-	lp := &g.leading
-	if !lp.known {
-		*lp = lr.leadingOf(g)
-	}
-	if lp.end == 0 || cand.pool.hasMinValues() || lr.demand.spreadsOverNodes(g) || !lp.decidedBy(cand) {
-		return bound
-	}
-	if lr.shapesLeft.withPods(0, len(lr.shapeGroups), g.suits, leastShared(lr.shareOf(cand))) >= 0 {
-		return bound
-	}
-	lp.sum(lr, g.suits)
-	fitting := sort.Search(len(lp.sums)-1, func(i int) bool { return !cand.room.Holds(&lp.sums[i+1]) })
-	used := &lp.sums[fitting]
+	used := &g.leading.sums[n]
 	rest := cand.room.Sub(*used)
 	return min(bound, (lr.prices.Units.Worth(used)+g.bound.of(&rest))*(1+roundingSlack))
 }

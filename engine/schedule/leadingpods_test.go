@@ -17,12 +17,16 @@ import (
 // different the bound is close: it comes from the pods that fill puts on the node first.
 func TestNoFillingCostsLessThanItsBound(t *testing.T) {
 	closer := 0
+	var packings Packings
 	for seed := range uint64(60) {
 		s := newSolverOf(differentPods(seed))
 		allotments, _ := s.assign(s.podGroups)
 		lr := newLauncher(s, s.pools.byWeight()[0], allotments)
 		lr.gatherCandidates()
 		for range 8 {
+			if lr.comparePackWithFill(&packings); packings.Difference != "" {
+				t.Fatalf("seed %d: %s", seed, packings.Difference)
+			}
 			lr.boundPricePerWorth()
 			for _, cand := range lr.candidates {
 				lr.fill(cand)
@@ -39,6 +43,9 @@ func TestNoFillingCostsLessThanItsBound(t *testing.T) {
 			}
 			lr.launchCopies(best)
 		}
+	}
+	if packings.Packed < 1000 {
+		t.Errorf("%d nodes are packed, want 1000 or more", packings.Packed)
 	}
 	if closer < 1000 {
 		t.Errorf("the bound of %d fillings is close, want 1000 or more", closer)

@@ -3,6 +3,8 @@
 package schedule
 
 import (
+	"slices"
+
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/quantity"
 )
@@ -20,6 +22,8 @@ type nodeDemand struct {
 	// resource that is of use on a node for pods limited per node.
 	total, useful quantity.Vector
 	dims          []int // the resources that the pods ask for
+	// unplaced are the shape groups with pods left, as of the last call of divide.
+	unplaced []*shapeGroup
 	// limited is scratch by counter: zero but for the counters in inUse.
 	limited []limitedPods
 	inUse   []int
@@ -35,20 +39,18 @@ func (d *nodeDemand) spreadsOverNodes(g *candidateGroup) bool {
 // requests of all pods left to place, without volumes that several pods mount: how often such
 // a volume is attached depends on how many nodes its pods are on. So these volumes are not
 // divided by the number of nodes either; a node may need a slot for each of them.
-func (d *nodeDemand) divide(shapeGroups []*shapeGroup) quantity.Vector {
-	d.minNodes = d.countMinNodes(shapeGroups)
+func (d *nodeDemand) divide() quantity.Vector {
+	d.unplaced = slices.DeleteFunc(d.unplaced, func(sg *shapeGroup) bool { return sg.left == 0 })
+	d.minNodes = d.countMinNodes()
 	var requests, largest quantity.Vector
-	for _, sg := range shapeGroups {
-		if sg.left == 0 {
-			continue
-		}
+	for _, sg := range d.unplaced {
 		for _, dim := range sg.shape.Dims {
 			n := sg.shape.Requests[dim]
 			requests[dim] = quantity.Sum(requests[dim], n, sg.left)
 			largest[dim] = max(largest[dim], n)
 		}
 	}
-	slots := sharedVolumes(shapeGroups)
+	slots := sharedVolumes(d.unplaced)
 	d.total = requests.Add(slots)
 	d.perNode = d.total
 	d.dims = d.dims[:0]
@@ -87,9 +89,9 @@ func (d *nodeDemand) outgrown() bool {
 
 // countMinNodes is how many nodes the pods limited per node need: the number of those left that
 // share a counter, divided by how many of them one node may have.
-func (d *nodeDemand) countMinNodes(shapeGroups []*shapeGroup) int {
+func (d *nodeDemand) countMinNodes() int {
 	d.clearLimited()
-	for _, sg := range shapeGroups {
+	for _, sg := range d.unplaced {
 		for _, a := range sg.limited {
 			n := a.left()
 			for _, c := range a.group.nodeRules.maxCounts {
@@ -129,9 +131,6 @@ func (l limitedPods) minNodes() int { return (l.pods + l.perNode - 1) / max(1, l
 func sharedVolumes(shapeGroups []*shapeGroup) (slots quantity.Vector) {
 	var seen map[cluster.Mount]bool
 	for _, sg := range shapeGroups {
-		if sg.left == 0 {
-			continue
-		}
 		for _, m := range sg.shape.Mounts {
 			if seen == nil {
 				seen = map[cluster.Mount]bool{}

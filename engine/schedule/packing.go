@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// countability says whether it is enough to count the pods of a candidate group's shape groups to know
+// what fill would put on a node: nothing but capacity, and how many of the same pod group a node may
+// have, keeps them off. Most pods are like that, and each launch is chosen among many candidates: their
+// pods are counted, and only for the one that is chosen does fill say which pods they are.
+type countability struct {
+	known, holds bool
+	keys         []*constraint.Key // labels that the pods' requirements look at
+}
+
+// isCountable reports whether pack finds what fill would find for the candidate.
+func (lr *launcher) isCountable(cand *candidate) bool {
+	c := &cand.group.countability
+	if !c.known {
+		*c = cand.group.findCountability(lr.counters)
+	}
+	return c.holds && !cand.pool.hasMinValues() && !lr.topology.mustNotOpenDomains && cand.decides(c.keys)
+}
+
+func (g *candidateGroup) findCountability(all *counters) countability {
+	out := countability{known: true}
+	keys := keySet{}
+	limitedGroups := map[*podGroup]bool{}
+	for _, sg := range g.shapeGroups {
+		if len(sg.shape.Alternatives) != 1 {
+			return out
+		}
+		sg.addKeys(keys)
+		for _, a := range sg.allotments {
+			if !a.group.nodeRules.limitOnlyThemselves(all) || limitedGroups[a.group] {
+				return out
+			}
+			if a.mostOnNode < math.MaxInt32 {
+				limitedGroups[a.group] = true
+			}
+		}
+	}
+	out.holds, out.keys = true, slices.Collect(maps.Keys(keys))
+	return out
+}
+
+// limitOnlyThemselves reports whether no pods of other groups keep those with the rules off a node, nor
+// the other way round as far as counters go.
+func (rules *nodeRules) limitOnlyThemselves(all *counters) bool {
+	return len(rules.needs)+len(rules.mounts)+len(rules.avoids) == 0 && !rules.mayBeRepelled &&
+		!slices.ContainsFunc(rules.maxCounts, func(c counterLimit) bool { return !c.countsOwnPods || all.all[c.counter].groups != 1 })
+}
+
+// mostOnNode is how many pods with the rules a node may have that has none.
+func (rules *nodeRules) mostOnNode() int {
+	n := math.MaxInt32
+	for _, c := range rules.maxCounts {
+		n = min(n, c.max)
+	}
+	return n
+}
+
+// addKeys adds the labels that the only alternative of the pods' requirements looks at.
+func (sg *shapeGroup) addKeys(keys keySet) {
+	for _, q := range sg.shape.Alternatives[0] {
+		keys[q.Key] = true
+	}
+	if sg.cell != nil {
+		keys.add(sg.cell.Keys)
+	}
+}
+
+// decides reports whether the candidate's offering has one value of each of the labels, so that
+// requirements that look at them do not exclude each other there.
+func (c *candidate) decides(keys []*constraint.Key) bool {
+	return !slices.ContainsFunc(keys, func(k *constraint.Key) bool {
+		return !c.pool.Catalog.HasLabel(k) || c.pool.Catalog.Flexible(c.row, k)
+	})
+}
+
+// packing is what pack counts on a node.
+type packing struct {
+	room quantity.Vector
+	// leading is the index in launcher.shapeGroups before which all pods left of the candidate's shape
+	// groups are on the node, as of so many of launcher.placed. They are not in pods.
+	leading, placed int
+	pods            []packedPods
+}
+
+// packedPods is that n pods of a shape group were counted on a node.
+type packedPods struct {
+	shapeGroup *shapeGroup
+	n          int
+}
+
+func (p *packing) empty() bool { return p.leading == 0 && len(p.pods) == 0 }
+
+func (p *packing) clear() { p.leading, p.pods = 0, p.pods[:0] }
+
+// pack counts what fill would put on a node of the candidate, which is countable.
+func (lr *launcher) pack(cand *candidate) {
+	p := &cand.packing
+	p.clear()
+	p.room, p.placed = cand.room, len(lr.placed)
+	limited := lr.demand.spreadsOverNodes(cand.group)
+	if limited {
+		lr.demand.capRoom(cand.group, &p.room)
+	}
+	capacity := p.room
+	worthOfNode := 0.0
+	if limited {
+		for _, sg := range cand.group.limitedPerNode {
+			if len(sg.limited) > 0 && p.put(sg, 1) {
+				worthOfNode = lr.prices.Node
+			}
+		}
+	}
+	if n, known := lr.countLeading(cand); known {
+		p.leading, p.room = cand.group.leading.ends[n], p.room.Sub(cand.group.leading.sums[n])
+	} else if !lr.launches.policy.largestFirst {
+		for sg, n := range lr.shares(cand) {
+			p.put(sg, n)
+		}
+	}
+	left, all := &lr.shapesLeft, len(lr.shapeGroups)
+	for i := left.fitting(p.leading, all, cand.group.suits, &p.room); i >= 0; i = left.fitting(i+1, all, cand.group.suits, &p.room) {
+		p.put(lr.shapeGroups[i], math.MaxInt32)
+	}
+	for i := range p.pods {
+		sg := p.pods[i].shapeGroup
+		p.pods[i].n, sg.packed = sg.packed, 0
+	}
+	cand.filled, cand.content = true, cand.content[:0]
+	cand.used, cand.requiredValues = capacity.Sub(p.room), nil
+	cand.worth = worthOf(&cand.used, &lr.prices.Units) + worthOfNode
+}
+
+// put counts up to n more pods of the shape group on the node, as many as it has room for. It reports
+// whether there are any.
+func (p *packing) put(sg *shapeGroup, n int) bool {
+	if n = min(n, sg.mostOnNode-sg.packed); n > 0 {
+		n = sg.allotments[0].group.fittingOf(n, &p.room)
+	}
+	if n <= 0 {
+		return false
+	}
+	if sg.packed == 0 {
+		p.pods = append(p.pods, packedPods{shapeGroup: sg})
+	}
+	sg.packed += n
+	for _, d := range sg.shape.Dims {
+		p.room[d] -= int64(n) * sg.shape.Requests[d]
+	}
+	return true
+}
+
+// isCurrent reports whether all pods counted on the node are left to place, of the shape groups that
+// suit it, after those that were placed.
+func (p *packing) isCurrent(suits bitset.Set, placed []placedPods) bool {
+	if p.leading > 0 && slices.ContainsFunc(placed[p.placed:], func(o placedPods) bool {
+		return o.shapeGroup.at < p.leading && suits.Has(o.shapeGroup.at)
+	}) {
+		return false
+	}
+	p.placed = len(placed)
+	return !slices.ContainsFunc(p.pods, func(o packedPods) bool { return o.shapeGroup.mostOnNode < o.n })
+}
