@@ -47,6 +47,7 @@ var foundWithExtras = map[string][]uint64{
 	"a larger launch in a domain that may be empty":              {1101534},
 	"what a cell takes is not forgotten":                         {1111249},
 	"pods that are bound after those whose spread they are of":   {3215430},
+	"a spread over nodes keeps no pod off that does not ask it":  {3407698},
 	"spread pods may be bound before those beside them":          {1115893},
 	"launches open no domain that spreads do not count":          {1119284},
 	"a launch that may be in several domains counts in each":     {1207799, 1304509},

@@ -24,16 +24,22 @@ type nodeSpreader struct {
 	solver   *solver
 	improver *improver // makes launches larger
 	steps    int
+	spread   map[int]bool // counters of the spreads of all pod groups over the hostname
 }
 
 func newNodeSpreader(s *solver) nodeSpreader {
-	ns := nodeSpreader{solver: s, improver: newImprover(s), steps: s.searches.budgets[HostnameSpread]}
+	ns := nodeSpreader{solver: s, improver: newImprover(s), steps: s.searches.budgets[HostnameSpread], spread: map[int]bool{}}
 	ns.improver.maxSteps = s.searches.budgets[Enlargement]
+	for _, g := range s.podGroups {
+		for _, h := range g.nodeRules.spreads {
+			ns.spread[h.counter] = true
+		}
+	}
 	return ns
 }
 
-// spreadOverNodes fills nodes with virtual pods, or with others, that a spread over the hostname has
-// left out. Nodes that the spread looks at may not be launched any more once it placed some. A what-if
+// spreadOverNodes fills nodes with virtual pods, or with others, that a spread over the hostname, of
+// their own or of pods beside them, has left out. Nodes that the spread looks at may not be launched any more once it placed some. A what-if
 // leaves such pods out: that it launches no node does not mean that none could be.
 func (s *solver) spreadOverNodes(virtual bool) {
 	if s.snapshot.InWhatIf() || s.limits.overMaxPrice() {
@@ -48,7 +54,7 @@ func (s *solver) spreadOverNodes(virtual bool) {
 	}()
 	ns := newNodeSpreader(s)
 	for _, g := range s.podGroups {
-		if g.class.Virtual != virtual || len(g.nodeRules.spreads) == 0 || g.placed == len(g.pods) || g.excluded() || g.countsOpen() {
+		if g.class.Virtual != virtual || !ns.limits(g) || g.placed == len(g.pods) || g.excluded() || g.countsOpen() {
 			continue
 		}
 		g.allotted = 0 // their allotments failed
@@ -59,6 +65,11 @@ func (s *solver) spreadOverNodes(virtual bool) {
 		ns.fillBesideOutside(g)
 		ns.fillLarger(g)
 	}
+}
+
+// limits reports whether a spread over the hostname limits how many pods of the group a node may have.
+func (ns *nodeSpreader) limits(g *podGroup) bool {
+	return len(g.nodeRules.spreads) > 0 || slices.ContainsFunc(g.nodeRules.increments, func(counter int) bool { return ns.spread[counter] })
 }
 
 // fill fills nodes with pods of the group, level by level.
@@ -98,7 +109,7 @@ func (ns *nodeSpreader) fillLarger(g *podGroup) {
 func (ns *nodeSpreader) raiseOthers(g *podGroup) map[*podGroup][]counterLimit {
 	raised := map[*podGroup][]counterLimit{}
 	for _, o := range ns.solver.podGroups {
-		if o == g || o.placed == 0 || !slices.ContainsFunc(o.nodeRules.spreads, func(h hostnameSpread) bool { return slices.Contains(g.nodeRules.increments, h.counter) }) {
+		if o == g || o.placed == 0 || !slices.ContainsFunc(o.nodeRules.spreads, func(h hostnameSpread) bool { return g.nodeRules.bumps(h.counter) }) {
 			continue
 		}
 		if before := slices.Clone(o.nodeRules.maxCounts); ns.raiseMaxCounts(o) {
