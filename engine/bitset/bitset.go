@@ -109,6 +109,17 @@ func (s *Set) Merge(o Set) {
 	*s = append(*s, o[n:]...)
 }
 
+// MergeCommon adds the members that are in both a and b.
+func (s *Set) MergeCommon(a, b Set) {
+	n := min(len(a), len(b))
+	for len(*s) < n {
+		*s = append(*s, 0)
+	}
+	for i := range n {
+		(*s)[i] |= a[i] & b[i]
+	}
+}
+
 // Minus returns the members of s that are not in o.
 func (s Set) Minus(o Set) Set {
 	out := s.Clone()

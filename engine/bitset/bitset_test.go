@@ -19,3 +19,17 @@ func TestNext(t *testing.T) {
 		t.Errorf("the empty set has a member %d", got)
 	}
 }
+
+func TestMergeCommon(t *testing.T) {
+	sets := []bitset.Set{nil, bitset.Of(1), bitset.Of(1, 70), bitset.Of(1, 2, 70, 200), bitset.Of(200)}
+	for _, s := range sets {
+		for _, a := range sets {
+			for _, b := range sets {
+				got, want := s.Clone(), s.Or(a.And(b))
+				if got.MergeCommon(a, b); !got.Equal(want) {
+					t.Errorf("%v with what is in %v and %v is %v, want %v", s, a, b, got, want)
+				}
+			}
+		}
+	}
+}

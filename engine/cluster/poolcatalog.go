@@ -253,8 +253,12 @@ func (c *PoolCatalog) Matching(joint constraint.Set) bitset.Set {
 // Admitting returns the offerings that meet the shape's requirements and whose nodes have
 // its host ports free, whatever their capacity.
 func (c *PoolCatalog) Admitting(s *PodShape) bitset.Set {
+	all := c.Compatible(s).Admitted
+	if len(all) == 1 {
+		return all[0]
+	}
 	var offerings bitset.Set
-	for _, admitted := range c.Compatible(s).Admitted {
+	for _, admitted := range all {
 		offerings.Merge(admitted)
 	}
 	return offerings

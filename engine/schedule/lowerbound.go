@@ -120,7 +120,7 @@ func newDemandGroup(pools []*poolState) *demandGroup {
 // addOfferings adds the offerings on which pods of the shape fit.
 func (dg *demandGroup) addOfferings(pools []*poolState, of *cluster.PodShape) {
 	for i, pool := range pools {
-		dg.rows[i].Merge(pool.Compatible(of).All.And(pool.available()))
+		dg.rows[i].MergeCommon(pool.Compatible(of).All, pool.available())
 	}
 }
 
@@ -139,6 +139,7 @@ func (dg *demandGroup) shares(o *demandGroup) bool {
 // not exclude offerings.
 func (s *solver) demandGroups(pools, different []*poolState) []*demandGroup {
 	var key []byte
+	var rows bitset.Set // scratch
 	by, seen := map[string]*demandGroup{}, map[*cluster.PodShape]bool{}
 	var out []*demandGroup
 	for _, g := range s.podGroups {
@@ -153,7 +154,9 @@ func (s *solver) demandGroups(pools, different []*poolState) []*demandGroup {
 		seen[of] = true
 		key = key[:0]
 		for _, pool := range different {
-			key = append(pool.Admitting(of).And(pool.available()).Append(key), '|')
+			rows.Copy(pool.Admitting(of))
+			rows.Keep(pool.available())
+			key = append(rows.Append(key), '|')
 		}
 		dg := by[string(key)]
 		if dg == nil {
