@@ -63,7 +63,7 @@ func (lr *launcher) gatherCandidates() {
 	slices.SortStableFunc(lr.candidates, func(x, y *candidate) int {
 		return cmp.Or(cmp.Compare(x.price, y.price), -cmp.Compare(len(x.group.shapeGroups), len(y.group.shapeGroups)), cmp.Compare(x.poolIndex, y.poolIndex), cmp.Compare(x.row, y.row))
 	})
-	lr.candidates = lr.undominated(lr.candidates)
+	lr.candidates = lr.demand.undominated(lr.candidates)
 	var cost float64
 	cost, lr.prices = lr.priceResources(requests)
 	if lr.stopEarly {
@@ -166,7 +166,7 @@ func (lr *launcher) addUndominated(out []*candidate, i int, g offeringGroup) []*
 		if most != nil {
 			room = minOf(room, most)
 		}
-		if lr.dominated(out[first:], room, shared) || lr.limits.nodesAllowed(pool, row) == 0 {
+		if lr.demand.dominated(out[first:], room, shared) || lr.limits.nodesAllowed(pool, row) == 0 {
 			continue
 		}
 		out = append(out, &candidate{pool: pool, poolIndex: i, row: row, room: *room, price: lr.priceOf(pool, row), group: shared})
@@ -191,9 +191,9 @@ func (c *candidate) before(o *candidate) bool {
 
 // dominated reports whether one of the candidates has at least that capacity, as far as it is
 // of use. It starts with the last, which are larger and most likely do.
-func (lr *launcher) dominated(by []*candidate, room *quantity.Vector, g *candidateGroup) bool {
+func (d *nodeDemand) dominated(by []*candidate, room *quantity.Vector, g *candidateGroup) bool {
 	for _, cand := range slices.Backward(by) {
-		if lr.demand.coversUseful(g, &cand.room, room) {
+		if d.coversUseful(g, &cand.room, room) {
 			return true
 		}
 	}
@@ -202,11 +202,11 @@ func (lr *launcher) dominated(by []*candidate, room *quantity.Vector, g *candida
 
 // undominated drops candidates for which a cheaper one is at least as good in every way. The
 // list is sorted by price.
-func (lr *launcher) undominated(sorted []*candidate) []*candidate {
+func (d *nodeDemand) undominated(sorted []*candidate) []*candidate {
 	var kept []*candidate
 	for _, cand := range sorted {
 		if !slices.ContainsFunc(kept, func(k *candidate) bool {
-			return lr.demand.coversUseful(cand.group, &k.room, &cand.room) && cand.group.suits.SubsetOf(k.group.suits)
+			return d.coversUseful(cand.group, &k.room, &cand.room) && cand.group.suits.SubsetOf(k.group.suits)
 		}) {
 			kept = append(kept, cand)
 		}
@@ -214,10 +214,10 @@ func (lr *launcher) undominated(sorted []*candidate) []*candidate {
 	return kept
 }
 
-// requestsLeft returns what the pods left to place of a group ask for.
-func (lr *launcher) requestsLeft(g *candidateGroup) *quantity.Vector {
-	if g.summedAt != len(lr.placed) {
-		g.sumRequests(lr.placed)
+// requestsLeft returns what the pods left to place ask for, after those that were placed.
+func (g *candidateGroup) requestsLeft(placed []placedPods) *quantity.Vector {
+	if g.summedAt != len(placed) {
+		g.sumRequests(placed)
 	}
 	return &g.requests
 }
@@ -278,7 +278,7 @@ func (lr *launcher) boundPricePerWorth() {
 		room, g := cand.room, cand.group
 		lr.demand.capRoom(g, &room)
 		if g.bound.countsPods() {
-			room = covering.Capped(room, lr.requestsLeft(g))
+			room = covering.Capped(room, g.requestsLeft(lr.placed))
 		}
 		cand.setMinPricePerWorth(lr.boundLeading(cand, g.bound.of(&room)) + lr.worthOfNode(cand))
 	}

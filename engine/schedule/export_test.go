@@ -101,6 +101,11 @@ func (lr *launcher) comparePackWithFill(out *Packings) {
 		for _, p := range cand.packing.pods {
 			counted[p.shapeGroup] += p.n
 		}
+		lr.fillAsPacked(cand)
+		if worth != cand.worth || used != cand.used {
+			out.Difference = fmt.Sprintf("%s: packed %v worth %v, put there %v worth %v", cand.pool.Catalog.Ref(cand.row).Type, used, worth, cand.used, cand.worth)
+			return
+		}
 		lr.fill(cand)
 		put, limited := map[*shapeGroup]int{}, false
 		for _, p := range cand.content {

@@ -32,19 +32,7 @@ type filling struct {
 // policy.largestFirst, it adds all pods that still fit, large pods first.
 func (lr *launcher) fill(cand *candidate) {
 	f := lr.filling
-	f.reset(cand.room)
-	cand.filled, cand.requirements = true, cand.pool.base
-	cand.packing.clear()
-	limited := lr.demand.spreadsOverNodes(cand.group)
-	if limited {
-		lr.demand.capRoom(cand.group, &f.room)
-	}
-	f.capacity = f.room
-	if limited {
-		for _, sg := range cand.group.limitedPerNode {
-			lr.putLimited(cand, sg)
-		}
-	}
+	lr.begin(cand)
 	if !lr.launches.policy.largestFirst {
 		for sg, n := range lr.shares(cand) {
 			lr.put(cand, sg, n)
@@ -55,6 +43,31 @@ func (lr *launcher) fill(cand *candidate) {
 		lr.put(cand, lr.shapeGroups[i], math.MaxInt32)
 	}
 	lr.putJoining(cand)
+	lr.finish(cand)
+}
+
+// begin begins to fill a node of the candidate's offering, with one of each kind of pods limited per node.
+func (lr *launcher) begin(cand *candidate) {
+	f := lr.filling
+	f.reset(cand.room)
+	cand.requirements = cand.pool.base
+	limited := lr.demand.spreadsOverNodes(cand.group)
+	if limited {
+		lr.demand.capRoom(cand.group, &f.room)
+	}
+	f.capacity = f.room
+	if limited {
+		for _, sg := range cand.group.limitedPerNode {
+			lr.putLimited(cand, sg)
+		}
+	}
+}
+
+// finish makes what has been put on the node the candidate's filling.
+func (lr *launcher) finish(cand *candidate) {
+	f := lr.filling
+	cand.filled = true
+	cand.packing.clear()
 	cand.content = slices.Grow(cand.content[:0], len(f.allotments))
 	for _, a := range f.allotments {
 		cand.content = append(cand.content, portion{a, a.inFilling})
@@ -85,6 +98,20 @@ func (lr *launcher) shares(cand *candidate) iter.Seq2[*shapeGroup, int] {
 			}
 		}
 	}
+}
+
+// podsOf counts the pods of the shape group on the node.
+func (f *filling) podsOf(sg *shapeGroup) int {
+	if !sg.inFilling {
+		return 0
+	}
+	n := 0
+	for _, a := range f.allotments {
+		if a.shapeGroup == sg {
+			n += a.inFilling
+		}
+	}
+	return n
 }
 
 // podsByGroup yields the groups of the pods on the node, some perhaps several times, and how many each
@@ -123,7 +150,7 @@ func (f *filling) reset(room quantity.Vector) {
 func (lr *launcher) shareOf(cand *candidate) float64 {
 	g := cand.group
 	share := 1.0
-	for d, n := range lr.requestsLeft(g) {
+	for d, n := range g.requestsLeft(lr.placed) {
 		if n > 0 {
 			share = min(share, float64(max(0, cand.room[d]))/float64(n))
 		}

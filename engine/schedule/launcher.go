@@ -236,13 +236,11 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 // prices out), then the one of lower rank.
 func (lr *launcher) best() *candidate {
 	lr.boundPricePerWorth()
-	for {
-		best := lr.leastPricePerWorth()
-		if best == nil || best.packing.empty() {
-			return best
-		}
-		lr.fill(best)
+	best := lr.leastPricePerWorth()
+	if best != nil && !best.packing.empty() {
+		lr.fillAsPacked(best)
 	}
+	return best
 }
 
 // leastPricePerWorth is best without the pods that fill the candidate, where it is enough to count them.

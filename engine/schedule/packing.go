@@ -143,6 +143,19 @@ func (lr *launcher) pack(cand *candidate) {
 	cand.worth = worthOf(&cand.used, &lr.prices.Units) + worthOfNode
 }
 
+// fillAsPacked puts the pods that pack counted on the node.
+func (lr *launcher) fillAsPacked(cand *candidate) {
+	p := &cand.packing
+	lr.begin(cand)
+	for i := cand.group.suits.Next(0); i >= 0 && i < p.leading; i = cand.group.suits.Next(i + 1) {
+		lr.put(cand, lr.shapeGroups[i], math.MaxInt32)
+	}
+	for _, o := range p.pods {
+		lr.put(cand, o.shapeGroup, o.n-lr.filling.podsOf(o.shapeGroup))
+	}
+	lr.finish(cand)
+}
+
 // put counts up to n more pods of the shape group on the node, as many as it has room for. It reports
 // whether there are any.
 func (p *packing) put(sg *shapeGroup, n int) bool {
