@@ -26,9 +26,8 @@ var (
 var boundAsMany = map[uint64]string{
 	161:  "the pod must be the first of its kind, and others are bound before whose nodes are there sooner",
 	290:  "MIN-VALUES-4: the pod has a spread, so it is in one domain, which has too few values",
-	293:  "kube-scheduler binds pods of high priority to the node that others need",
-	906:  "the pod must be the first of its kind, and others are bound before whose nodes are there sooner",
 	1106: "a terminating pod counts for anti-affinity until it has ended, and karve plans again then",
+	1515: "the pod must be the first of its kind, and others are bound before whose nodes are there sooner",
 }
 
 // TestUpstreamPlacesNoMore: on random clusters of every scheduling feature karve leaves out no pod

@@ -41,7 +41,7 @@ var foundWithExtras = map[string][]uint64{
 	"a pod whose node is gone uses no ReadWriteOncePod claim":    {401761, 408720, 409103},
 	"a chunk of a buffer opens no domain to a pod's cost":        {409742, 1002142},
 	"a pod that must be spread follows no terminating pod":       {901641, 1008528},
-	"a launch may become what a hostname spread looks at":        {903955},
+	"a launch may become what a hostname spread looks at":        {903955, 3517108},
 	"a launch that keeps a planned pod off its node":             {1404408, 1504327},
 	"a plan that can be bound in few orders":                     {814561, 1506200, 3039981},
 	"a larger launch in a domain that may be empty":              {1101534},

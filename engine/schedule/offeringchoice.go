@@ -79,10 +79,10 @@ func (oc *offeringChooser) choosable(l *launch) bitset.Set {
 	return reqs.choosable
 }
 
-// mayBecome returns the offerings of which the launch may be one: those that may be chosen and hold its
-// pods, and the planned one.
+// mayBecome returns the offerings of which the launch may be one in the end, whatever domains are opened
+// until then: those that may be chosen and hold its pods, and the planned one.
 func (oc *offeringChooser) mayBecome(l *launch) bitset.Set {
-	rows := oc.choosable(l).Clone()
+	rows := oc.matching(l).And(l.pool.available())
 	l.pool.DropNotFitting(rows, &l.used)
 	rows.Put(l.row)
 	return rows
