@@ -251,7 +251,7 @@ func (c *PoolCatalog) Matching(joint constraint.Set) bitset.Set {
 }
 
 // Admitting returns the offerings that meet the shape's requirements and whose nodes have
-// its host ports free, whatever their capacity.
+// its host ports free, whatever their capacity. They must not be changed.
 func (c *PoolCatalog) Admitting(s *PodShape) bitset.Set {
 	all := c.Compatible(s).Admitted
 	if len(all) == 1 {

@@ -9,7 +9,6 @@ type allotment struct {
 	cell       *cell
 	wanted     int // pods assigned to the allotment
 	placed     int
-	mostOnNode int         // by the rules about pods on a node, as far as they count the group's own
 	dropped    int         // pods that were assigned, found no capacity, and dropped a preference
 	shapeGroup *shapeGroup // while launching
 	order      int         // among those of the shape group
@@ -20,7 +19,7 @@ type allotment struct {
 func (a *allotment) left() int { return a.wanted - a.placed }
 
 // leftForNode is how many of the pods left a node may have by the rules that count the group's own.
-func (a *allotment) leftForNode() int { return min(a.left(), a.mostOnNode) }
+func (a *allotment) leftForNode() int { return min(a.left(), a.group.nodeRules.mostOnNode()) }
 
 // allot makes an allotment of n pods.
 func (g *podGroup) allot(c *cell, n int) []*allotment {
@@ -28,5 +27,5 @@ func (g *podGroup) allot(c *cell, n int) []*allotment {
 		return nil
 	}
 	g.allotted += n
-	return []*allotment{{group: g, cell: c, wanted: n, mostOnNode: g.nodeRules.mostOnNode()}}
+	return []*allotment{{group: g, cell: c, wanted: n}}
 }

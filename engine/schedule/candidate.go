@@ -22,8 +22,8 @@ type candidate struct {
 	group            *candidateGroup
 	minPricePerWorth float64 // no filling costs less per worth
 	rank             int     // by price per worth if it were filled completely
-	// The filling below is valid while every allotment or shape group in it has that many pods left.
-	// Either of content and packing is empty.
+	// The filling below is valid while every allotment in content has that many pods left, and packing is
+	// current. At most one of the two is not empty.
 	filled         bool
 	content        []portion
 	packing        packing

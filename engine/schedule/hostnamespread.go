@@ -24,23 +24,24 @@ type nodeSpreader struct {
 	solver   *solver
 	improver *improver // makes launches larger
 	steps    int
-	spread   map[int]bool // counters of the spreads of all pod groups over the hostname
+	counters map[int]bool // of the spreads of all pod groups over the hostname
 }
 
 func newNodeSpreader(s *solver) nodeSpreader {
-	ns := nodeSpreader{solver: s, improver: newImprover(s), steps: s.searches.budgets[HostnameSpread], spread: map[int]bool{}}
+	ns := nodeSpreader{solver: s, improver: newImprover(s), steps: s.searches.budgets[HostnameSpread], counters: map[int]bool{}}
 	ns.improver.maxSteps = s.searches.budgets[Enlargement]
 	for _, g := range s.podGroups {
 		for _, h := range g.nodeRules.spreads {
-			ns.spread[h.counter] = true
+			ns.counters[h.counter] = true
 		}
 	}
 	return ns
 }
 
 // spreadOverNodes fills nodes with virtual pods, or with others, that a spread over the hostname, of
-// their own or of pods beside them, has left out. Nodes that the spread looks at may not be launched any more once it placed some. A what-if
-// leaves such pods out: that it launches no node does not mean that none could be.
+// their own or of pods beside them, has left out. Nodes that the spread looks at may not be launched any
+// more once it placed some. A what-if leaves such pods out: that it launches no node does not mean that
+// none could be.
 func (s *solver) spreadOverNodes(virtual bool) {
 	if s.snapshot.InWhatIf() || s.limits.overMaxPrice() {
 		return
@@ -61,15 +62,17 @@ func (s *solver) spreadOverNodes(virtual bool) {
 		if mayOpenEmpty && withMinValues && s.topology.mayFillDomains(g, s.podGroups) {
 			continue // the launches may need the domains that are empty
 		}
-		ns.fill(g)
-		ns.fillBesideOutside(g)
+		if len(g.nodeRules.spreads) > 0 {
+			ns.fill(g)
+			ns.fillBesideOutside(g)
+		}
 		ns.fillLarger(g)
 	}
 }
 
 // limits reports whether a spread over the hostname limits how many pods of the group a node may have.
 func (ns *nodeSpreader) limits(g *podGroup) bool {
-	return len(g.nodeRules.spreads) > 0 || slices.ContainsFunc(g.nodeRules.increments, func(counter int) bool { return ns.spread[counter] })
+	return len(g.nodeRules.spreads) > 0 || slices.ContainsFunc(g.nodeRules.increments, func(counter int) bool { return ns.counters[counter] })
 }
 
 // fill fills nodes with pods of the group, level by level.
@@ -79,14 +82,17 @@ func (ns *nodeSpreader) fill(g *podGroup) {
 }
 
 // fillLarger also fills launches that become larger. Spreads of others that count pods of the group take no
-// further node for granted, either.
+// further node for granted, either. Pods that ask for no such spread themselves join launches only where
+// those others may be bound after them.
 func (ns *nodeSpreader) fillLarger(g *podGroup) {
 	s, before := ns.solver, g.placed
 	if ns.steps -= len(s.podGroups); g.unassigned() == 0 || ns.steps < 0 {
 		return
 	}
 	onLaunches := func(allotments []*allotment) {
-		s.fillLaunches(allotments)
+		if len(g.nodeRules.spreads) > 0 {
+			s.fillLaunches(allotments)
+		}
 		ns.improver.enlarge(allotments)
 	}
 	others := ns.raiseOthers(g)

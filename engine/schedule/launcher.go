@@ -236,11 +236,15 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 // prices out), then the one of lower rank.
 func (lr *launcher) best() *candidate {
 	lr.boundPricePerWorth()
-	best := lr.leastPricePerWorth()
-	if best != nil && !best.packing.empty() {
-		lr.fillAsPacked(best)
+	for {
+		best := lr.leastPricePerWorth()
+		if best == nil || best.packing.empty() {
+			return best
+		}
+		if lr.fillAsPacked(best); len(best.content) > 0 {
+			return best
+		}
 	}
-	return best
 }
 
 // leastPricePerWorth is best without the pods that fill the candidate, where it is enough to count them.
@@ -269,7 +273,7 @@ func (lr *launcher) leastPricePerWorth() *candidate {
 	return best
 }
 
-// fillingIsCurrent reports whether the candidate's filling is the one that fill would find now.
+// fillingIsCurrent reports whether all pods of the candidate's filling are left to place.
 func (lr *launcher) fillingIsCurrent(cand *candidate) bool {
 	if !cand.filled {
 		return false

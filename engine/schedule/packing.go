@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/quantity"
 )
@@ -15,7 +16,7 @@ import (
 // countability says whether it is enough to count the pods of a candidate group's shape groups to know
 // what fill would put on a node: nothing but capacity, and how many of the same pod group a node may
 // have, keeps them off. Most pods are like that, and each launch is chosen among many candidates: their
-// pods are counted, and only for the one that is chosen does fill say which pods they are.
+// pods are counted, and only for the one that is chosen is it said which pods they are (fillAsPacked).
 type countability struct {
 	known, holds bool
 	keys         []*constraint.Key // labels that the pods' requirements look at
@@ -33,19 +34,19 @@ func (lr *launcher) isCountable(cand *candidate) bool {
 func (g *candidateGroup) findCountability(all *counters) countability {
 	out := countability{known: true}
 	keys := keySet{}
-	limitedGroups := map[*podGroup]bool{}
+	limited := map[*cluster.PodClass]bool{} // whether pods of a class that was seen are
 	for _, sg := range g.shapeGroups {
 		if len(sg.shape.Alternatives) != 1 {
 			return out
 		}
 		sg.addKeys(keys)
 		for _, a := range sg.allotments {
-			if !a.group.nodeRules.limitOnlyThemselves(all) || limitedGroups[a.group] {
+			isLimited := a.group.nodeRules.limitsOwnPods()
+			othersLimited, seen := limited[a.group.class]
+			if !a.group.nodeRules.limitOnlyThemselves(all) || seen && (isLimited || othersLimited) {
 				return out
 			}
-			if a.mostOnNode < math.MaxInt32 {
-				limitedGroups[a.group] = true
-			}
+			limited[a.group.class] = isLimited
 		}
 	}
 	out.holds, out.keys = true, slices.Collect(maps.Keys(keys))
@@ -59,22 +60,27 @@ func (rules *nodeRules) limitOnlyThemselves(all *counters) bool {
 		!slices.ContainsFunc(rules.maxCounts, func(c counterLimit) bool { return !c.countsOwnPods || all.all[c.counter].groups != 1 })
 }
 
-// mostOnNode is how many pods with the rules a node may have that has none.
+// mostOnNode is how many pods with the rules a node may have that has none, by the limits that count them.
 func (rules *nodeRules) mostOnNode() int {
 	n := math.MaxInt32
 	for _, c := range rules.maxCounts {
-		n = min(n, c.max)
+		if c.countsOwnPods {
+			n = min(n, c.max)
+		}
 	}
 	return n
 }
 
-// addKeys adds the labels that the only alternative of the pods' requirements looks at.
+// addKeys adds the labels that the only alternative of the pods' requirements looks at, and their cell.
 func (sg *shapeGroup) addKeys(keys keySet) {
 	for _, q := range sg.shape.Alternatives[0] {
 		keys[q.Key] = true
 	}
 	if sg.cell != nil {
 		keys.add(sg.cell.Keys)
+		for _, q := range sg.cell.set {
+			keys[q.Key] = true
+		}
 	}
 }
 
@@ -88,17 +94,18 @@ func (c *candidate) decides(keys []*constraint.Key) bool {
 
 // packing is what pack counts on a node.
 type packing struct {
-	room quantity.Vector
 	// leading is the index in launcher.shapeGroups before which all pods left of the candidate's shape
 	// groups are on the node, as of so many of launcher.placed. They are not in pods.
 	leading, placed int
 	pods            []packedPods
 }
 
-// packedPods is that n pods of a shape group were counted on a node.
+// packedPods is that n pods of a shape group were counted on a node, one of them because their number
+// per node is limited.
 type packedPods struct {
 	shapeGroup *shapeGroup
 	n          int
+	limited    bool
 }
 
 func (p *packing) empty() bool { return p.leading == 0 && len(p.pods) == 0 }
@@ -109,37 +116,38 @@ func (p *packing) clear() { p.leading, p.pods = 0, p.pods[:0] }
 func (lr *launcher) pack(cand *candidate) {
 	p := &cand.packing
 	p.clear()
-	p.room, p.placed = cand.room, len(lr.placed)
+	p.placed = len(lr.placed)
+	room := cand.room
 	limited := lr.demand.spreadsOverNodes(cand.group)
 	if limited {
-		lr.demand.capRoom(cand.group, &p.room)
+		lr.demand.capRoom(cand.group, &room)
 	}
-	capacity := p.room
+	capacity := room
 	worthOfNode := 0.0
 	if limited {
 		for _, sg := range cand.group.limitedPerNode {
-			if len(sg.limited) > 0 && p.put(sg, 1) {
-				worthOfNode = lr.prices.Node
+			if len(sg.limited) > 0 && p.put(sg, 1, &room) {
+				p.pods[len(p.pods)-1].limited, worthOfNode = true, lr.prices.Node
 			}
 		}
 	}
 	if n, known := lr.countLeading(cand); known {
-		p.leading, p.room = cand.group.leading.ends[n], p.room.Sub(cand.group.leading.sums[n])
+		p.leading, room = cand.group.leading.ends[n], room.Sub(cand.group.leading.sums[n])
 	} else if !lr.launches.policy.largestFirst {
 		for sg, n := range lr.shares(cand) {
-			p.put(sg, n)
+			p.put(sg, n, &room)
 		}
 	}
 	left, all := &lr.shapesLeft, len(lr.shapeGroups)
-	for i := left.fitting(p.leading, all, cand.group.suits, &p.room); i >= 0; i = left.fitting(i+1, all, cand.group.suits, &p.room) {
-		p.put(lr.shapeGroups[i], math.MaxInt32)
+	for i := left.fitting(p.leading, all, cand.group.suits, &room); i >= 0; i = left.fitting(i+1, all, cand.group.suits, &room) {
+		p.put(lr.shapeGroups[i], math.MaxInt32, &room)
 	}
 	for i := range p.pods {
 		sg := p.pods[i].shapeGroup
 		p.pods[i].n, sg.packed = sg.packed, 0
 	}
 	cand.filled, cand.content = true, cand.content[:0]
-	cand.used, cand.requiredValues = capacity.Sub(p.room), nil
+	cand.used, cand.requiredValues = capacity.Sub(room), nil
 	cand.worth = worthOf(&cand.used, &lr.prices.Units) + worthOfNode
 }
 
@@ -156,11 +164,11 @@ func (lr *launcher) fillAsPacked(cand *candidate) {
 	lr.finish(cand)
 }
 
-// put counts up to n more pods of the shape group on the node, as many as it has room for. It reports
-// whether there are any.
-func (p *packing) put(sg *shapeGroup, n int) bool {
+// put counts up to n more pods of the shape group on the node, as many as there is room for, and takes that
+// room. It reports whether there are any.
+func (p *packing) put(sg *shapeGroup, n int, room *quantity.Vector) bool {
 	if n = min(n, sg.mostOnNode-sg.packed); n > 0 {
-		n = sg.allotments[0].group.fittingOf(n, &p.room)
+		n = sg.allotments[0].group.fittingOf(n, room)
 	}
 	if n <= 0 {
 		return false
@@ -170,13 +178,13 @@ func (p *packing) put(sg *shapeGroup, n int) bool {
 	}
 	sg.packed += n
 	for _, d := range sg.shape.Dims {
-		p.room[d] -= int64(n) * sg.shape.Requests[d]
+		room[d] -= int64(n) * sg.shape.Requests[d]
 	}
 	return true
 }
 
-// isCurrent reports whether all pods counted on the node are left to place, of the shape groups that
-// suit it, after those that were placed.
+// isCurrent reports whether all pods counted on the node are left to place, of the shape groups that suit
+// it. It looks only at what was placed since it last reported that they are.
 func (p *packing) isCurrent(suits bitset.Set, placed []placedPods) bool {
 	if p.leading > 0 && slices.ContainsFunc(placed[p.placed:], func(o placedPods) bool {
 		return o.shapeGroup.at < p.leading && suits.Has(o.shapeGroup.at)
@@ -184,5 +192,7 @@ func (p *packing) isCurrent(suits bitset.Set, placed []placedPods) bool {
 		return false
 	}
 	p.placed = len(placed)
-	return !slices.ContainsFunc(p.pods, func(o packedPods) bool { return o.shapeGroup.mostOnNode < o.n })
+	return !slices.ContainsFunc(p.pods, func(o packedPods) bool {
+		return o.shapeGroup.mostOnNode < o.n || o.limited && len(o.shapeGroup.limited) == 0
+	})
 }

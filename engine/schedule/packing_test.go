@@ -73,3 +73,44 @@ func apps(seed uint64) *cluster.Snapshot {
 	}
 	return b.Snapshot()
 }
+
+// TestPackInNoCell: offerings leave it open whether a node is of one mode or the other. Pods that the spreads
+// of both modes count have a cell in which a node would be of both: none is launched there.
+func TestPackInNoCell(t *testing.T) {
+	b := cluster.NewBuilder()
+	it := offering.InstanceType{Name: "D4", Labels: map[string][]string{"mode": {"system", "user"}},
+		Capacity: quantity.Amounts{quantity.NameCPU: 4000, quantity.NameMemory: 16 << 30, quantity.NamePods: 30}}
+	for _, zone := range []string{"1", "2"} {
+		it.Offerings = append(it.Offerings, offering.Offering{Zone: zone, CapacityType: offering.OnDemand, Price: 200_000_000})
+	}
+	b.SetCatalog("class", []offering.InstanceType{it}, nil)
+	b.SetPool(cluster.NodePool{Name: "pool", NodeClass: "class"})
+	own := cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{"a"}}}}
+	pods := 0
+	add := func(name string, mode string, priority int32) {
+		p := cluster.Pod{PodRef: cluster.PodRef{Namespace: "default", Name: name, UID: name}, Labels: map[string]string{"app": "a"}, Priority: priority,
+			Requests: quantity.Amounts{quantity.NameCPU: 1000, quantity.NameMemory: 1 << 30, quantity.NamePods: 1}}
+		if mode != "" {
+			p.Required = cluster.Term{{Key: "mode", Operator: constraint.In, Values: []string{mode}}}
+			p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Selector: own}}
+		}
+		b.SetPod(p)
+		pods++
+	}
+	for i := range 4 {
+		add(fmt.Sprint("system-", i), "system", 0)
+		add(fmt.Sprint("user-", i), "user", 0)
+		add(fmt.Sprint("any-", i), "", 1)
+	}
+	plan := schedule.Solve(b.Snapshot())
+	placed := 0
+	for _, l := range plan.Launches {
+		if len(l.Pods) == 0 {
+			t.Error("a node is launched for no pods")
+		}
+		placed += len(l.Pods)
+	}
+	if placed != pods || len(plan.Launches) > 6 {
+		t.Errorf("%d of %d pods are placed on %d nodes", placed, pods, len(plan.Launches))
+	}
+}
