@@ -241,9 +241,12 @@ func (lr *launcher) best() *candidate {
 		if best == nil || best.packing.empty() {
 			return best
 		}
-		if lr.fillAsPacked(best); len(best.content) > 0 {
+		counted := best.worth
+		if lr.fillAsPacked(best); len(best.content) > 0 && best.worth >= counted {
 			return best
 		}
+		// Some of the pods that were counted keep others off: those of a class of which some hold a
+		// preference and some do not count against each other's limits.
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
-	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/quantity"
 )
@@ -34,19 +33,24 @@ func (lr *launcher) isCountable(cand *candidate) bool {
 func (g *candidateGroup) findCountability(all *counters) countability {
 	out := countability{known: true}
 	keys := keySet{}
-	limited := map[*cluster.PodClass]bool{} // whether pods of a class that was seen are
+	limitedGroups := map[*podGroup]bool{}
 	for _, sg := range g.shapeGroups {
 		if len(sg.shape.Alternatives) != 1 {
 			return out
 		}
 		sg.addKeys(keys)
+		if sg.cell != nil {
+			for _, q := range sg.cell.set { // with the part of a spread's domain that it is in
+				keys[q.Key] = true
+			}
+		}
 		for _, a := range sg.allotments {
-			isLimited := a.group.nodeRules.limitsOwnPods()
-			othersLimited, seen := limited[a.group.class]
-			if !a.group.nodeRules.limitOnlyThemselves(all) || seen && (isLimited || othersLimited) {
+			if !a.group.nodeRules.limitOnlyThemselves(all) || limitedGroups[a.group] {
 				return out
 			}
-			limited[a.group.class] = isLimited
+			if a.group.nodeRules.limitsOwnPods() {
+				limitedGroups[a.group] = true
+			}
 		}
 	}
 	out.holds, out.keys = true, slices.Collect(maps.Keys(keys))
@@ -71,16 +75,14 @@ func (rules *nodeRules) mostOnNode() int {
 	return n
 }
 
-// addKeys adds the labels that the only alternative of the pods' requirements looks at, and their cell.
+// addKeys adds the labels that the only alternative of the pods' requirements looks at, and the topology
+// keys of their cell.
 func (sg *shapeGroup) addKeys(keys keySet) {
 	for _, q := range sg.shape.Alternatives[0] {
 		keys[q.Key] = true
 	}
 	if sg.cell != nil {
 		keys.add(sg.cell.Keys)
-		for _, q := range sg.cell.set {
-			keys[q.Key] = true
-		}
 	}
 }
 
