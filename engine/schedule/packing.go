@@ -30,6 +30,7 @@ func (lr *launcher) isCountable(cand *candidate) bool {
 	return c.holds && !cand.pool.hasMinValues() && !lr.topology.mustNotOpenDomains && cand.decides(c.keys)
 }
 
+// findCountability looks at the shape groups alone; isCountable also at the offering.
 func (g *candidateGroup) findCountability(all *counters) countability {
 	out := countability{known: true}
 	keys := keySet{}
