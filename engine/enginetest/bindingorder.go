@@ -9,7 +9,8 @@ import (
 
 // BindingOrder is a sequence in which kube-scheduler could bind all planned pods to their places,
 // with every launch as its first offering, as far as Check finds one. It is empty when there is
-// none, or when the plan is wrong in other ways.
+// none, or when the places are wrong in other ways. Launches may have fewer offerings than the plan
+// that Solve made: neither minValues nor what a launch says about other offerings matters.
 func BindingOrder(s *Script, p schedule.Plan) []cluster.PodRef {
 	c := &checker{Script: s, plan: p, pods: map[string]int{}, seen: map[string]int{}}
 	c.build()

@@ -35,7 +35,12 @@ func Check(s *Script, p schedule.Plan) error {
 		c.nomination(n)
 	}
 	for i, l := range p.Launches {
-		c.launch(i, l)
+		if had := c.launch(i, l); had != nil {
+			c.minValues(i, l, had)
+			if err := c.runnersUp(l); err != nil {
+				c.fail("launch %d: %w", i, err)
+			}
+		}
 	}
 	if len(c.errs) == 0 {
 		c.exclusiveClaims()
@@ -182,18 +187,17 @@ func (c *checker) nomination(n schedule.Nomination) {
 	c.assign(at, n.Pods)
 }
 
-func (c *checker) launch(i int, l schedule.Launch) {
+// launch adds the node of a launch with its pods. It returns the labels that the launch's offerings have, or nil
+// when it has none.
+func (c *checker) launch(i int, l schedule.Launch) labelValues {
 	c.firstNode = append(c.firstNode, len(c.cluster.nodes))
 	p := slices.IndexFunc(c.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })
 	if len(l.Offerings) == 0 || p < 0 {
 		c.fail("launch %d has no choices or no pool", i)
-		return
+		return nil
 	}
 	if !slices.IsSortedFunc(l.Offerings, func(a, b offering.Ref) int { return cmp.Compare(a.Price, b.Price) }) {
 		c.fail("launch %d: choices are not sorted by price", i)
-	}
-	if err := c.runnersUp(l); err != nil {
-		c.fail("launch %d: %w", i, err)
 	}
 	pool := c.Pools[p]
 	if pool.Static || pool.Blocked != "" {
@@ -207,7 +211,7 @@ func (c *checker) launch(i int, l schedule.Launch) {
 		had.add(c.cluster.nodes[at].labels)
 		c.assign(at, l.Pods)
 	}
-	c.minValues(i, l, pool, had)
+	return had
 }
 
 // nodeOfLaunch makes the node that a launch becomes with one of its offerings.
