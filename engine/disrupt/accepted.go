@@ -50,15 +50,15 @@ func (s *accepted) addOrKeep(n *node, m Move, kept Kept) bool {
 // tryAdd adds the move to the plan and applies it, unless it conflicts with the moves that are
 // already there.
 func (s *accepted) tryAdd(m Move) Kept {
+	if kept := s.performIfPays(&m); kept.Because != "" {
+		return kept
+	}
 	mark := s.drafts.whatIf.Savepoint()
 	arrived := s.drafts.apply(&m)
 	more := dependenciesOf(s.drafts.snapshot(), arrived)
-	kept := s.dependencies.brokenBy(more)
-	if kept.Because == "" {
-		kept = s.performIfPays(&m)
-	}
-	if kept.Because != "" {
+	if kept := s.dependencies.brokenBy(more); kept.Because != "" {
 		s.drafts.rollback(mark)
+		s.undoRehearsal(&m)
 		return kept
 	}
 	if m.Cause != Underutilized { // underutilized moves were rehearsed
@@ -80,11 +80,21 @@ func (s *accepted) tryAdd(m Move) Kept {
 // saves. Later moves would remove these nodes again, and so on. So a move is made only when the
 // cluster is cheaper even with such launches (Rule CONSOLIDATION-20).
 func (s *accepted) performIfPays(m *Move) Kept {
-	if s.sim == nil || m.Cause != Underutilized {
+	if !s.rehearses(m) {
 		return Kept{}
 	}
 	return rehearsalFailed(s.sim.PerformIfPays(s.simulated(m)))
 }
+
+// undoRehearsal undoes what performIfPays left in the simulation.
+func (s *accepted) undoRehearsal(m *Move) {
+	if s.rehearses(m) {
+		s.sim.Undo()
+	}
+}
+
+// rehearses reports whether the move is made only if it pays in the simulation.
+func (s *accepted) rehearses(m *Move) bool { return s.sim != nil && m.Cause == Underutilized }
 
 // simulate performs a move that will be made in the simulation.
 func (s *accepted) simulate(m *Move) {

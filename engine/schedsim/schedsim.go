@@ -85,15 +85,19 @@ func (o Outcome) worseOf(other Outcome) Outcome {
 
 // Perform simulates a move that will be made, in the likeliest way.
 func (c *Cluster) Perform(m Move) {
+	c.nodes.commit()
 	c.collect(&m)
 	c.simulate(&m, likeliestWay())
-	c.nodes.commit()
 }
+
+// Undo undoes the move that was performed last. It does so once.
+func (c *Cluster) Undo() { c.nodes.rollback() }
 
 // PerformIfPays simulates the move in several ways and returns the worst outcome. When that pays,
 // the Cluster is left as after the likeliest way, and else as it was. Unlikely ways are simulated
 // only where a few nodes more or less decide.
 func (c *Cluster) PerformIfPays(m Move) Outcome {
+	c.nodes.commit()
 	c.collect(&m)
 	worst := c.simulateEach(&m, likelyWays(len(m.Drains)), Outcome{Saves: m.PriceBefore - m.PriceAfter})
 	if worst.Pays() && worst.Saves-worst.Extra < c.decisiveSaving(&m) {
@@ -106,7 +110,6 @@ func (c *Cluster) PerformIfPays(m Move) Outcome {
 	if !worst.Pays() {
 		c.nodes.rollback()
 	}
-	c.nodes.commit()
 	return worst
 }
 
