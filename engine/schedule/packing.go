@@ -156,9 +156,9 @@ func (lr *launcher) pack(cand *candidate) {
 
 // fillAsPacked puts the pods that pack counted on the node.
 func (lr *launcher) fillAsPacked(cand *candidate) {
-	p := &cand.packing
+	p, left := &cand.packing, &lr.shapesLeft
 	lr.begin(cand)
-	for i := cand.group.suits.Next(0); i >= 0 && i < p.leading; i = cand.group.suits.Next(i + 1) {
+	for i := left.withPods(0, p.leading, cand.group.suits, 1); i >= 0; i = left.withPods(i+1, p.leading, cand.group.suits, 1) {
 		lr.put(cand, lr.shapeGroups[i], math.MaxInt32)
 	}
 	for _, o := range p.pods {
