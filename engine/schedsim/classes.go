@@ -16,7 +16,8 @@ import (
 type podClass struct {
 	*cluster.PodClass
 	admission           *admission
-	onlyPlannedNode     bool // they are kept on the planned node
+	shares              []float64 // of a node of each of the admission's groups that a pod fills
+	onlyPlannedNode     bool      // they are kept on the planned node
 	plannedDomains      []*constraint.Key
 	spreads             []spread
 	antiAffinity        []*cluster.PodSelector      // its own anti-affinity, on one node
@@ -25,6 +26,15 @@ type podClass struct {
 	countedIn  []*domainCount // of the first countsSeen domain counts: those that count its pods
 	countsSeen int
 	movedTo    []int // the nodes that its pods moved to
+}
+
+// sharesOf are the shares of a node of each of the groups that a pod fills. The groups are those of the
+// class's admission, to which more may have been added.
+func (c *podClass) sharesOf(groups []*nodeGroup) []float64 {
+	for _, g := range groups[len(c.shares):] {
+		c.shares = append(c.shares, g.share(&c.Requests))
+	}
+	return c.shares
 }
 
 // limitedToDomains reports whether only some domains are allowed for a new node.

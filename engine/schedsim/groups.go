@@ -17,6 +17,7 @@ import (
 type groups struct {
 	labels     []*constraint.Key // by which pods distinguish nodes
 	all        []*nodeGroup
+	emptiest   []float64 // by group: how empty its emptiest open node is
 	byKey      map[groupKey]*nodeGroup
 	admissions map[*cluster.PodShape]*admission
 }
@@ -35,6 +36,7 @@ type nodeGroup struct {
 	nodes             int    // the number of all nodes
 	values            []int  // by domain count; see domainCount.value
 	number            int    // in groups.all
+	in                *groups
 }
 
 // groupKey is what the nodes of a group share.
@@ -76,18 +78,19 @@ func (s *groups) ofOffering(catalog *cluster.PoolCatalog, row int) *nodeGroup {
 func (s *groups) findOrAdd(key groupKey) *nodeGroup {
 	g := s.byKey[key]
 	if g == nil {
-		g = &nodeGroup{perCPU: 1 / float64(max(1, key.cpu)), perMemory: 1 / float64(max(1, key.memory)), number: len(s.all)}
+		g = &nodeGroup{perCPU: 1 / float64(max(1, key.cpu)), perMemory: 1 / float64(max(1, key.memory)), number: len(s.all), in: s}
 		s.byKey[key] = g
-		s.all = append(s.all, g)
+		s.all, s.emptiest = append(s.all, g), append(s.emptiest, math.Inf(-1))
 	}
 	return g
 }
 
 // admission is which of the first groups admit pods of a shape.
 type admission struct {
-	shape  *cluster.PodShape
-	groups []*nodeGroup
-	admits []bool // by group
+	shape   *cluster.PodShape
+	groups  []*nodeGroup
+	numbers []int  // of groups, in groups.all
+	admits  []bool // by group
 }
 
 // admissionOf is the admission of pods of the shape.
@@ -112,7 +115,7 @@ func (s *groups) extend(a *admission) {
 	for _, g := range s.all[len(a.admits):] {
 		admits := a.shape.UsesHostname || g.admits(a.shape)
 		if a.admits = append(a.admits, admits); admits {
-			a.groups = append(a.groups, g)
+			a.groups, a.numbers = append(a.groups, g), append(a.numbers, g.number)
 		}
 	}
 }
@@ -162,21 +165,26 @@ func valueAtLaunch(catalog *cluster.PoolCatalog, row int, k *constraint.Key) (in
 	return 0, false
 }
 
-// emptiest is how empty the emptiest open node is.
-func (g *nodeGroup) emptiest() float64 {
-	if len(g.slots) == 0 {
-		return math.Inf(-1)
+// noteEmptiest records how empty the emptiest open node is.
+func (g *nodeGroup) noteEmptiest() {
+	emptiest := math.Inf(-1)
+	if len(g.slots) > 0 {
+		emptiest = g.slots[0].emptiness
 	}
-	return g.slots[0].emptiness
+	g.in.emptiest[g.number] = emptiest
 }
 
 // insert lists an open node.
-func (g *nodeGroup) insert(s slot) { g.slots = slices.Insert(g.slots, g.position(s), s) }
+func (g *nodeGroup) insert(s slot) {
+	g.slots = slices.Insert(g.slots, g.position(s), s)
+	g.noteEmptiest()
+}
 
 // remove removes a node from the list.
 func (g *nodeGroup) remove(s slot) {
 	i := g.position(s)
 	g.slots = slices.Delete(g.slots, i, i+1)
+	g.noteEmptiest()
 }
 
 // update updates the slot of a node: mostly it moves only a little.
@@ -189,6 +197,7 @@ func (g *nodeGroup) update(before, after slot) {
 		all[i] = all[i-1]
 	}
 	all[i] = after
+	g.noteEmptiest()
 }
 
 // position is the index of the slot, or where it should be.

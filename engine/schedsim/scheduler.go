@@ -4,6 +4,7 @@ package schedsim
 
 import (
 	"math"
+	"slices"
 
 	"github.com/karve-dev/karve/engine/quantity"
 )
@@ -79,11 +80,12 @@ func (s *scheduler) best(p *leavingPod, policy scorePolicy) int {
 	}
 	planned := s.nodes.at(p.planned).group
 	groups := s.groups.admitting(p.admission)
+	shares, numbers := p.sharesOf(groups), p.admission.numbers
 	first, most := -1, found.score
-	s.bounds = s.bounds[:0]
+	s.bounds = slices.Grow(s.bounds[:0], len(groups))[:len(groups)]
 	for i, g := range groups {
-		r := g.emptiest() - policy.deduction(g.share(&p.Requests)) + policy.maxBonus()
-		s.bounds = append(s.bounds, r)
+		r := s.groups.emptiest[numbers[i]] - policy.deduction(shares[i]) + policy.maxBonus()
+		s.bounds[i] = r
 		if r >= most && p.inPlannedDomains(planned, g) && p.spreadsAdmit(g) {
 			first, most = i, r
 		}
