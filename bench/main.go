@@ -27,12 +27,12 @@ func main() {
 
 // config is what the flags say.
 type config struct {
-	only                           *regexp.Regexp
-	quick, karveOnly, list, update bool
-	profile, allocations           string // files of profiles
-	results                        string
-	limit                          time.Duration // see shrinkLimit
-	started                        time.Time
+	only                                   *regexp.Regexp
+	quick, karveOnly, list, update, growth bool
+	profile, allocations                   string // files of profiles
+	results                                string
+	limit                                  time.Duration // see shrinkLimit
+	started                                time.Time
 }
 
 func parse(args []string) (config, error) {
@@ -44,6 +44,7 @@ func parse(args []string) (config, error) {
 	flags.BoolVar(&c.karveOnly, "karve-only", false, "leave upstream out; saves nothing")
 	flags.DurationVar(&c.limit, "limit", 0, "for how long either side may decide how to consolidate a cluster (default 5m, 30s with -quick)")
 	flags.BoolVar(&c.list, "list", false, "name the scenarios and stop")
+	flags.BoolVar(&c.growth, "growth", false, "print only how the time of each hard family grows when its size doubles (karve alone; with -only: of these families)")
 	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of our side to this file (with -karve-only: of nothing else)")
 	flags.StringVar(&c.allocations, "memprofile", "", "write a profile of what was allocated to this file")
 	flags.StringVar(&c.results, "results", "results", "folder for latest.json, README.md and scaling.svg")
@@ -80,7 +81,11 @@ func run(ctx context.Context, args []string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	if err := c.bench(ctx); err != nil || c.allocations == "" {
+	decide := c.bench
+	if c.growth {
+		decide = c.reportGrowth
+	}
+	if err := decide(ctx); err != nil || c.allocations == "" {
 		return err
 	}
 	return writeAllocations(c.allocations)
