@@ -134,7 +134,7 @@ func rehearsalFailed(o schedsim.Outcome) Kept {
 		return Kept{Because: RehearsalFailed, Detail: "kube-scheduler may put pods on nodes that are planned for other pods, and no instance can be launched for those"}
 	case !o.Pays():
 		return Kept{Because: RehearsalFailed, WouldSave: max(0, o.Saves),
-			Detail: fmt.Sprintf("kube-scheduler may put pods on nodes that are planned for other pods: launches for those would cost another $%s/h, and the move saves $%s/h", o.Extra, o.Saves),
+			Detail: fmt.Sprintf("kube-scheduler may put pods on nodes that are planned for other pods: launches for those would cost at least another $%s/h, and the move saves $%s/h", o.Extra, o.Saves),
 			Facts:  reason.FactsOf(map[string]any{"saves": o.Saves.String(), "more": o.Extra.String()})}
 	}
 	return Kept{}

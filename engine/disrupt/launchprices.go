@@ -50,17 +50,14 @@ func (s replacementBuilder) limitPrice(launches []schedule.Launch, set []*node, 
 	for i := range launches {
 		after = after.Add(launches[i].Offerings[0].Price)
 	}
-	removed := make(map[offering.Key]bool, len(set))
-	for _, n := range set {
-		removed[n.offering] = true
-	}
+	removed := removedOfferings(set)
 	known := map[*offering.Ref][]offering.Ref{} // equal launches share their offerings
 	for i := range launches {
 		l := &launches[i]
 		catalog, before, first := snapshot.PoolCatalogOf(l.Pool), len(l.Offerings), &l.Offerings[0]
 		affordable, done := known[first]
 		if !done {
-			excluded := func(o offering.Ref) bool { return len(set) > 1 && removed[o.Key(l.Pool)] }
+			excluded := func(o offering.Ref) bool { return removed.have(o, l.Pool) }
 			affordable = withinPrice(l.Offerings, catalog, share(maxPrice, l.Offerings[0].Price, after), excluded)
 			known[first] = affordable
 		}
@@ -70,6 +67,27 @@ func (s replacementBuilder) limitPrice(launches []schedule.Launch, set []*node, 
 		}
 	}
 	return Kept{}
+}
+
+// offeringKeys are offerings by the name of their instance type: most offerings that are looked up are of
+// others.
+type offeringKeys map[string][]offering.Key
+
+// removedOfferings are the offerings of nodes that a move removes together.
+func removedOfferings(set []*node) offeringKeys {
+	out := offeringKeys{}
+	if len(set) > 1 {
+		for _, n := range set {
+			out[n.offering.Type] = append(out[n.offering.Type], n.offering)
+		}
+	}
+	return out
+}
+
+// have reports whether the NodePool's offering is among them.
+func (ks offeringKeys) have(o offering.Ref, pool string) bool {
+	of := ks[o.Type]
+	return len(of) > 0 && slices.Contains(of, o.Key(pool))
 }
 
 // checkOfferings says why the offerings of a launch, of which there were more before, do not

@@ -25,9 +25,9 @@ type replaceStage struct {
 	// failedWithFreeCapacity counts, by poolZoneCapacityType, the consecutive nodes that
 	// replaceUsingFreeCapacity could not replace.
 	failedWithFreeCapacity map[string]int
-	// triedSizes is how many nodes of the wrong instance type were replaced at once when
-	// replaceWrongTypes last tried, by pool.
-	triedSizes map[string]int
+	// replacedAtOnce is how many nodes of the wrong instance type replaceWrongTypes replaced at once
+	// when it last tried, by pool; 1 when it could not.
+	replacedAtOnce map[string]int
 }
 
 // list lists the nodes that may be worth replacing: those first that waste most for what
@@ -136,25 +136,35 @@ const maxWrongTypes = 32
 
 // replaceWrongTypes replaces the node together with others of its pool that are the wrong instance
 // type for their pods. All of them will be replaced sooner or later and each saves much: it
-// matters that the new nodes are well filled, so the largest set is tried first. A size that was
-// too large for one node is mostly too large for the nodes that follow.
+// matters that the new nodes are well filled, so the largest set is tried first.
 func (s *replaceStage) replaceWrongTypes(n *node) bool {
-	size, tried := s.triedSizes[n.Pool]
-	if !tried || n.queueIndex%8 == 0 {
-		size = maxWrongTypes
-	}
-	for ; size > 1; size /= 2 {
+	largest, smallest := s.sizesToTry(n)
+	for size := largest; size >= smallest; size /= 2 {
 		set := s.setAround(n, byWrongType, size)
 		if len(set) <= size/2 {
 			continue
 		}
 		if s.accept(&proposal{set: set}) {
-			s.triedSizes[n.Pool] = size
+			s.replacedAtOnce[n.Pool] = size
 			return n.role == leaves
 		}
 	}
-	s.triedSizes[n.Pool] = size
+	s.replacedAtOnce[n.Pool] = 1
 	return false
+}
+
+// sizesToTry are the largest and the smallest size of a set with the node. A size that was too large for
+// one node is mostly too large for the nodes that follow, so only every eighth node begins with the
+// largest size again. Where no size was small enough, it tries only the largest ones.
+func (s *replaceStage) sizesToTry(n *node) (largest, smallest int) {
+	last, tried := s.replacedAtOnce[n.Pool]
+	switch again := n.queueIndex%8 == 0; {
+	case !tried, again && last > 1:
+		return maxWrongTypes, 2
+	case again:
+		return maxWrongTypes, maxWrongTypes / 2
+	}
+	return last, 2
 }
 
 func byWrongType(n *node) string {

@@ -134,7 +134,7 @@ func (s *search) stages(resumed bool) []stage {
 	deletion := &deleteStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, receivers: s.receivers, savings: s.savings,
 		builder: deletionBuilder{s.drafts, s.savings}, resumed: resumed, postponed: map[*node]bool{}}
 	replacement := &replaceStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, drafts: s.drafts, savings: s.savings,
-		builder: s.replacements(false), history: map[string]groupHistory{}, failedWithFreeCapacity: map[string]int{}, triedSizes: map[string]int{}}
+		builder: s.replacements(false), history: map[string]groupHistory{}, failedWithFreeCapacity: map[string]int{}, replacedAtOnce: map[string]int{}}
 	settingCost := &settingCostStage{s.nodes, s.drafts, s.prices}
 	return []stage{
 		{empty.list, empty.consider},

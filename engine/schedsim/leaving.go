@@ -18,7 +18,7 @@ type leavingPods struct {
 	targets targets
 	pdbs    pdbCounts
 
-	first, delayed []*leavingPod // scratch: see queue
+	queued, delayed []*leavingPod // scratch: see queue
 }
 
 // leavingPod is a pod that needs another node.
@@ -86,23 +86,25 @@ func nodeByNode(x, y batch) int { return cmp.Or(cmp.Compare(x.node, y.node), all
 
 func lastNodeFirst(x, y batch) int { return cmp.Or(cmp.Compare(y.node, x.node), allNodesAtOnce(x, y)) }
 
-// queue sorts the pods by that order. It separates the pods that a PodDisruptionBudget allows
-// to be evicted only after others that it selects run again: all other pods are placed before
-// them.
-func (l *leavingPods) queue(o evictionOrder) (first, delayed []*leavingPod) {
+// queue sorts the pods by that order. From the index delayed on are the pods that a
+// PodDisruptionBudget allows to be evicted only after others that it selects run again: all other pods
+// are placed before them.
+func (l *leavingPods) queue(o evictionOrder) (all []*leavingPod, delayed int) {
 	slices.SortFunc(l.batches, func(x, y batch) int { return cmp.Or(o(x, y), cmp.Compare(x.from, y.from)) })
-	l.first, l.delayed = l.first[:0], l.delayed[:0]
+	l.queued, l.delayed = l.queued[:0], l.delayed[:0]
 	l.pdbs.restart()
 	for _, b := range l.batches {
 		for i := b.from; i < b.to; i++ {
 			if p := &l.pods[i]; p.pdb >= 0 && l.pdbs.evict(p.pdb) > p.allowed {
 				l.delayed = append(l.delayed, p)
 			} else {
-				l.first = append(l.first, p)
+				l.queued = append(l.queued, p)
 			}
 		}
 	}
-	return l.first, l.delayed
+	delayed = len(l.queued)
+	l.queued = append(l.queued, l.delayed...)
+	return l.queued, delayed
 }
 
 // targets are the nodes that the plan has for some of the pods: first existing nodes, then

@@ -87,15 +87,16 @@ func (o Outcome) worseOf(other Outcome) Outcome {
 func (c *Cluster) Perform(m Move) {
 	c.nodes.commit()
 	c.collect(&m)
-	c.simulate(&m, likeliestWay())
+	c.simulate(&m, likeliestWay(), func(Outcome) bool { return false })
 }
 
 // Undo undoes the move that was performed last. It does so once.
 func (c *Cluster) Undo() { c.nodes.rollback() }
 
 // PerformIfPays simulates the move in several ways and returns the worst outcome. When that pays,
-// the Cluster is left as after the likeliest way, and else as it was. Unlikely ways are simulated
-// only where a few nodes more or less decide.
+// the Cluster is left as after the likeliest way. Else it is left as it was, and the outcome is that of
+// the pods up to the one with which the move does not pay any more. Unlikely ways are simulated only
+// where a few nodes more or less decide.
 func (c *Cluster) PerformIfPays(m Move) Outcome {
 	c.nodes.commit()
 	c.collect(&m)
@@ -118,7 +119,7 @@ func (c *Cluster) PerformIfPays(m Move) Outcome {
 func (c *Cluster) simulateEach(m *Move, ways []way, worst Outcome) Outcome {
 	for _, w := range ways {
 		c.nodes.rollback()
-		if worst = worst.worseOf(c.simulate(m, w)); !worst.Pays() {
+		if worst = worst.worseOf(c.simulate(m, w, func(o Outcome) bool { return !o.Pays() })); !worst.Pays() {
 			break
 		}
 	}
@@ -180,25 +181,30 @@ func (c *Cluster) collectFrom(d *Drain, number, at int) {
 }
 
 // simulate simulates the move in one way: it drains the nodes and places their pods one by one, in
-// the order in which they are evicted. Pods without free capacity get new nodes.
-func (c *Cluster) simulate(m *Move, w way) Outcome {
+// the order in which they are evicted, until the outcome is enough to know. Pods without free capacity
+// get new nodes.
+func (c *Cluster) simulate(m *Move, w way, enough func(Outcome) bool) Outcome {
 	o := Outcome{Saves: m.PriceBefore - c.launchPlanned(m, w.choose)}
 	for _, at := range c.leaving.from {
 		c.nodes.drain(at)
 	}
-	first, delayed := c.leaving.queue(w.order)
-	for _, p := range first {
+	queue, delayed := c.leaving.queue(w.order)
+	for _, p := range queue[:delayed] {
 		c.nodes.addToDomainCounts(p.podClass, p.from, -1)
 	}
-	for i := range c.leaving.pods {
-		c.nodes.at(c.leaving.pods[i].planned).expected++
+	for _, p := range queue {
+		c.nodes.at(p.planned).expected++
 	}
-	for _, p := range first {
+	next := 0
+	for ; next < len(queue) && !enough(o); next++ {
+		p := queue[next]
+		if next >= delayed {
+			c.nodes.addToDomainCounts(p.podClass, p.from, -1)
+		}
 		c.place(p, w.policy, &o)
 	}
-	for _, p := range delayed {
-		c.nodes.addToDomainCounts(p.podClass, p.from, -1)
-		c.place(p, w.policy, &o)
+	for _, p := range queue[next:] {
+		c.nodes.at(p.planned).expected--
 	}
 	return o
 }
