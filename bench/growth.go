@@ -17,12 +17,12 @@ import (
 // growthRounds is how often each size of a family is decided to say how its time grows.
 const growthRounds = 15
 
-// reportGrowth prints how the time of each hard family grows when its size doubles: to the size at which
-// it must be decided within a second, and from there. The sizes are decided in turns, and of each round
+// reportGrowth prints how the time of each hard family grows when its size doubles from half of
+// HardFamily.Size, and once more from there. The sizes are decided in turns, and of each round
 // the ratio of the times is taken: whatever else the computer does meanwhile disturbs the sizes alike.
 func (c config) reportGrowth(ctx context.Context) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "family\tsize\tbest s\tmedian s\tdoubled to size\tfrom size, median of %d ratios\n", growthRounds)
+	fmt.Fprintf(w, "family\tsize\tbest s\tmedian s\tsize / half\tdouble / size (medians of %d ratios)\n", growthRounds)
 	for _, f := range scenario.HardFamilies() {
 		if !c.only.MatchString("hard " + f.Name) {
 			continue
@@ -50,10 +50,10 @@ func decideInTurns(f scenario.HardFamily) (half, full, double []measure.Sample) 
 }
 
 // medianRatio is the median of the ratios of times in each round.
-func medianRatio(of, to []measure.Sample) float64 {
-	ratios := make([]float64, len(of))
-	for i := range of {
-		ratios[i] = of[i].Took.Seconds() / to[i].Took.Seconds()
+func medianRatio(larger, smaller []measure.Sample) float64 {
+	ratios := make([]float64, len(larger))
+	for i := range larger {
+		ratios[i] = larger[i].Took.Seconds() / smaller[i].Took.Seconds()
 	}
 	slices.Sort(ratios)
 	return ratios[len(ratios)/2]

@@ -58,6 +58,9 @@ func parse(args []string) (config, error) {
 	if c.update && (c.quick || c.karveOnly) {
 		return c, errors.New("-update takes neither -quick nor -karve-only: saved rows have both sides at full size")
 	}
+	if c.growth && (c.quick || c.update || c.list) {
+		return c, errors.New("-growth takes none of -quick, -update and -list")
+	}
 	return c, nil
 }
 

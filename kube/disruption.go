@@ -3,13 +3,10 @@
 package kube
 
 import (
-	"context"
 	"fmt"
-	"runtime"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -67,17 +64,6 @@ func DisruptionNode(m ManagedNode, checker EvictionChecker, soft bool, now time.
 	n.Pods, n.EvictionCost, n.PDBs = pods.reschedulable, pods.cost, pods.pdbs
 	n.Blocks = append(append(severalNodes(m), ownBlocks(m.Node)...), pods.blocks()...)
 	return n
-}
-
-// nodesPerTurn is how many nodes ForEachNode hands to a goroutine at a time.
-const nodesPerTurn = 32
-
-// ForEachNode converts the nodes, several at a time, and keeps their order. A round of disruption reads
-// every pod of every node, which are far apart in memory.
-func ForEachNode(nodes []ManagedNode, convert func(ManagedNode) disrupt.Node) []disrupt.Node {
-	out := make([]disrupt.Node, len(nodes))
-	workqueue.ParallelizeUntil(context.Background(), runtime.GOMAXPROCS(0), len(nodes), func(i int) { out[i] = convert(nodes[i]) }, workqueue.WithChunkSize(nodesPerTurn))
-	return out
 }
 
 // initializedAt is when the node was initialized, zero while it is not. If the node is

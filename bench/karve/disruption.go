@@ -105,12 +105,12 @@ func (d *Disruption) search() disrupt.Plan {
 		pool, _ := kube.DisruptionPool(p, now)
 		c.Pools = append(c.Pools, pool)
 	}
-	c.Nodes = kube.ForEachNode(d.mirror.ManagedNodes(), func(m kube.ManagedNode) disrupt.Node {
+	for _, m := range d.mirror.ManagedNodes() {
 		if !d.now.IsZero() {
 			m.Activity = time.Time{} // the Mirror saw it by another clock; the claim has it too
 		}
-		return kube.DisruptionNode(m, d.budgets, false, now)
-	})
+		c.Nodes = append(c.Nodes, kube.DisruptionNode(m, d.budgets, false, now))
+	}
 	var plan disrupt.Plan
 	d.mirror.View(func(w *cluster.Snapshot) { plan = disrupt.Search(w, c, disrupt.Cursor{}) })
 	return plan

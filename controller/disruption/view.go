@@ -37,15 +37,13 @@ type observer struct {
 
 func (o *observer) observe(now time.Time, round int) *view {
 	v := &view{now: now, round: round, byClaim: map[string]kube.ManagedNode{}, pools: map[string]disrupt.Pool{}, revision: o.mirror.Revision()}
-	var nodes []kube.ManagedNode
 	for _, node := range o.mirror.ManagedNodes() {
 		v.byClaim[node.Claim.Name] = node
 		if node.Node == nil || node.InSnapshot.Pool == "" {
 			continue // there is no node to delete yet, or no NodePool whose rules hold for it
 		}
-		nodes = append(nodes, node)
+		v.nodes = append(v.nodes, o.node(node, now))
 	}
-	v.nodes = kube.ForEachNode(nodes, func(node kube.ManagedNode) disrupt.Node { return o.node(node, now) })
 	for _, p := range o.mirror.Pools() { // those without nodes, too: replacements may be launched there
 		v.pools[p.Name] = o.pool(p, now)
 	}

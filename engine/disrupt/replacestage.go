@@ -138,12 +138,13 @@ const maxWrongTypes = 32
 // type for their pods. All of them will be replaced sooner or later and each saves much: it
 // matters that the new nodes are well filled, so the largest set is tried first.
 func (s *replaceStage) replaceWrongTypes(n *node) bool {
-	largest, smallest := s.sizesToTry(n)
-	for size := largest; size >= smallest; size /= 2 {
+	size, attempts := s.firstSize(n)
+	for ; size > 1 && attempts > 0; size /= 2 {
 		set := s.setAround(n, byWrongType, size)
 		if len(set) <= size/2 {
 			continue
 		}
+		attempts--
 		if s.accept(&proposal{set: set}) {
 			s.replacedAtOnce[n.Pool] = size
 			return n.role == leaves
@@ -153,18 +154,18 @@ func (s *replaceStage) replaceWrongTypes(n *node) bool {
 	return false
 }
 
-// sizesToTry are the largest and the smallest size of a set with the node. A size that was too large for
-// one node is mostly too large for the nodes that follow, so only every eighth node begins with the
-// largest size again. Where no size was small enough, it tries only the largest ones.
-func (s *replaceStage) sizesToTry(n *node) (largest, smallest int) {
+// firstSize is the size of the first set to try with the node, and how many sets to try. A size that was
+// too large for one node is mostly too large for the nodes that follow, so only every eighth node begins
+// with the largest size again. After sets of no size could be replaced, such a node tries only two.
+func (s *replaceStage) firstSize(n *node) (size, attempts int) {
 	last, tried := s.replacedAtOnce[n.Pool]
 	switch again := n.queueIndex%8 == 0; {
 	case !tried, again && last > 1:
-		return maxWrongTypes, 2
+		return maxWrongTypes, maxWrongTypes
 	case again:
-		return maxWrongTypes, maxWrongTypes / 2
+		return maxWrongTypes, 2
 	}
-	return last, 2
+	return last, maxWrongTypes
 }
 
 func byWrongType(n *node) string {

@@ -16,7 +16,7 @@ import (
 type podClass struct {
 	*cluster.PodClass
 	admission           *admission
-	shares              []float64 // of a node of each of the admission's groups that a pod fills
+	shares              []float64 // by group of the admission: see sharesOf
 	onlyPlannedNode     bool      // they are kept on the planned node
 	plannedDomains      []*constraint.Key
 	spreads             []spread
@@ -28,8 +28,8 @@ type podClass struct {
 	movedTo    []int // the nodes that its pods moved to
 }
 
-// sharesOf are the shares of a node of each of the groups that a pod fills. The groups are those of the
-// class's admission, to which more may have been added.
+// sharesOf is the share of a node that one pod requests, by group. The groups are those of the class's
+// admission; it computes what was added since the last call.
 func (c *podClass) sharesOf(groups []*nodeGroup) []float64 {
 	for _, g := range groups[len(c.shares):] {
 		c.shares = append(c.shares, g.share(&c.Requests))

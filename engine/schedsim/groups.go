@@ -17,7 +17,7 @@ import (
 type groups struct {
 	labels     []*constraint.Key // by which pods distinguish nodes
 	all        []*nodeGroup
-	emptiest   []float64 // by group: how empty its emptiest open node is
+	emptiest   []float64 // by group: how empty its emptiest open node is; -Inf without one
 	byKey      map[groupKey]*nodeGroup
 	admissions map[*cluster.PodShape]*admission
 }
@@ -89,7 +89,7 @@ func (s *groups) findOrAdd(key groupKey) *nodeGroup {
 type admission struct {
 	shape   *cluster.PodShape
 	groups  []*nodeGroup
-	numbers []int  // of groups, in groups.all
+	numbers []int  // nodeGroup.number of each of them
 	admits  []bool // by group
 }
 

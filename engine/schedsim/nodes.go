@@ -16,7 +16,9 @@ type nodes struct {
 	byInfo  map[*cluster.NodeInfo]int
 	groups  *groups
 	domains domains
-	log     []change
+	// launched counts the nodes that were launched, by the catalog of their NodePool.
+	launched map[*cluster.PoolCatalog]int
+	log      []change
 }
 
 // node is a node of the snapshot, or one that was launched.
@@ -42,7 +44,7 @@ const (
 )
 
 func newNodes(infos []*cluster.NodeInfo, g *groups) *nodes {
-	n := &nodes{all: make([]node, 0, len(infos)+len(infos)/8), byInfo: make(map[*cluster.NodeInfo]int, len(infos)), groups: g}
+	n := &nodes{all: make([]node, 0, len(infos)+len(infos)/8), byInfo: make(map[*cluster.NodeInfo]int, len(infos)), groups: g, launched: map[*cluster.PoolCatalog]int{}}
 	for _, info := range infos {
 		if info.Initialized && info.Index >= 0 {
 			n.byInfo[info] = n.add(node{info: info, group: g.ofNode(info), free: info.Free, running: info.PodsByClass()})
@@ -88,7 +90,8 @@ func (n *nodes) removeLast() {
 
 // launch adds a node of that offering.
 func (n *nodes) launch(catalog *cluster.PoolCatalog, row int) int {
-	n.log = append(n.log, change{kind: launched, catalog: catalog, row: row})
+	n.log = append(n.log, change{kind: launchedNode, catalog: catalog, row: row})
+	n.launched[catalog]++
 	return n.add(node{group: n.groups.ofOffering(catalog, row), free: catalog.Allocatable[row]})
 }
 
@@ -170,7 +173,7 @@ type changeKind uint8
 const (
 	drainedNode changeKind = iota
 	placed
-	launched
+	launchedNode
 	counted
 )
 
@@ -200,8 +203,9 @@ func (n *nodes) undo(c *change) {
 		s.arrived = s.arrived[:len(s.arrived)-1]
 		c.class.movedTo = c.class.movedTo[:len(c.class.movedTo)-1]
 		n.changeFree(c.at, c.class.PodClass, 1)
-	case launched:
+	case launchedNode:
 		n.removeLast()
+		n.launched[c.catalog]--
 	case counted:
 		c.count.pods[c.value] -= c.by
 	}
@@ -215,7 +219,7 @@ func (n *nodes) redo(changes []change) {
 			n.drain(c.at)
 		case placed:
 			n.placeUncounted(c.class, c.at)
-		case launched:
+		case launchedNode:
 			n.launch(c.catalog, c.row)
 		case counted:
 			n.changeCount(c.count, c.value, c.by)

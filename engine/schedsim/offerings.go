@@ -10,8 +10,12 @@ import (
 // offerings finds the offering that a launch becomes, and the cheapest offering for a pod.
 type offerings struct {
 	snapshot *cluster.Snapshot
-	byShape  map[*cluster.PodShape]pricedOffering // see cheapest
-	byKey    map[offering.Key]pricedOffering      // see find
+	nodes    *nodes
+	// nodesLeft is how many nodes each NodePool with limits.nodes could launch at the start. The snapshot
+	// itself counts the moves that are applied, before or after they are simulated.
+	nodesLeft map[*cluster.PoolCatalog]int
+	byShape   map[*cluster.PodShape]pricedOffering // see cheapest
+	byKey     map[offering.Key]pricedOffering      // see find
 }
 
 // pricedOffering is an offering of a pool; without a catalog there is none.
@@ -21,12 +25,27 @@ type pricedOffering struct {
 	price   offering.Price
 }
 
-func newOfferings(snapshot *cluster.Snapshot) offerings {
-	return offerings{snapshot, map[*cluster.PodShape]pricedOffering{}, map[offering.Key]pricedOffering{}}
+func newOfferings(snapshot *cluster.Snapshot, n *nodes) offerings {
+	left := map[*cluster.PoolCatalog]int{}
+	for _, m := range snapshot.PoolCatalogs {
+		if m.NodesLeft >= 0 {
+			left[m] = m.NodesLeft
+		}
+	}
+	return offerings{snapshot, n, left, map[*cluster.PodShape]pricedOffering{}, map[offering.Key]pricedOffering{}}
+}
+
+// mayLaunch reports whether the NodePool may launch one more node.
+func (s *offerings) mayLaunch(m *cluster.PoolCatalog) bool {
+	left, limited := s.nodesLeft[m]
+	return m.Pool.Blocked == "" && !m.Pool.Static && (!limited || s.nodes.launched[m] < left)
 }
 
 // cheapest is the cheapest offering for pods of the shape, in any domain.
 func (s *offerings) cheapest(shape *cluster.PodShape) pricedOffering {
+	if len(s.nodesLeft) > 0 { // it changes with each launch
+		return s.search(shape, func(*cluster.PoolCatalog, int) bool { return true })
+	}
 	o, known := s.byShape[shape]
 	if !known {
 		o = s.search(shape, func(*cluster.PoolCatalog, int) bool { return true })
@@ -41,7 +60,7 @@ func (s *offerings) search(shape *cluster.PodShape, suits func(catalog *cluster.
 		if best.catalog != nil && m.Pool.Weight < best.catalog.Pool.Weight {
 			break
 		}
-		if m.Pool.Blocked != "" || m.Pool.Static || m.NodesLeft == 0 {
+		if !s.mayLaunch(m) {
 			continue
 		}
 		for row := range m.Compatible(shape).All.All() { // sorted by price

@@ -61,7 +61,7 @@ func New(snapshot *cluster.Snapshot) *Cluster {
 		nodes:     n,
 		classes:   newClasses(snapshot, g, n),
 		scheduler: scheduler{nodes: n, groups: g},
-		offerings: newOfferings(snapshot),
+		offerings: newOfferings(snapshot, n),
 	}
 }
 
@@ -87,16 +87,16 @@ func (o Outcome) worseOf(other Outcome) Outcome {
 func (c *Cluster) Perform(m Move) {
 	c.nodes.commit()
 	c.collect(&m)
-	c.simulate(&m, likeliestWay(), func(Outcome) bool { return false })
+	c.simulate(&m, likeliestWay(), false)
 }
 
-// Undo undoes the move that was performed last. It does so once.
+// Undo takes back the last Perform or PerformIfPays; a second call changes nothing.
 func (c *Cluster) Undo() { c.nodes.rollback() }
 
 // PerformIfPays simulates the move in several ways and returns the worst outcome. When that pays,
-// the Cluster is left as after the likeliest way. Else it is left as it was, and the outcome is that of
-// the pods up to the one with which the move does not pay any more. Unlikely ways are simulated only
-// where a few nodes more or less decide.
+// the Cluster is left as after the likeliest way. Else it is left as it was, and Extra counts
+// launches only up to the pod with which the move stops paying. Unlikely ways are simulated only where
+// a few nodes more or less decide.
 func (c *Cluster) PerformIfPays(m Move) Outcome {
 	c.nodes.commit()
 	c.collect(&m)
@@ -114,14 +114,16 @@ func (c *Cluster) PerformIfPays(m Move) Outcome {
 	return worst
 }
 
-// simulateEach simulates the move in each of the ways, until an outcome does not pay, and returns
-// the worst outcome so far.
+// simulateEach simulates the move in each of the ways and returns the worst outcome, or the first one
+// that does not pay.
 func (c *Cluster) simulateEach(m *Move, ways []way, worst Outcome) Outcome {
 	for _, w := range ways {
 		c.nodes.rollback()
-		if worst = worst.worseOf(c.simulate(m, w, func(o Outcome) bool { return !o.Pays() })); !worst.Pays() {
-			break
+		o := c.simulate(m, w, true)
+		if !o.Pays() {
+			return o
 		}
+		worst = worst.worseOf(o)
 	}
 	return worst
 }
@@ -181,9 +183,9 @@ func (c *Cluster) collectFrom(d *Drain, number, at int) {
 }
 
 // simulate simulates the move in one way: it drains the nodes and places their pods one by one, in
-// the order in which they are evicted, until the outcome is enough to know. Pods without free capacity
-// get new nodes.
-func (c *Cluster) simulate(m *Move, w way, enough func(Outcome) bool) Outcome {
+// the order in which they are evicted. Pods without free capacity get new nodes. With stopEarly it ends
+// with the pod with which the move stops paying.
+func (c *Cluster) simulate(m *Move, w way, stopEarly bool) Outcome {
 	o := Outcome{Saves: m.PriceBefore - c.launchPlanned(m, w.choose)}
 	for _, at := range c.leaving.from {
 		c.nodes.drain(at)
@@ -196,7 +198,7 @@ func (c *Cluster) simulate(m *Move, w way, enough func(Outcome) bool) Outcome {
 		c.nodes.at(p.planned).expected++
 	}
 	next := 0
-	for ; next < len(queue) && !enough(o); next++ {
+	for ; next < len(queue) && (!stopEarly || o.Pays()); next++ {
 		p := queue[next]
 		if next >= delayed {
 			c.nodes.addToDomainCounts(p.podClass, p.from, -1)
