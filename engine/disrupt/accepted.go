@@ -47,8 +47,8 @@ func (s *accepted) addOrKeep(n *node, m Move, kept Kept) bool {
 	return true
 }
 
-// tryAdd adds the move to the plan and applies it, unless its rehearsal fails or it conflicts with the
-// moves that are already there.
+// tryAdd adds the move to the plan and applies it, unless its rehearsal fails or it conflicts with
+// the moves that are already there.
 func (s *accepted) tryAdd(m Move) Kept {
 	if kept := s.performIfPays(&m); kept.Because != "" {
 		return kept
@@ -86,8 +86,8 @@ func (s *accepted) performIfPays(m *Move) Kept {
 	return rehearsalFailed(s.sim.PerformIfPays(s.simulated(m)))
 }
 
-// undoRehearsal undoes what performIfPays left in the simulation. A move that was not rehearsed has left
-// nothing there: undoing it would undo the move before it.
+// undoRehearsal undoes what performIfPays left in the simulation. A move that was not rehearsed has
+// left nothing there: undoing it would undo the move before it.
 func (s *accepted) undoRehearsal(m *Move) {
 	if s.rehearses(m) {
 		s.sim.Undo()

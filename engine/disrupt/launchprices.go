@@ -69,8 +69,8 @@ func (s replacementBuilder) limitPrice(launches []schedule.Launch, set []*node, 
 	return Kept{}
 }
 
-// offeringKeys are offerings by the name of their instance type: most offerings that are looked up are of
-// others.
+// offeringKeys are offerings by the name of their instance type. Most offerings that are looked up are
+// of other types.
 type offeringKeys map[string][]offering.Key
 
 // removedOfferings are the offerings of nodes that a move removes together.
@@ -78,7 +78,9 @@ func removedOfferings(set []*node) offeringKeys {
 	out := offeringKeys{}
 	if len(set) > 1 {
 		for _, n := range set {
-			out[n.offering.Type] = append(out[n.offering.Type], n.offering)
+			if of := out[n.offering.Type]; !slices.Contains(of, n.offering) {
+				out[n.offering.Type] = append(of, n.offering)
+			}
 		}
 	}
 	return out

@@ -154,9 +154,10 @@ func (s *replaceStage) replaceWrongTypes(n *node) bool {
 	return false
 }
 
-// firstSize is the size of the first set to try with the node, and how many sets to try. A size that was
-// too large for one node is mostly too large for the nodes that follow, so only every eighth node begins
-// with the largest size again. After sets of no size could be replaced, such a node tries only two.
+// firstSize is the size of the first set to try with the node, and how many sets to try at most. A
+// size that was too large for one node is mostly too large for the nodes that follow, so only every
+// eighth node begins with the largest size again. When the last try in the pool failed, that node
+// tries only two sets.
 func (s *replaceStage) firstSize(n *node) (size, attempts int) {
 	last, tried := s.replacedAtOnce[n.Pool]
 	switch again := n.queueIndex%8 == 0; {

@@ -35,8 +35,8 @@ func Check(s *Script, p schedule.Plan) error {
 		c.nomination(n)
 	}
 	for i, l := range p.Launches {
-		if had := c.launch(i, l); had != nil {
-			c.minValues(i, l, had)
+		if pool, had := c.launch(i, l); had != nil {
+			c.minValues(i, l, *pool, had)
 			if err := c.runnersUp(l); err != nil {
 				c.fail("launch %d: %w", i, err)
 			}
@@ -187,14 +187,14 @@ func (c *checker) nomination(n schedule.Nomination) {
 	c.assign(at, n.Pods)
 }
 
-// launch adds the node of a launch with its pods. It returns the labels that the launch's offerings have, or nil
-// when it has none.
-func (c *checker) launch(i int, l schedule.Launch) labelValues {
+// launch adds the node of a launch with its pods. It returns the NodePool and the labels that the
+// offerings have, or nil when there is no such NodePool or no offering.
+func (c *checker) launch(i int, l schedule.Launch) (*cluster.NodePool, labelValues) {
 	c.firstNode = append(c.firstNode, len(c.cluster.nodes))
 	p := slices.IndexFunc(c.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })
 	if len(l.Offerings) == 0 || p < 0 {
 		c.fail("launch %d has no choices or no pool", i)
-		return nil
+		return nil, nil
 	}
 	if !slices.IsSortedFunc(l.Offerings, func(a, b offering.Ref) int { return cmp.Compare(a.Price, b.Price) }) {
 		c.fail("launch %d: choices are not sorted by price", i)
@@ -211,7 +211,7 @@ func (c *checker) launch(i int, l schedule.Launch) labelValues {
 		had.add(c.cluster.nodes[at].labels)
 		c.assign(at, l.Pods)
 	}
-	return had
+	return &c.Pools[p], had
 }
 
 // nodeOfLaunch makes the node that a launch becomes with one of its offerings.

@@ -43,9 +43,8 @@ func (v labelValues) tooFew(pool cluster.NodePool) []string {
 
 // minValues checks a launch's offerings against its pool's minValues, and what the launch says
 // about them.
-func (c *checker) minValues(i int, l schedule.Launch, had labelValues) {
-	p := slices.IndexFunc(c.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })
-	short := had.tooFew(c.Pools[p])
+func (c *checker) minValues(i int, l schedule.Launch, pool cluster.NodePool, had labelValues) {
+	short := had.tooFew(pool)
 	if len(short) > 0 && !c.Settings.RelaxMinValues {
 		c.fail("launch %d has too few values of %v for its pool", i, short)
 	}

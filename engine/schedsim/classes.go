@@ -28,8 +28,8 @@ type podClass struct {
 	movedTo    []int // the nodes that its pods moved to
 }
 
-// sharesOf is the share of a node that one pod requests, by group. The groups are those of the class's
-// admission; it computes what was added since the last call.
+// sharesOf is the share of a node that one pod requests, by group. The groups are those of the
+// class's admission; it computes what was added since the last call.
 func (c *podClass) sharesOf(groups []*nodeGroup) []float64 {
 	for _, g := range groups[len(c.shares):] {
 		c.shares = append(c.shares, g.share(&c.Requests))

@@ -86,10 +86,9 @@ func nodeByNode(x, y batch) int { return cmp.Or(cmp.Compare(x.node, y.node), all
 
 func lastNodeFirst(x, y batch) int { return cmp.Or(cmp.Compare(y.node, x.node), allNodesAtOnce(x, y)) }
 
-// queue sorts the pods by that order. From the index delayed on are the pods that a
-// PodDisruptionBudget allows to be evicted only after others that it selects run again: all other pods
-// are placed before them.
-func (l *leavingPods) queue(o evictionOrder) (all []*leavingPod, delayed int) {
+// queue sorts the pods by that order. Those from index firstDelayed on a PodDisruptionBudget allows to
+// be evicted only after others that it selects run again: all other pods are placed before them.
+func (l *leavingPods) queue(o evictionOrder) (all []*leavingPod, firstDelayed int) {
 	slices.SortFunc(l.batches, func(x, y batch) int { return cmp.Or(o(x, y), cmp.Compare(x.from, y.from)) })
 	l.queued, l.delayed = l.queued[:0], l.delayed[:0]
 	l.pdbs.restart()
@@ -102,9 +101,9 @@ func (l *leavingPods) queue(o evictionOrder) (all []*leavingPod, delayed int) {
 			}
 		}
 	}
-	delayed = len(l.queued)
+	firstDelayed = len(l.queued)
 	l.queued = append(l.queued, l.delayed...)
-	return l.queued, delayed
+	return l.queued, firstDelayed
 }
 
 // targets are the nodes that the plan has for some of the pods: first existing nodes, then

@@ -11,10 +11,10 @@ import (
 type offerings struct {
 	snapshot *cluster.Snapshot
 	nodes    *nodes
-	// nodesLeft is how many nodes each NodePool with limits.nodes could launch at the start. The snapshot
-	// itself counts the moves that are applied, before or after they are simulated.
+	// nodesLeft is how many nodes each NodePool with limits.nodes could launch at the start. The
+	// snapshot itself counts moves once they are applied, which is after they are simulated or before.
 	nodesLeft map[*cluster.PoolCatalog]int
-	byShape   map[*cluster.PodShape]pricedOffering // see cheapest
+	byShape   map[*cluster.PodShape]pricedOffering // see cheapest; limits.nodes left aside
 	byKey     map[offering.Key]pricedOffering      // see find
 }
 
@@ -35,32 +35,38 @@ func newOfferings(snapshot *cluster.Snapshot, n *nodes) offerings {
 	return offerings{snapshot, n, left, map[*cluster.PodShape]pricedOffering{}, map[offering.Key]pricedOffering{}}
 }
 
-// mayLaunch reports whether the NodePool may launch one more node.
-func (s *offerings) mayLaunch(m *cluster.PoolCatalog) bool {
+// hasNodesLeft reports whether limits.nodes lets the NodePool launch one more node.
+func (s *offerings) hasNodesLeft(m *cluster.PoolCatalog) bool {
 	left, limited := s.nodesLeft[m]
-	return m.Pool.Blocked == "" && !m.Pool.Static && (!limited || s.nodes.launched[m] < left)
+	return !limited || s.nodes.launched[m] < left
 }
 
 // cheapest is the cheapest offering for pods of the shape, in any domain.
 func (s *offerings) cheapest(shape *cluster.PodShape) pricedOffering {
-	if len(s.nodesLeft) > 0 { // it changes with each launch
-		return s.search(shape, func(*cluster.PoolCatalog, int) bool { return true })
-	}
+	anywhere := func(*cluster.PoolCatalog, int) bool { return true }
 	o, known := s.byShape[shape]
 	if !known {
-		o = s.search(shape, func(*cluster.PoolCatalog, int) bool { return true })
+		o = s.search(shape, anywhere)
 		s.byShape[shape] = o
 	}
-	return o
+	if o.catalog == nil || s.hasNodesLeft(o.catalog) {
+		return o
+	}
+	return s.searchWithinLimits(shape, anywhere)
 }
 
-// search looks through pools by weight, highest first, as a launch does.
+// searchWithinLimits is search without NodePools that may launch no more nodes.
+func (s *offerings) searchWithinLimits(shape *cluster.PodShape, suits func(catalog *cluster.PoolCatalog, row int) bool) pricedOffering {
+	return s.search(shape, func(m *cluster.PoolCatalog, row int) bool { return s.hasNodesLeft(m) && suits(m, row) })
+}
+
+// search looks through pools by weight, highest first, as a launch does. It leaves limits.nodes aside.
 func (s *offerings) search(shape *cluster.PodShape, suits func(catalog *cluster.PoolCatalog, row int) bool) (best pricedOffering) {
 	for _, m := range s.snapshot.PoolCatalogs {
 		if best.catalog != nil && m.Pool.Weight < best.catalog.Pool.Weight {
 			break
 		}
-		if !s.mayLaunch(m) {
+		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
 		for row := range m.Compatible(shape).All.All() { // sorted by price

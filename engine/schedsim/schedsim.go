@@ -95,8 +95,8 @@ func (c *Cluster) Undo() { c.nodes.rollback() }
 
 // PerformIfPays simulates the move in several ways and returns the worst outcome. When that pays,
 // the Cluster is left as after the likeliest way. Else it is left as it was, and Extra counts
-// launches only up to the pod with which the move stops paying. Unlikely ways are simulated only where
-// a few nodes more or less decide.
+// launches only up to the pod with which the move stops paying. Unlikely ways are simulated only
+// where a few nodes more or less decide.
 func (c *Cluster) PerformIfPays(m Move) Outcome {
 	c.nodes.commit()
 	c.collect(&m)
@@ -183,15 +183,15 @@ func (c *Cluster) collectFrom(d *Drain, number, at int) {
 }
 
 // simulate simulates the move in one way: it drains the nodes and places their pods one by one, in
-// the order in which they are evicted. Pods without free capacity get new nodes. With stopEarly it ends
-// with the pod with which the move stops paying.
+// the order in which they are evicted. Pods without free capacity get new nodes. With stopEarly it
+// ends with the pod with which the move stops paying.
 func (c *Cluster) simulate(m *Move, w way, stopEarly bool) Outcome {
 	o := Outcome{Saves: m.PriceBefore - c.launchPlanned(m, w.choose)}
 	for _, at := range c.leaving.from {
 		c.nodes.drain(at)
 	}
-	queue, delayed := c.leaving.queue(w.order)
-	for _, p := range queue[:delayed] {
+	queue, firstDelayed := c.leaving.queue(w.order)
+	for _, p := range queue[:firstDelayed] {
 		c.nodes.addToDomainCounts(p.podClass, p.from, -1)
 	}
 	for _, p := range queue {
@@ -200,7 +200,7 @@ func (c *Cluster) simulate(m *Move, w way, stopEarly bool) Outcome {
 	next := 0
 	for ; next < len(queue) && (!stopEarly || o.Pays()); next++ {
 		p := queue[next]
-		if next >= delayed {
+		if next >= firstDelayed {
 			c.nodes.addToDomainCounts(p.podClass, p.from, -1)
 		}
 		c.place(p, w.policy, &o)
@@ -252,7 +252,7 @@ func (c *Cluster) cheapestFor(p *leavingPod) pricedOffering {
 		return c.offerings.cheapest(p.PodShape)
 	}
 	planned := c.nodes.at(p.planned).group
-	return c.offerings.search(p.PodShape, func(catalog *cluster.PoolCatalog, row int) bool {
+	return c.offerings.searchWithinLimits(p.PodShape, func(catalog *cluster.PoolCatalog, row int) bool {
 		return p.mayLaunch(planned, catalog, row)
 	})
 }
