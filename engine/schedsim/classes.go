@@ -16,8 +16,7 @@ import (
 type podClass struct {
 	*cluster.PodClass
 	admission           *admission
-	shares              []float64 // by group of the admission: see sharesOf
-	onlyPlannedNode     bool      // they are kept on the planned node
+	onlyPlannedNode     bool // they are kept on the planned node
 	plannedDomains      []*constraint.Key
 	spreads             []spread
 	antiAffinity        []*cluster.PodSelector      // its own anti-affinity, on one node
@@ -26,15 +25,6 @@ type podClass struct {
 	countedIn  []*domainCount // of the first countsSeen domain counts: those that count its pods
 	countsSeen int
 	movedTo    []int // the nodes that its pods moved to
-}
-
-// sharesOf is the share of a node that one pod requests, by group. The groups are those of the
-// class's admission; it computes what was added since the last call.
-func (c *podClass) sharesOf(groups []*nodeGroup) []float64 {
-	for _, g := range groups[len(c.shares):] {
-		c.shares = append(c.shares, g.share(&c.Requests))
-	}
-	return c.shares
 }
 
 // limitedToDomains reports whether only some domains are allowed for a new node.

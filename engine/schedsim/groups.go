@@ -17,7 +17,7 @@ import (
 type groups struct {
 	labels     []*constraint.Key // by which pods distinguish nodes
 	all        []*nodeGroup
-	emptiest   []float64 // by group: how empty its emptiest open node is; -Inf without one
+	ranks      []rank // of all groups, the one with the emptiest node first
 	byKey      map[groupKey]*nodeGroup
 	admissions map[*cluster.PodShape]*admission
 }
@@ -36,7 +36,14 @@ type nodeGroup struct {
 	nodes             int    // the number of all nodes
 	values            []int  // by domain count; see domainCount.value
 	number            int    // in groups.all
+	rank              int    // in groups.ranks
 	in                *groups
+}
+
+// rank is a group, and how empty its emptiest open node is; -Inf without one.
+type rank struct {
+	emptiest float64
+	group    *nodeGroup
 }
 
 // groupKey is what the nodes of a group share.
@@ -78,19 +85,18 @@ func (s *groups) ofOffering(catalog *cluster.PoolCatalog, row int) *nodeGroup {
 func (s *groups) findOrAdd(key groupKey) *nodeGroup {
 	g := s.byKey[key]
 	if g == nil {
-		g = &nodeGroup{perCPU: 1 / float64(max(1, key.cpu)), perMemory: 1 / float64(max(1, key.memory)), number: len(s.all), in: s}
+		g = &nodeGroup{perCPU: 1 / float64(max(1, key.cpu)), perMemory: 1 / float64(max(1, key.memory)), number: len(s.all), rank: len(s.all), in: s}
 		s.byKey[key] = g
-		s.all, s.emptiest = append(s.all, g), append(s.emptiest, math.Inf(-1))
+		s.all, s.ranks = append(s.all, g), append(s.ranks, rank{math.Inf(-1), g})
 	}
 	return g
 }
 
-// admission is which of the first groups admit pods of a shape.
+// admission is which groups admit pods of a shape. Shapes that ask for a node's name are checked
+// node by node instead.
 type admission struct {
-	shape   *cluster.PodShape
-	groups  []*nodeGroup
-	numbers []int  // nodeGroup.number of each of them
-	admits  []bool // by group
+	shape  *cluster.PodShape
+	admits []bool // by group; those that were added since extend was called last are missing
 }
 
 // admissionOf is the admission of pods of the shape.
@@ -103,20 +109,10 @@ func (s *groups) admissionOf(shape *cluster.PodShape) *admission {
 	return a
 }
 
-// admitting lists the groups that admit the pods. Shapes that ask for a node's name are checked
-// node by node instead.
-func (s *groups) admitting(a *admission) []*nodeGroup {
-	s.extend(a)
-	return a.groups
-}
-
 // extend decides about the groups that were added since the admission was last extended.
 func (s *groups) extend(a *admission) {
 	for _, g := range s.all[len(a.admits):] {
-		admits := a.shape.UsesHostname || g.admits(a.shape)
-		if a.admits = append(a.admits, admits); admits {
-			a.groups, a.numbers = append(a.groups, g), append(a.numbers, g.number)
-		}
+		a.admits = append(a.admits, a.shape.UsesHostname || g.admits(a.shape))
 	}
 }
 
@@ -165,26 +161,35 @@ func valueAtLaunch(catalog *cluster.PoolCatalog, row int, k *constraint.Key) (in
 	return 0, false
 }
 
-// noteEmptiest records how empty the emptiest open node is.
-func (g *nodeGroup) noteEmptiest() {
-	emptiest := math.Inf(-1)
+// rankAgain puts the group in its place among all groups: mostly it moves only a little.
+func (g *nodeGroup) rankAgain() {
+	now := rank{math.Inf(-1), g}
 	if len(g.slots) > 0 {
-		emptiest = g.slots[0].emptiness
+		now.emptiest = g.slots[0].emptiness
 	}
-	g.in.emptiest[g.number] = emptiest
+	i, ranks := g.rank, g.in.ranks
+	for ; i+1 < len(ranks) && ranks[i+1].emptiest > now.emptiest; i++ {
+		ranks[i] = ranks[i+1]
+		ranks[i].group.rank = i
+	}
+	for ; i > 0 && ranks[i-1].emptiest < now.emptiest; i-- {
+		ranks[i] = ranks[i-1]
+		ranks[i].group.rank = i
+	}
+	ranks[i], g.rank = now, i
 }
 
 // insert lists an open node.
 func (g *nodeGroup) insert(s slot) {
 	g.slots = slices.Insert(g.slots, g.position(s), s)
-	g.noteEmptiest()
+	g.rankAgain()
 }
 
 // remove removes a node from the list.
 func (g *nodeGroup) remove(s slot) {
 	i := g.position(s)
 	g.slots = slices.Delete(g.slots, i, i+1)
-	g.noteEmptiest()
+	g.rankAgain()
 }
 
 // update updates the slot of a node: mostly it moves only a little.
@@ -197,7 +202,7 @@ func (g *nodeGroup) update(before, after slot) {
 		all[i] = all[i-1]
 	}
 	all[i] = after
-	g.noteEmptiest()
+	g.rankAgain()
 }
 
 // position is the index of the slot, or where it should be.

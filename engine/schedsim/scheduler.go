@@ -4,7 +4,6 @@ package schedsim
 
 import (
 	"math"
-	"slices"
 
 	"github.com/karve-dev/karve/engine/quantity"
 )
@@ -61,7 +60,6 @@ func (t scorePolicy) prefersNode(at, found int) bool {
 type scheduler struct {
 	nodes  *nodes
 	groups *groups
-	bounds []float64 // scratch: see best
 }
 
 // choice is the best node found so far, and its score; the node is -1 when there is none.
@@ -70,32 +68,23 @@ type choice struct {
 	score float64
 }
 
-// best is the node that kube-scheduler scores highest for the pod; -1 when none fits. It first
-// looks at the group whose emptiest node would score highest: most other groups then have none
-// as good.
+// best is the node that kube-scheduler scores highest for the pod; -1 when none fits.
 func (s *scheduler) best(p *leavingPod, policy scorePolicy) int {
 	found := s.planned(p, policy)
 	if p.onlyPlannedNode {
 		return found.at
 	}
-	planned := s.nodes.at(p.planned).group
-	groups := s.groups.admitting(p.admission)
-	shares, numbers := p.sharesOf(groups), p.admission.numbers
-	first, most := -1, found.score
-	s.bounds = slices.Grow(s.bounds[:0], len(groups))[:len(groups)]
-	for i, g := range groups {
-		r := s.groups.emptiest[numbers[i]] - policy.deduction(shares[i]) + policy.maxBonus()
-		s.bounds[i] = r
-		if r >= most && p.inPlannedDomains(planned, g) && p.spreadsAdmit(g) {
-			first, most = i, r
+	s.groups.extend(p.admission)
+	planned, leeway := s.nodes.at(p.planned).group, policy.maxBonus()
+	for _, r := range s.groups.ranks {
+		if r.emptiest+leeway < found.score {
+			break // no node of the groups that follow scores as high
 		}
-	}
-	if first < 0 {
-		return found.at
-	}
-	found = s.bestIn(groups[first], p, policy, found)
-	for i, g := range groups {
-		if s.bounds[i] >= found.score && i != first && p.inPlannedDomains(planned, g) && p.spreadsAdmit(g) {
+		g := r.group
+		if !p.admission.admits[g.number] || r.emptiest-policy.deduction(g.share(&p.Requests))+leeway < found.score {
+			continue
+		}
+		if p.inPlannedDomains(planned, g) && p.spreadsAdmit(g) {
 			found = s.bestIn(g, p, policy, found)
 		}
 	}
