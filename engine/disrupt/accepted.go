@@ -15,7 +15,7 @@ type accepted struct {
 	budgets      budgets
 	drafts       *drafts
 	sim          *schedsim.Cluster // where kube-scheduler would put their pods; nil without rehearsals
-	dependencies dependencies      // of the pods of moves
+	dependencies *dependencies     // of the pods of moves
 	moves        []Move
 }
 

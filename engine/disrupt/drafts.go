@@ -140,12 +140,19 @@ func size(n *cluster.Node, offerings []offering.Ref, on *offering.Catalog) {
 // shared are the labels that a node has whichever offering is launched.
 func shared(offerings []offering.Ref, on *offering.Catalog) map[string]string {
 	var common []label
+	done := map[string]bool{} // types of which an offering without labels of its own was seen: its others are like it
 	for at, c := range offerings {
 		t := on.InstanceType(c.Type)
 		if t == nil {
 			continue
 		}
 		o := t.Offering(c)
+		if ownLabels := o != nil && len(o.Labels) > 0; !ownLabels {
+			if done[c.Type] {
+				continue
+			}
+			done[c.Type] = true
+		}
 		if at == 0 {
 			common = collect(nil, t.Labels)
 			if o != nil {

@@ -62,7 +62,7 @@ func newSearch(snapshot *cluster.Snapshot, in *Input, rehearsed bool) *search {
 	s.prices = schedule.NewShadowPrices(snapshot, infos)
 	s.savings = savings{in, TotalsOf(in, func(key string) offering.Price { return s.nodes.byKey[key].price })}
 	s.receivers = &receivers{in: in, nodes: s.nodes, whatIf: s.drafts.whatIf}
-	s.accepted = &accepted{nodes: s.nodes, budgets: s.budgets, drafts: s.drafts, dependencies: dependencies{}}
+	s.accepted = &accepted{nodes: s.nodes, budgets: s.budgets, drafts: s.drafts, dependencies: newDependencies()}
 	if rehearsed {
 		s.accepted.sim = schedsim.New(snapshot)
 	}
