@@ -76,33 +76,36 @@ func (s *replaceStage) consider(n *node) {
 	if n.forecast == wrongType && s.replaceWrongTypes(n) {
 		return
 	}
-	best := s.proposeSingle(n)
 	group := byPoolZoneCapacityType(n)
 	past := s.history[group]
-	switch {
-	case past.size > 1: // the size that paid last mostly pays again
-		best = betterOf(best, s.proposalOf(s.setAround(n, groupings()[past.grouping], past.size)))
-		if best != nil && best.ratio >= 0.9*past.ratio {
-			break
+	best := s.proposeSingle(n)
+	if past.failures < maxFailures || n.queueIndex%8 == 0 {
+		best = s.proposeSet(n, best, &past)
+	}
+	if best != nil {
+		past.ratio = best.ratio
+		if len(best.set) == 1 {
+			past.size = 1
 		}
-		fallthrough
-	case past.failures < maxFailures || n.queueIndex%8 == 0:
-		best = s.growSet(n, best, &past)
 	}
-	if best == nil {
-		past.failures++
-		s.history[group] = past
-		return
-	}
-	past.failures = 0
-	past.ratio = best.ratio
-	if len(best.set) == 1 {
-		past.size = 1
-	}
-	if !s.accept(best) {
+	if best != nil && s.accept(best) {
+		past.failures = 0
+	} else {
 		past.failures++
 	}
 	s.history[group] = past
+}
+
+// proposeSet proposes a set around the node when that is better than best. The size that paid last
+// mostly pays again.
+func (s *replaceStage) proposeSet(n *node, best *proposal, past *groupHistory) *proposal {
+	if past.size > 1 {
+		best = betterOf(best, s.proposalOf(s.setAround(n, groupings()[past.grouping], past.size)))
+		if best != nil && best.ratio >= 0.9*past.ratio {
+			return best
+		}
+	}
+	return s.growSet(n, best, past)
 }
 
 // replaceUsingFreeCapacity replaces a node that wastes less than a replacement must save. The
@@ -128,7 +131,7 @@ func (s *replaceStage) replaceUsingFreeCapacity(n *node) {
 
 // maxFailures is how many nodes of a group are tried in sets without success before the others
 // are tried alone.
-const maxFailures = 4
+const maxFailures = 2
 
 // maxWrongTypes is how many nodes of the wrong instance type are replaced at once: enough for
 // the new nodes to be well filled, few enough that a failed launch delays little.
@@ -157,14 +160,14 @@ func (s *replaceStage) replaceWrongTypes(n *node) bool {
 // firstSize is the size of the first set to try with the node, and how many sets to try at most. A
 // size that was too large for one node is mostly too large for the nodes that follow, so only every
 // eighth node begins with the largest size again. When the last try in the pool failed, that node
-// tries only two sets.
+// tries only three sets.
 func (s *replaceStage) firstSize(n *node) (size, attempts int) {
 	last, tried := s.replacedAtOnce[n.Pool]
 	switch again := n.queueIndex%8 == 0; {
 	case !tried, again && last > 1:
 		return maxWrongTypes, maxWrongTypes
 	case again:
-		return maxWrongTypes, 2
+		return maxWrongTypes, 3
 	}
 	return last, maxWrongTypes
 }
