@@ -17,6 +17,7 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/schedule"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/kube/state"
 )
@@ -105,12 +106,15 @@ func (d *Disruption) search() disrupt.Plan {
 		pool, _ := kube.DisruptionPool(p, now)
 		c.Pools = append(c.Pools, pool)
 	}
-	for _, m := range d.mirror.ManagedNodes() {
+	nodes := d.mirror.ManagedNodes()
+	c.Nodes = make([]disrupt.Node, len(nodes))
+	panics.Each(len(nodes), func(i int) {
+		m := nodes[i]
 		if !d.now.IsZero() {
 			m.Activity = time.Time{} // the Mirror saw it by another clock; the claim has it too
 		}
-		c.Nodes = append(c.Nodes, kube.DisruptionNode(m, d.budgets, false, now))
-	}
+		c.Nodes[i] = kube.DisruptionNode(m, d.budgets, false, now)
+	})
 	var plan disrupt.Plan
 	d.mirror.View(func(w *cluster.Snapshot) { plan = disrupt.Search(w, c, disrupt.Cursor{}) })
 	return plan

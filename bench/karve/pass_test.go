@@ -3,16 +3,23 @@
 package karve
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/karve-dev/karve/bench/measure"
 	"github.com/karve-dev/karve/bench/scenario"
 )
 
-// BenchmarkPass is the first pass over 2,000 nodes with 40,000 pods. On a busy
-// computer cpu-ms/op is more reliable than ns/op.
+// BenchmarkPass is the first pass over overprovisioned clusters. On a busy computer cpu-ms/op is more
+// reliable than ns/op.
 func BenchmarkPass(b *testing.B) {
-	s, err := scenario.Consolidate(b.Context(), scenario.Overprovisioned{Nodes: 2000, Budget: "100%"})
+	for _, nodes := range []int{2000, 5000} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) { benchmarkPass(b, nodes) })
+	}
+}
+
+func benchmarkPass(b *testing.B, nodes int) {
+	s, err := scenario.Consolidate(b.Context(), scenario.Overprovisioned{Nodes: nodes, Budget: "100%"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/kube/state"
 )
@@ -37,23 +38,24 @@ type observer struct {
 
 func (o *observer) observe(now time.Time, round int) *view {
 	v := &view{now: now, round: round, byClaim: map[string]kube.ManagedNode{}, pools: map[string]disrupt.Pool{}, revision: o.mirror.Revision()}
+	var nodes []kube.ManagedNode
 	for _, node := range o.mirror.ManagedNodes() {
 		v.byClaim[node.Claim.Name] = node
 		if node.Node == nil || node.InSnapshot.Pool == "" {
 			continue // there is no node to delete yet, or no NodePool whose rules hold for it
 		}
-		v.nodes = append(v.nodes, o.node(node, now))
+		nodes = append(nodes, node)
 	}
+	softExpiry := map[string]bool{}
 	for _, p := range o.mirror.Pools() { // those without nodes, too: replacements may be launched there
-		v.pools[p.Name] = o.pool(p, now)
+		v.pools[p.Name], softExpiry[p.Name] = o.pool(p, now), kube.SoftExpiry(p)
 	}
+	v.nodes = make([]disrupt.Node, len(nodes))
+	panics.Each(len(nodes), func(i int) {
+		v.nodes[i] = kube.DisruptionNode(nodes[i], o.mirror.PDBs(), softExpiry[nodes[i].InSnapshot.Pool], now)
+		v.nodes[i].HasBufferCapacity = o.buffers.Holds(v.nodes[i].Key)
+	})
 	return v
-}
-
-func (o *observer) node(node kube.ManagedNode, now time.Time) disrupt.Node {
-	n := kube.DisruptionNode(node, o.mirror.PDBs(), kube.SoftExpiry(o.mirror.Pool(node.InSnapshot.Pool)), now)
-	n.HasBufferCapacity = o.buffers.Holds(n.Key)
-	return n
 }
 
 // pool reads a NodePool, and publishes an event for each setting that cannot be read.

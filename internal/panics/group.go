@@ -3,6 +3,7 @@
 package panics
 
 import (
+	"runtime"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -49,4 +50,20 @@ func (g *Group) Wait() error {
 		panic(g.first)
 	}
 	return err
+}
+
+// Each calls f for every index below n, on all processors: f runs in several goroutines at a time. It
+// returns when all calls have, and panics when one of them did.
+func Each(n int, f func(i int)) {
+	var g Group
+	workers := min(runtime.GOMAXPROCS(0), n)
+	for w := range workers {
+		g.Go(func() error {
+			for i := n * w / workers; i < n*(w+1)/workers; i++ {
+				f(i)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // f returns no error
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,6 +104,27 @@ func TestGroupPassesPanicsOn(t *testing.T) {
 	if p == nil || p.Where != "caller" || p.Value != "boom" || !strings.Contains(string(p.Stack), "panics.explode") || ended != 1 || len(*all) != 1 {
 		t.Errorf("%#v; %d others ended; told %d", p, ended, len(*all))
 	}
+}
+
+func TestEachCallsEveryIndexOnce(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 7, 1000} {
+		calls := make([]int, n)
+		Each(n, func(i int) { calls[i]++ })
+		if slices.ContainsFunc(calls, func(c int) bool { return c != 1 }) {
+			t.Errorf("of %d: %v", n, calls)
+		}
+	}
+	defer func() {
+		if p, ok := recover().(*Panic); !ok || p.Value != "boom" {
+			t.Errorf("recovered %v", p)
+		}
+	}()
+	Each(3, func(i int) {
+		if i == 1 {
+			explode()
+		}
+	})
+	t.Error("the panic was swallowed")
 }
 
 // A goroutine whose end no caller awaits ends alone.
