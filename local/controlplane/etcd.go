@@ -95,16 +95,19 @@ func (o etcdOptions) config() (*embed.Config, error) {
 		CertFile: o.certFile, KeyFile: o.keyFile,
 		TrustedCAFile: o.caFile, ClientCertAuth: true,
 	}
-	// A single member never connects to a peer, yet etcd insists on listening for one.
-	peer := url.URL{Scheme: "https", Host: "127.0.0.1:0"}
+	// Nothing connects to these: a single member has no peer, and the API server speaks gRPC.
+	unused := url.URL{Scheme: "https", Host: "127.0.0.1:0"}
 
 	cfg := embed.NewConfig()
 	cfg.Name = "karve"
 	cfg.Dir = o.dataDir
 	cfg.ListenClientUrls = []url.URL{*client}
 	cfg.AdvertiseClientUrls = []url.URL{*client}
-	cfg.ListenPeerUrls = []url.URL{peer}
-	cfg.AdvertisePeerUrls = []url.URL{peer}
+	// Where HTTP/1 and gRPC share a port, reads starve watches, and the API server's caches
+	// fall minutes behind: https://github.com/etcd-io/etcd/issues/15402.
+	cfg.ListenClientHttpUrls = []url.URL{unused}
+	cfg.ListenPeerUrls = []url.URL{unused}
+	cfg.AdvertisePeerUrls = []url.URL{unused}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.ClientTLSInfo = tls
 	cfg.PeerTLSInfo = tls
