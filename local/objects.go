@@ -242,20 +242,26 @@ func readClaim(object *unstructured.Unstructured) (Claim, error) {
 	return claim, nil
 }
 
-// Until calls holds again and again until it is true, for as long as limit. An
-// error from it is kept for the message and the call is repeated: API servers
-// and networks fail for moments. The calls take a third of the time at most: what
-// lists a thousand pods must not keep a busy computer from running them.
+// Until calls holds again and again until it is true. It gives up when limit has passed without
+// news, which is an error of holds that it has not seen before ("85 claims are left"), and in any
+// case after four times the limit: a slow computer must not look like one that hangs. The last
+// error is kept for the message: API servers and networks fail for moments. The calls take a
+// third of the time at most: what lists a thousand pods must not keep a busy computer from running
+// them.
 func Until(ctx context.Context, limit time.Duration, what string, holds func(context.Context) (bool, error)) error {
 	began := time.Now()
+	lastNews, seen := began, map[string]bool{}
 	for {
 		asked := time.Now()
 		yes, err := holds(ctx)
 		if yes && err == nil {
 			return nil
 		}
-		if time.Since(began) > limit {
-			return errors.Join(fmt.Errorf("waited %s for this to be true: %s", limit, strings.TrimSpace(what)), err)
+		if state := fmt.Sprint(err); !seen[state] {
+			seen[state], lastNews = true, time.Now()
+		}
+		if time.Since(lastNews) > limit || time.Since(began) > 4*limit {
+			return errors.Join(fmt.Errorf("waited %s for this to be true: %s", time.Since(began).Round(time.Second), strings.TrimSpace(what)), err)
 		}
 		select {
 		case <-ctx.Done():

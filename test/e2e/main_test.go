@@ -17,8 +17,8 @@ import (
 	"github.com/karve-dev/karve/local"
 )
 
-// waitLimit is how long anything may take before it counts as never. It is long:
-// two busy cores with the race detector are slow, and slow is not wrong.
+// waitLimit is how long nothing may change before what a test waits for counts as never (see
+// local.Until). It is long: two busy cores with the race detector are slow, and slow is not wrong.
 const waitLimit = 4 * time.Minute
 
 // built are the commands under test.
