@@ -20,6 +20,10 @@ type WhatIf struct {
 	placed   map[*NodeInfo][]*pod // pods that Place put on the node
 	tracked  trackedCounts
 	memo     any // see Snapshot.Memo
+	// ending is set while everything is taken back. Then nothing reads the indexes, and each of
+	// changed, the nodes that change back, is refreshed there once.
+	ending  bool
+	changed map[*NodeInfo]bool
 }
 
 // Savepoint is a point in a WhatIf to which RollbackTo returns.
@@ -51,7 +55,13 @@ func (w *WhatIf) RollbackTo(m Savepoint) {
 }
 
 // End takes everything back. The WhatIf must not be used any more.
-func (w *WhatIf) End() { w.RollbackTo(0) }
+func (w *WhatIf) End() {
+	w.ending, w.changed, w.tracked = true, map[*NodeInfo]bool{}, trackedCounts{}
+	w.RollbackTo(0)
+	for node := range w.changed {
+		w.snapshot.nodeStore.indexes.refresh(node)
+	}
+}
 
 // onRollback records how to take back a change.
 func (w *WhatIf) onRollback(undo func()) { w.undo = append(w.undo, undo) }
@@ -151,7 +161,11 @@ func (w *WhatIf) listAsTakingNoPods(node *NodeInfo) {
 
 // refreshIndexes brings the indexes up to date with the node.
 func (w *WhatIf) refreshIndexes(node *NodeInfo) {
-	if node.listIndex >= 0 {
+	switch {
+	case node.listIndex < 0:
+	case w.ending:
+		w.changed[node] = true
+	default:
 		w.snapshot.nodeStore.indexes.refresh(node)
 	}
 }

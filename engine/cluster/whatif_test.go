@@ -133,7 +133,7 @@ func (x *supposition) place(n *cluster.Node) {
 		refs = append(refs, p.PodRef)
 	}
 	x.log = append(x.log, fmt.Sprint("place ", refs, " on ", n.Key))
-	x.trial.Place(append(refs, cluster.PodRef{UID: "unknown"}), x.info(n))
+	x.trial.Place(cluster.Placement{Pods: append(refs, cluster.PodRef{UID: "unknown"}), Node: x.info(n)})
 }
 
 // TestWhatIf: after any changes and rollbacks, the Snapshot of a WhatIf equals that of

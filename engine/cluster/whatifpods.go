@@ -7,22 +7,36 @@ import (
 	"slices"
 )
 
-// Place supposes that the pods run on the node, which must not be marked for deletion. It
-// skips pods that are unknown or that already run on a node that is not marked for deletion:
-// in time this becomes true of all pods of a move. It returns the classes of the other pods,
-// one for each pod.
-func (w *WhatIf) Place(refs []PodRef, node *NodeInfo) []*PodClass {
-	var pods []*pod
-	var classes []*PodClass
-	for _, ref := range refs {
-		if p := w.snapshot.podStore.byUID[ref.UID]; p != nil && p.needsNode() {
-			p.placed = true
-			pods, classes = append(pods, p), append(classes, p.class)
+// Placement is pods that are to run on a node.
+type Placement struct {
+	Pods []PodRef
+	Node *NodeInfo // must not be marked for deletion
+}
+
+// Place supposes that the pods run on the nodes. It skips pods that are unknown or that already run
+// on a node that is not marked for deletion: in time this becomes true of all pods of a move. It
+// returns the classes of the other pods by placement, one for each pod.
+func (w *WhatIf) Place(placements ...Placement) [][]*PodClass {
+	classes := make([][]*PodClass, len(placements))
+	var all []*pod
+	for i, p := range placements {
+		first := len(all)
+		for _, ref := range p.Pods {
+			if pod := w.snapshot.podStore.byUID[ref.UID]; pod != nil && pod.needsNode() {
+				pod.placed = true
+				all, classes[i] = append(all, pod), append(classes[i], pod.class)
+			}
+		}
+		if len(all) > first {
+			w.placeOn(p.Node, all[first:len(all):len(all)])
 		}
 	}
-	if len(pods) == 0 {
-		return nil
-	}
+	w.dropPlaced(all)
+	return classes
+}
+
+// placeOn lets the pods, which are marked as placed, run on the node.
+func (w *WhatIf) placeOn(node *NodeInfo, pods []*pod) {
 	before := w.placed[node]
 	w.placed[node] = append(slices.Clip(before), pods...)
 	w.onRollback(func() {
@@ -33,8 +47,6 @@ func (w *WhatIf) Place(refs []PodRef, node *NodeInfo) []*PodClass {
 	})
 	w.runOn(node, pods)
 	w.countOn(node.bound, pods)
-	w.dropPlaced(pods)
-	return classes
 }
 
 // needsNode reports whether the pod runs on no node, or on one that is marked for deletion.

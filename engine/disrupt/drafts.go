@@ -52,12 +52,12 @@ func (s *drafts) apply(m *Move) arrivals {
 	if len(infos) == 0 {
 		return nil
 	}
-	arrived := arrivals{}
 	before := s.whatIf.Savepoint()
 	s.whatIf.RemoveNodes(infos...)
+	var placements []cluster.Placement
 	for _, r := range m.Nominations {
 		if receiver := s.before.NodeByKey(r.Node); receiver != nil && !receiver.MarkedForDeletion {
-			arrived.addPods(s.whatIf.Place(r.Pods, receiver), receiver)
+			placements = append(placements, cluster.Placement{Pods: r.Pods, Node: receiver})
 		}
 	}
 	kinds := map[*offering.Ref]cluster.Node{} // equal launches share their offerings
@@ -69,7 +69,11 @@ func (s *drafts) apply(m *Move) arrivals {
 			kinds[&l.Offerings[0]] = kind
 		}
 		launched := s.whatIf.AddNode(launchedNode(l, kind, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
-		arrived.addPods(s.whatIf.Place(l.Pods, launched), launched)
+		placements = append(placements, cluster.Placement{Pods: l.Pods, Node: launched})
+	}
+	arrived := arrivals{}
+	for i, classes := range s.whatIf.Place(placements...) {
+		arrived.addPods(classes, placements[i].Node)
 	}
 	if len(s.whatIf.Snapshot().Classes) == 0 {
 		return arrived
@@ -140,18 +144,18 @@ func size(n *cluster.Node, offerings []offering.Ref, on *offering.Catalog) {
 // shared are the labels that a node has whichever offering is launched.
 func shared(offerings []offering.Ref, on *offering.Catalog) map[string]string {
 	var common []label
-	done := map[string]bool{} // types of which an offering without labels of its own was seen: its others are like it
+	done := map[*offering.InstanceType]bool{}
+	ofOfferings := map[string]bool{} // keys of labels that offerings have of their own
 	for at, c := range offerings {
 		t := on.InstanceType(c.Type)
 		if t == nil {
 			continue
 		}
 		o := t.Offering(c)
-		if ownLabels := o != nil && len(o.Labels) > 0; !ownLabels {
-			if done[c.Type] {
-				continue
+		if o != nil {
+			for key := range o.Labels {
+				ofOfferings[key] = true
 			}
-			done[c.Type] = true
 		}
 		if at == 0 {
 			common = collect(nil, t.Labels)
@@ -159,7 +163,14 @@ func shared(offerings []offering.Ref, on *offering.Catalog) map[string]string {
 				common = collect(common, o.Labels)
 			}
 		}
-		common = slices.DeleteFunc(common, func(l label) bool { return !settled(t, o, l.key, l.value) })
+		again := done[t] // then only labels of offerings may differ
+		done[t] = true
+		if again && len(ofOfferings) == 0 {
+			continue
+		}
+		common = slices.DeleteFunc(common, func(l label) bool {
+			return (!again || ofOfferings[l.key]) && !settled(t, o, l.key, l.value)
+		})
 	}
 	out := make(map[string]string, len(common))
 	for _, l := range common {

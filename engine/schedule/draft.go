@@ -133,13 +133,15 @@ func (ps *preferenceSearch) planOfDraft(plain *solver) Plan {
 // Apply assumes in the what-if, whose snapshot the Draft is of, that the plan is carried out.
 func (d *Draft) Apply(whatIf *cluster.WhatIf) {
 	p := d.Plan()
+	var placements []cluster.Placement
 	for _, n := range p.Nominations {
-		whatIf.Place(n.Pods, whatIf.Snapshot().NodeByKey(n.Node))
+		placements = append(placements, cluster.Placement{Pods: n.Pods, Node: whatIf.Snapshot().NodeByKey(n.Node)})
 	}
 	for i := range p.Launches {
 		l := &p.Launches[i]
-		whatIf.Place(l.Pods, whatIf.AddNode(l.node(d.snapshot)))
+		placements = append(placements, cluster.Placement{Pods: l.Pods, Node: whatIf.AddNode(l.node(d.snapshot))})
 	}
+	whatIf.Place(placements...)
 }
 
 // node is the node that a launch will be, as far as that is certain: it has the capacity of
