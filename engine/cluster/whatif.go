@@ -58,8 +58,10 @@ func (w *WhatIf) RollbackTo(m Savepoint) {
 func (w *WhatIf) End() {
 	w.ending, w.changed, w.tracked = true, map[*NodeInfo]bool{}, trackedCounts{}
 	w.RollbackTo(0)
-	for node := range w.changed {
-		w.snapshot.nodeStore.indexes.refresh(node)
+	for _, node := range w.snapshot.Nodes {
+		if w.changed[node] {
+			w.snapshot.nodeStore.indexes.refresh(node)
+		}
 	}
 }
 
