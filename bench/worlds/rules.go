@@ -59,6 +59,8 @@ var rules = []rule{
 	{"SPREAD-9", func(a *afterPlan, p *corev1.Pod, _ LeftOut) bool {
 		return hasHardSpread(p, isHostname) && a.acceptedHoweverLaunched(p).Node == ""
 	}},
+	// A pod joins no pods that must be spread over nodes and could not be bound after it.
+	{"SPREAD-9", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool { return !l.Launch && a.keepsSpreadPodsOff(p, l.Node) }},
 	// A pod that must be spread does not join pods that it would keep off the node if it were bound first.
 	{"SPREAD-6", func(a *afterPlan, p *corev1.Pod, l LeftOut) bool {
 		return !l.Launch && hasHardSpread(p, isDomain) && a.keepsOffWhenFirst(p, l.Node)
@@ -440,6 +442,25 @@ func (a *afterPlan) harmlessDomainsHaveTooFewValues(p *corev1.Pod) bool {
 		}
 	}
 	return true
+}
+
+// keepsSpreadPodsOff reports whether the pod, bound to the node, would keep one off that the plan puts there and
+// that must be spread over nodes, when all other pods of the plan are bound.
+func (a *afterPlan) keepsSpreadPodsOff(p *corev1.Pod, node string) bool {
+	return slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
+		if o.Node != node || o.Virtual || !hasHardSpread(o.Pod, isHostname) {
+			return false
+		}
+		others := a.judged.cluster
+		others.Placed = slices.DeleteFunc(slices.Clone(others.Placed), func(of judge.Placement) bool { return of.Pod == o.Pod || of.Virtual })
+		others.Daemons = a.daemons(a.daemonsOn)
+		alone := others.AfterPlan(true)
+		defer alone.Close()
+		others.Placed = append(others.Placed, judge.Placement{Pod: p, Node: node})
+		joined := others.AfterPlan(true)
+		defer joined.Close()
+		return alone.Refuses(o.Pod, node) == nil && joined.Refuses(o.Pod, node) != nil
+	})
 }
 
 // keepsOffWhenFirst reports whether the pod, bound to the node before all pods of the plan, would keep one

@@ -95,8 +95,9 @@ func (ns *nodeSpreader) fillLarger(g *podGroup) {
 		}
 		ns.improver.enlarge(allotments)
 	}
-	others := ns.raiseOthers(g)
-	for g.unassigned() > 0 && (ns.place(g, onLaunches) || ns.raiseMaxCounts(g)) {
+	others := map[*podGroup][]counterLimit{}
+	ns.raiseOthers(g, others)
+	for g.unassigned() > 0 && (ns.place(g, onLaunches) || ns.raiseMaxCounts(g) || ns.raiseOthers(g, others)) {
 	}
 	for o, maxCounts := range others {
 		if g.placed > before {
@@ -111,18 +112,24 @@ func (ns *nodeSpreader) fillLarger(g *podGroup) {
 }
 
 // raiseOthers raises the limits of other groups with pods that have a place, whose spreads over the hostname
-// count pods of the group. It returns these groups with the limits that they had.
-func (ns *nodeSpreader) raiseOthers(g *podGroup) map[*podGroup][]counterLimit {
-	raised := map[*podGroup][]counterLimit{}
+// count pods of the group. It adds these groups to raised, with the limits that they had at first, and
+// reports false when it raised none.
+func (ns *nodeSpreader) raiseOthers(g *podGroup, raised map[*podGroup][]counterLimit) bool {
+	some := false
 	for _, o := range ns.solver.podGroups {
 		if o == g || o.placed == 0 || !slices.ContainsFunc(o.nodeRules.spreads, func(h hostnameSpread) bool { return g.nodeRules.bumps(h.counter) }) {
 			continue
 		}
-		if before := slices.Clone(o.nodeRules.maxCounts); ns.raiseMaxCounts(o) {
+		before := slices.Clone(o.nodeRules.maxCounts)
+		if !ns.raiseMaxCounts(o) {
+			continue
+		}
+		some = true
+		if _, again := raised[o]; !again {
 			raised[o] = before
 		}
 	}
-	return raised
+	return some
 }
 
 // place places pods of the group on nodes, or by onLaunches. It reports false when it placed none.
