@@ -20,9 +20,8 @@ type WhatIf struct {
 	placed   map[*NodeInfo][]*pod // pods that Place put on the node
 	tracked  trackedCounts
 	memo     any // see Snapshot.Memo
-	// ending is set while everything is taken back. Then nothing reads the indexes, and each of
-	// changed, the nodes that change back, is refreshed there once.
-	ending  bool
+	// changed is set by End: the nodes that change back. Nothing reads the indexes then, and each of
+	// these nodes is refreshed there once.
 	changed map[*NodeInfo]bool
 }
 
@@ -56,7 +55,7 @@ func (w *WhatIf) RollbackTo(m Savepoint) {
 
 // End takes everything back. The WhatIf must not be used any more.
 func (w *WhatIf) End() {
-	w.ending, w.changed, w.tracked = true, map[*NodeInfo]bool{}, trackedCounts{}
+	w.changed, w.tracked = map[*NodeInfo]bool{}, trackedCounts{} // nobody reads the counts any more
 	w.RollbackTo(0)
 	for _, node := range w.snapshot.Nodes {
 		if w.changed[node] {
@@ -165,7 +164,7 @@ func (w *WhatIf) listAsTakingNoPods(node *NodeInfo) {
 func (w *WhatIf) refreshIndexes(node *NodeInfo) {
 	switch {
 	case node.listIndex < 0:
-	case w.ending:
+	case w.changed != nil:
 		w.changed[node] = true
 	default:
 		w.snapshot.nodeStore.indexes.refresh(node)

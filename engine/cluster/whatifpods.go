@@ -19,16 +19,16 @@ type Placement struct {
 func (w *WhatIf) Place(placements ...Placement) [][]*PodClass {
 	classes := make([][]*PodClass, len(placements))
 	var all []*pod
-	for i, p := range placements {
+	for i, to := range placements {
 		first := len(all)
-		for _, ref := range p.Pods {
-			if pod := w.snapshot.podStore.byUID[ref.UID]; pod != nil && pod.needsNode() {
-				pod.placed = true
-				all, classes[i] = append(all, pod), append(classes[i], pod.class)
+		for _, ref := range to.Pods {
+			if p := w.snapshot.podStore.byUID[ref.UID]; p != nil && p.needsNode() {
+				p.placed = true
+				all, classes[i] = append(all, p), append(classes[i], p.class)
 			}
 		}
 		if len(all) > first {
-			w.placeOn(p.Node, all[first:len(all):len(all)])
+			w.placeOn(to.Node, all[first:len(all):len(all)])
 		}
 	}
 	w.dropPlaced(all)
