@@ -144,18 +144,18 @@ func size(n *cluster.Node, offerings []offering.Ref, on *offering.Catalog) {
 // shared are the labels that a node has whichever offering is launched.
 func shared(offerings []offering.Ref, on *offering.Catalog) map[string]string {
 	var common []label
-	done := map[*offering.InstanceType]bool{}
-	ofOfferings := map[string]bool{} // keys of labels that offerings have of their own
+	done := map[string]bool{} // types of which an offering without labels of its own was seen: its others are like it
 	for at, c := range offerings {
 		t := on.InstanceType(c.Type)
 		if t == nil {
 			continue
 		}
 		o := t.Offering(c)
-		if o != nil {
-			for key := range o.Labels {
-				ofOfferings[key] = true
+		if ownLabels := o != nil && len(o.Labels) > 0; !ownLabels {
+			if done[c.Type] {
+				continue
 			}
+			done[c.Type] = true
 		}
 		if at == 0 {
 			common = collect(nil, t.Labels)
@@ -163,14 +163,7 @@ func shared(offerings []offering.Ref, on *offering.Catalog) map[string]string {
 				common = collect(common, o.Labels)
 			}
 		}
-		again := done[t] // then only labels of offerings may differ
-		done[t] = true
-		if again && len(ofOfferings) == 0 {
-			continue
-		}
-		common = slices.DeleteFunc(common, func(l label) bool {
-			return (!again || ofOfferings[l.key]) && !settled(t, o, l.key, l.value)
-		})
+		common = slices.DeleteFunc(common, func(l label) bool { return !settled(t, o, l.key, l.value) })
 	}
 	out := make(map[string]string, len(common))
 	for _, l := range common {
