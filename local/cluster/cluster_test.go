@@ -47,7 +47,7 @@ func TestCluster(t *testing.T) {
 		"a kubelet bootstraps with the token":      kubeletBootstraps,
 		"the kubeconfig works":                     kubeconfigWorks,
 		"a second cluster in the same dir is told": secondClusterRefused(dir),
-		"etcd finds its configuration sound":       etcdContent(dir),
+		"etcd finds its configuration sound":       etcdWarnsOfNothing(dir),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for the cluster, and rarely for each other
@@ -56,9 +56,9 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// Where etcd answers HTTP/1 and gRPC on one port, reads starve watches, and it says so when it
-// starts (https://github.com/etcd-io/etcd/issues/15402).
-func etcdContent(dir string) func(*testing.T, *cluster.Cluster, kubernetes.Interface) {
+// Where etcd answers HTTP/1 and gRPC on one port, many reads can starve watches, and it says so
+// when it starts (https://github.com/etcd-io/etcd/issues/15402).
+func etcdWarnsOfNothing(dir string) func(*testing.T, *cluster.Cluster, kubernetes.Interface) {
 	return func(t *testing.T, _ *cluster.Cluster, _ kubernetes.Interface) {
 		log, err := os.ReadFile(filepath.Join(dir, "logs", "etcd.log"))
 		if err != nil {

@@ -103,8 +103,8 @@ func (o etcdOptions) config() (*embed.Config, error) {
 	cfg.Dir = o.dataDir
 	cfg.ListenClientUrls = []url.URL{*client}
 	cfg.AdvertiseClientUrls = []url.URL{*client}
-	// Where HTTP/1 and gRPC share a port, reads starve watches, and the API server's caches
-	// fall minutes behind: https://github.com/etcd-io/etcd/issues/15402.
+	// Where HTTP/1 and gRPC share a port, many reads can starve watches, and etcd warns about it:
+	// https://github.com/etcd-io/etcd/issues/15402.
 	cfg.ListenClientHttpUrls = []url.URL{unused}
 	cfg.ListenPeerUrls = []url.URL{unused}
 	cfg.AdvertisePeerUrls = []url.URL{unused}
