@@ -286,9 +286,7 @@ func (a *afterPlan) onlyClosedOfferings(p *corev1.Pod) bool {
 // keepsOffWhenLast reports whether the candidate keeps a planned pod off its node that takes it without the
 // candidate, when all other pods of the plan are bound.
 func (a *afterPlan) keepsOffWhenLast(o judge.Placement, c candidate) bool {
-	others := a.judged.cluster
-	others.Placed = slices.DeleteFunc(slices.Clone(others.Placed), func(of judge.Placement) bool { return of.Pod == o.Pod || of.Virtual && !o.Virtual })
-	others.Daemons = a.daemons(a.daemonsOn)
+	others := a.without(o)
 	s := others.AfterPlan(true)
 	defer s.Close()
 	if s.Refuses(o.Pod, o.Node) != nil {
@@ -445,22 +443,29 @@ func (a *afterPlan) harmlessDomainsHaveTooFewValues(p *corev1.Pod) bool {
 }
 
 // keepsSpreadPodsOff reports whether the pod, bound to the node, would keep one off that the plan puts there and
-// that must be spread over nodes, when all other pods of the plan are bound.
+// that must be spread over nodes, when all other pods of the plan are bound. Real and virtual pods are not
+// compared: neither keeps karve from placing the other.
 func (a *afterPlan) keepsSpreadPodsOff(p *corev1.Pod, node string) bool {
 	return slices.ContainsFunc(a.judged.cluster.Placed, func(o judge.Placement) bool {
-		if o.Node != node || o.Virtual || !hasHardSpread(o.Pod, isHostname) {
+		if o.Node != node || o.Virtual != a.virtual || !hasHardSpread(o.Pod, isHostname) {
 			return false
 		}
-		others := a.judged.cluster
-		others.Placed = slices.DeleteFunc(slices.Clone(others.Placed), func(of judge.Placement) bool { return of.Pod == o.Pod || of.Virtual })
-		others.Daemons = a.daemons(a.daemonsOn)
+		others := a.without(o)
 		alone := others.AfterPlan(true)
 		defer alone.Close()
-		others.Placed = append(others.Placed, judge.Placement{Pod: p, Node: node})
+		others.Placed = append(others.Placed, judge.Placement{Pod: p, Node: node, Virtual: a.virtual})
 		joined := others.AfterPlan(true)
 		defer joined.Close()
 		return alone.Refuses(o.Pod, node) == nil && joined.Refuses(o.Pod, node) != nil
 	})
+}
+
+// without is the cluster with what is planned except that pod, and except virtual pods when it is a real one.
+func (a *afterPlan) without(o judge.Placement) judge.Cluster {
+	c := a.judged.cluster
+	c.Placed = slices.DeleteFunc(slices.Clone(c.Placed), func(of judge.Placement) bool { return of.Pod == o.Pod || of.Virtual && !o.Virtual })
+	c.Daemons = a.daemons(a.daemonsOn)
+	return c
 }
 
 // keepsOffWhenFirst reports whether the pod, bound to the node before all pods of the plan, would keep one

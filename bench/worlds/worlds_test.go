@@ -79,6 +79,7 @@ var foundWithExtras = map[string][]uint64{
 	"a launch may leave a domain empty or become another":        {9101062},
 	"pods follow one that may be in several other domains":       {9505330, 3200089},
 	"offerings outside a hostname spread are for buffers":        {3108611},
+	"a pod that would keep one spread over nodes off its node":   {4108584},
 }
 
 // TestFoundWorlds: what was found once stays mended.
