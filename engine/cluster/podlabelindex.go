@@ -2,7 +2,10 @@
 
 package cluster
 
-import "github.com/karve-dev/karve/engine/constraint"
+import (
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+)
 
 // podLabel is a label of pods: which selectors look at it, and by which values they decide.
 type podLabel struct {
@@ -10,10 +13,10 @@ type podLabel struct {
 	values map[int]*labelValue
 	// homed are the selectors whose presentLabel it is. requiring are others that select no pod
 	// without the label.
-	homed, requiring idSet
+	homed, requiring bitset.Sparse
 	// only are the selectors that admit none but the values that they name, unless byValue leads
 	// to them.
-	only idSet
+	only bitset.Sparse
 }
 
 // labelValue is a value of a label.
@@ -23,7 +26,7 @@ type labelValue struct {
 	classes []labelled // those whose pods have the value
 	// homed are the selectors that have the value in byValue. naming are others that name it: as
 	// one that they admit, if the label's only has them, else as one that they do not admit.
-	homed, naming idSet
+	homed, naming bitset.Sparse
 }
 
 // labelled is a class that has a value of a label: value is its labelled[i].
@@ -73,14 +76,14 @@ func (x *podLabelIndex) label(k *constraint.Key) *podLabel {
 // dropIfUnused removes a value that no class has and no selector names, and its label with the
 // last one.
 func (x *podLabelIndex) dropIfUnused(v *labelValue) {
-	if len(v.classes) == 0 && v.homed.empty() && v.naming.empty() {
+	if len(v.classes) == 0 && v.homed.Empty() && v.naming.Empty() {
 		delete(v.label.values, v.id)
 		x.dropLabelIfUnused(v.label)
 	}
 }
 
 func (x *podLabelIndex) dropLabelIfUnused(l *podLabel) {
-	if len(l.values) == 0 && l.homed.empty() && l.requiring.empty() && l.only.empty() {
+	if len(l.values) == 0 && l.homed.Empty() && l.requiring.Empty() && l.only.Empty() {
 		delete(x.byKey, l.key)
 	}
 }
@@ -119,22 +122,22 @@ func (x *podLabelIndex) addSelector(s *PodSelector) {
 		case i == home && only:
 			for id := range named.All() {
 				v := x.valueOf(q.Key, id)
-				v.homed.put(s.id)
+				v.homed.Put(s.id)
 				s.byValue = append(s.byValue, v)
 			}
 			continue
 		case i == home:
-			l.homed.put(s.id)
+			l.homed.Put(s.id)
 			s.presentLabel = l
 		case !q.AdmitsAbsent():
-			l.requiring.put(s.id)
+			l.requiring.Put(s.id)
 			x.required[l] = true
 		}
 		if only {
-			l.only.put(s.id)
+			l.only.Put(s.id)
 		}
 		for id := range named.All() {
-			x.valueOf(q.Key, id).naming.put(s.id)
+			x.valueOf(q.Key, id).naming.Put(s.id)
 		}
 	}
 }
@@ -149,21 +152,21 @@ func (x *podLabelIndex) removeSelector(s *PodSelector) {
 		switch {
 		case atHome:
 		case i == home:
-			l.homed.drop(s.id)
+			l.homed.Drop(s.id)
 		case !q.AdmitsAbsent():
-			if l.requiring.drop(s.id); l.requiring.empty() {
+			if l.requiring.Drop(s.id); l.requiring.Empty() {
 				delete(x.required, l)
 			}
 		}
 		if only && !atHome {
-			l.only.drop(s.id)
+			l.only.Drop(s.id)
 		}
 		for id := range named.All() {
 			v := x.valueOf(q.Key, id)
 			if atHome {
-				v.homed.drop(s.id)
+				v.homed.Drop(s.id)
 			} else {
-				v.naming.drop(s.id)
+				v.naming.Drop(s.id)
 			}
 			x.dropIfUnused(v)
 		}

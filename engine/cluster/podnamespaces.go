@@ -3,6 +3,8 @@
 package cluster
 
 import (
+	"github.com/karve-dev/karve/engine/bitset"
+
 	"maps"
 	"slices"
 )
@@ -23,7 +25,7 @@ type podNamespace struct {
 	// classes are in it, and naming is how many selectors select pods in namespaces that they
 	// name, this one among them.
 	classes, naming int
-	selectors       idSet // those that may select pods in it
+	selectors       bitset.Sparse // those that may select pods in it
 }
 
 func newPodNamespaces() podNamespaces {
@@ -44,7 +46,7 @@ func (ns *podNamespaces) getOrAdd(name string) *podNamespace {
 
 func (n *podNamespace) addIfMatched(s *PodSelector) {
 	if s.matchesNamespace(n.name, n.labels) {
-		n.selectors.put(s.id)
+		n.selectors.Put(s.id)
 	}
 }
 
@@ -73,7 +75,7 @@ func (ns *podNamespaces) removeSelector(s *PodSelector) {
 	names, named := s.namedNamespaces()
 	for n := range ns.candidates(names, named) {
 		if s.matchesNamespace(n.name, n.labels) {
-			n.selectors.drop(s.id)
+			n.selectors.Drop(s.id)
 		}
 	}
 	for _, name := range names {
@@ -126,9 +128,9 @@ func (ns *podNamespaces) setLabels(n *podNamespace, labels map[string]string) bo
 		case was == is:
 			continue
 		case is:
-			n.selectors.put(s.id)
+			n.selectors.Put(s.id)
 		default:
-			n.selectors.drop(s.id)
+			n.selectors.Drop(s.id)
 		}
 		changed = true
 	}

@@ -45,7 +45,7 @@ const mostListed = 64
 func (s *PodSelector) ID() int { return s.id }
 
 // Selectors are the IDs of the PodSelectors that select the class. They must not be changed.
-func (c *PodClass) Selectors() bitset.Set { return c.selectors }
+func (c *PodClass) Selectors() *bitset.Sparse { return &c.selectors }
 
 // Selects reports whether the selector selects the pods of a class.
 func (s *PodSelector) Selects(c *PodClass) bool { return c.selectors.Has(s.id) }

@@ -26,7 +26,8 @@ type podSelectors struct {
 	// optional are the selectors that select pods whatever labels they have not. severalLabels are
 	// those that require more than one label to be present, and bounding those that bound a label
 	// as an integer. listing are those that list their classes.
-	optional, severalLabels, bounding, listing bitset.Set
+	optional                         bitset.Sparse
+	severalLabels, bounding, listing bitset.Set
 
 	classes []*PodClass // all classes
 	onNodes []*PodClass // those with pods on nodes
@@ -39,7 +40,8 @@ type podSelectors struct {
 	removed bitset.Set
 
 	scratch          signature
-	matched, rejects bitset.Set // scratch
+	found            bitset.Sparse // scratch
+	matched, rejects bitset.Set    // scratch
 }
 
 func newPodSelectors() podSelectors {
@@ -52,7 +54,7 @@ func newPodSelectors() podSelectors {
 type classMatch struct {
 	inNamespace *podNamespace
 	labelled    []classLabel
-	selectors   bitset.Set // IDs of the selectors that select the class
+	selectors   bitset.Sparse // IDs of the selectors that select the class
 	// at is its position in podSelectors.classes, negative once it is removed. onNodesAt is one
 	// more than that in onNodes, or zero.
 	at, onNodesAt int
@@ -155,7 +157,8 @@ func (ss *podSelectors) release(s *PodSelector) {
 	}
 	delete(ss.byKey, s.key)
 	ss.byID[s.id] = nil
-	for _, set := range []bitset.Set{ss.optional, ss.severalLabels, ss.bounding, ss.listing} {
+	ss.optional.Drop(s.id)
+	for _, set := range []bitset.Set{ss.severalLabels, ss.bounding, ss.listing} {
 		set.Drop(s.id)
 	}
 	if !s.nothing {
@@ -184,14 +187,9 @@ func (ss *podSelectors) addClass(c *PodClass) {
 
 // removeClass removes the class, and from the selectors that list it.
 func (ss *podSelectors) removeClass(c *PodClass) {
-	for i, w := range c.selectors {
-		if i >= len(ss.listing) {
-			break
-		}
-		for w &= ss.listing[i]; w != 0; w &= w - 1 {
-			s := ss.byID[i*64+bits.TrailingZeros64(w)]
-			s.listed = removeFrom(s.listed, c)
-		}
+	for id := range c.selectors.AllIn(ss.listing) {
+		s := ss.byID[id]
+		s.listed = removeFrom(s.listed, c)
 	}
 	ss.index.removeClass(c)
 	c.inNamespace.classes--
@@ -344,49 +342,66 @@ func (s *PodSelector) eachCandidate(visit func(*PodClass)) {
 // match matches the class with every selector.
 func (ss *podSelectors) match(c *PodClass) {
 	matching := ss.matching(c)
-	for len(matching) > 0 && matching[len(matching)-1] == 0 {
-		matching = matching[:len(matching)-1]
-	}
-	before := c.selectors
-	for i := range max(len(before), len(matching)) {
-		if i >= len(ss.listing) {
-			break
+	for id := range c.selectors.AllIn(ss.listing) {
+		if !matching.Has(id) {
+			s := ss.byID[id]
+			s.listed = removeFrom(s.listed, c)
 		}
-		was, is := wordAt(before, i), wordAt(matching, i)
-		for w := (was ^ is) & ss.listing[i]; w != 0; w &= w - 1 {
-			bit := w & -w
-			s := ss.byID[i*64+bits.TrailingZeros64(w)]
-			if is&bit != 0 {
-				s.list(c)
-			} else {
-				s.listed = removeFrom(s.listed, c)
-			}
+	}
+	for id := range matching.AllIn(ss.listing) {
+		if !c.selectors.Has(id) {
+			ss.byID[id].list(c)
 		}
 	}
 	c.selectors.Copy(matching)
 }
 
-func wordAt(s bitset.Set, i int) uint64 {
-	if i >= len(s) {
-		return 0
-	}
-	return s[i]
-}
+// fewCandidates is of how many selectors each is matched with a class faster than all of them are
+// as sets.
+const fewCandidates = 32
 
 // matching returns the IDs of the selectors that select the class, in memory that the next call
 // uses again.
-func (ss *podSelectors) matching(c *PodClass) bitset.Set {
-	out := &ss.matched
-	out.Copy(ss.optional)
+func (ss *podSelectors) matching(c *PodClass) *bitset.Sparse {
+	candidates := ss.optional.Len()
 	for _, l := range c.labelled {
-		l.value.label.homed.mergeInto(out)
-		l.value.homed.mergeInto(out)
+		candidates += l.value.label.homed.Len() + l.value.homed.Len()
 	}
-	c.inNamespace.selectors.copyTo(&ss.rejects)
+	if candidates > fewCandidates {
+		ss.found.Assign(ss.matchingOfMany(c))
+		return &ss.found
+	}
+	ss.found.Clear()
+	ss.putMatching(c, &ss.optional)
+	for _, l := range c.labelled {
+		ss.putMatching(c, &l.value.label.homed)
+		ss.putMatching(c, &l.value.homed)
+	}
+	return &ss.found
+}
+
+// putMatching adds those of the candidates to found that match the class.
+func (ss *podSelectors) putMatching(c *PodClass, candidates *bitset.Sparse) {
+	for id := range candidates.All() {
+		if ss.byID[id].matches(c) {
+			ss.found.Put(id)
+		}
+	}
+}
+
+// matchingOfMany is matching by operations on sets of all selectors.
+func (ss *podSelectors) matchingOfMany(c *PodClass) bitset.Set {
+	out := &ss.matched
+	ss.optional.CopyTo(out)
+	for _, l := range c.labelled {
+		l.value.label.homed.MergeInto(out)
+		l.value.homed.MergeInto(out)
+	}
+	c.inNamespace.selectors.CopyTo(&ss.rejects)
 	out.Keep(ss.rejects)
 	for _, l := range c.labelled {
-		l.value.label.only.copyTo(&ss.rejects)
-		l.value.naming.toggleIn(&ss.rejects)
+		l.value.label.only.CopyTo(&ss.rejects)
+		l.value.naming.ToggleIn(&ss.rejects)
 		out.DropAll(ss.rejects)
 	}
 	ss.dropWithLabelsMissing(c, *out)
@@ -409,7 +424,7 @@ func (ss *podSelectors) dropWithLabelsMissing(c *PodClass, found bitset.Set) {
 	}
 	for l := range ss.index.required {
 		if _, ok := c.value(l.key); !ok {
-			l.requiring.dropFrom(found)
+			l.requiring.DropFrom(found)
 		}
 	}
 }

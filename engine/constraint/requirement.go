@@ -18,7 +18,7 @@ import (
 type Requirement struct {
 	Key *Key
 	// values are the admitted values or, with except, the excluded ones.
-	values bitset.Set
+	values bitset.Sparse
 	except bool
 	// low and high bound the label as an integer, inclusively, if bounded is set. Only
 	// complements have bounds: a finite set is filtered by them at once.
@@ -64,14 +64,24 @@ func (k *Key) in(values []string) Requirement {
 func (in *Interner) In(key string, values ...string) Requirement { return in.Key(key).in(values) }
 
 // Only returns the requirement that the label is present with the value of that ID.
-func (k *Key) Only(id int) Requirement { return Requirement{Key: k, values: bitset.Of(id)} }
+func (k *Key) Only(id int) Requirement {
+	q := Requirement{Key: k}
+	q.values.Put(id)
+	return q
+}
 
 // Among returns the requirement that the label is present with one of the values of these IDs.
-func (k *Key) Among(ids bitset.Set) Requirement { return Requirement{Key: k, values: ids.Clone()} }
+func (k *Key) Among(ids bitset.Set) Requirement {
+	q := Requirement{Key: k}
+	q.values.Assign(ids)
+	return q
+}
 
 // Except returns the requirement that the label has none of the values of these IDs. It may be missing.
 func (k *Key) Except(ids bitset.Set) Requirement {
-	return Requirement{Key: k, values: ids.Clone(), except: true, absent: true}
+	q := k.Among(ids)
+	q.except, q.absent = true, true
+	return q
 }
 
 // Present returns the requirement that the label is present, whatever its value.
@@ -117,16 +127,16 @@ func (q Requirement) And(o Requirement) Requirement {
 	switch {
 	case q.except && o.except:
 		out.except = true
-		out.values = q.values.Or(o.values)
+		out.values = q.values.Or(&o.values)
 		out.bounded = q.bounded || o.bounded
 		out.low, out.high = max(q.lowest(), o.lowest()), min(q.highest(), o.highest())
 		return out
 	case q.except:
-		out.values = q.within(o.values.Minus(q.values))
+		out.values = q.within(o.values.Minus(&q.values))
 	case o.except:
-		out.values = o.within(q.values.Minus(o.values))
+		out.values = o.within(q.values.Minus(&o.values))
 	default:
-		out.values = q.values.And(o.values)
+		out.values = q.values.And(&o.values)
 	}
 	return out
 }
@@ -146,7 +156,7 @@ func (q Requirement) highest() int64 {
 }
 
 // within keeps the values within q's bounds.
-func (q Requirement) within(values bitset.Set) bitset.Set {
+func (q Requirement) within(values bitset.Sparse) bitset.Sparse {
 	if !q.bounded {
 		return values
 	}
@@ -202,7 +212,7 @@ func (q Requirement) Values() ([]string, bool) {
 
 // Named returns the IDs of the values that q names, without its bounds: those that it admits or, when
 // it reports false, those that it does not admit. They must not be changed.
-func (q Requirement) Named() (ids bitset.Set, only bool) { return q.values, !q.except }
+func (q Requirement) Named() (ids bitset.Sparse, only bool) { return q.values, !q.except }
 
 // HasBounds reports whether q bounds the label as an integer.
 func (q Requirement) HasBounds() bool { return q.bounded }

@@ -113,7 +113,7 @@ func (s Set) Equal(o Set) bool {
 
 func (q Requirement) equal(o Requirement) bool {
 	return q.Key == o.Key && q.except == o.except && q.absent == o.absent && q.bounded == o.bounded &&
-		q.low == o.low && q.high == o.high && q.values.Equal(o.values)
+		q.low == o.low && q.high == o.high && q.values.Equal(&o.values)
 }
 
 // Hash returns a number that is the same for equal sets, and different for most others. It is the
@@ -134,11 +134,9 @@ func (q Requirement) hash() uint64 {
 		h ^= h >> 32
 	}
 	add(uint64(q.Key.number))
-	for at, w := range q.values {
-		if w != 0 { // trailing words may be zero
-			add(uint64(at))
-			add(w)
-		}
+	for at, w := range q.values.Words() {
+		add(uint64(at))
+		add(w)
 	}
 	for _, set := range []bool{q.except, q.absent, q.bounded} {
 		if h <<= 1; set {

@@ -20,7 +20,6 @@ type assignQueue struct {
 	// count; awaited are the places of these counts in their families.
 	sleeping [][]int
 	awaited  map[*countFamily]bitset.Set
-	found    bitset.Set // scratch: see wake
 }
 
 func newAssignQueue(groups []*podGroup) *assignQueue {
@@ -85,9 +84,7 @@ func (q *assignQueue) wake(g *podGroup) {
 	for i := range g.domainIncrements {
 		for _, in := range g.domainIncrements[i].counts {
 			awaited := q.awaited[in.family]
-			q.found.Copy(awaited)
-			q.found.Keep(in.places)
-			for place := range q.found.All() {
+			for place := range in.places.AllIn(awaited) {
 				if dc := in.family.byPlace[place]; dc.total() > 0 {
 					awaited.Drop(place)
 					q.yield(q.sleeping[dc.number])

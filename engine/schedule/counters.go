@@ -55,7 +55,7 @@ type counters struct {
 	all               []*counter
 	index             countIndex // of all
 	// plannedResidents are the residents planned for existing nodes, by node index.
-	plannedResidents map[int]residents
+	plannedResidents map[int]*residents
 }
 
 // id is the number of a counter. A new counter gets the next one.
@@ -87,10 +87,13 @@ func (cs *counters) addPlanned(c, i, n int) {
 
 // addResidents records that pods of the group are planned for node i.
 func (cs *counters) addResidents(g *podGroup, i int) {
-	if len(g.nodeRules.selectedBy)+len(g.nodeRules.repels) > 0 {
+	if len(g.nodeRules.repels) > 0 || !g.nodeRules.selectedBy.Empty() {
 		planned := cs.plannedResidents[i]
+		if planned == nil {
+			planned = &residents{}
+			cs.plannedResidents[i] = planned
+		}
 		planned.add(&g.nodeRules)
-		cs.plannedResidents[i] = planned
 	}
 }
 
@@ -198,5 +201,5 @@ func (k countedPods) classes() []*cluster.PodClass {
 }
 
 func newCounters(snapshot *cluster.Snapshot, t *antiAffinityTerms) counters {
-	return counters{snapshot: snapshot, antiAffinityTerms: t, ids: map[countKey]int{}, plannedResidents: map[int]residents{}}
+	return counters{snapshot: snapshot, antiAffinityTerms: t, ids: map[countKey]int{}, plannedResidents: map[int]*residents{}}
 }

@@ -42,8 +42,8 @@ func (f *countFamily) add(v int, in *includedCounts, n int) {
 	if f.together[v] == nil {
 		f.together[v] = &tally{}
 	}
-	f.together[v].add(in.places, n)
-	f.togetherTotal.add(in.places, n)
+	f.together[v].add(&in.places, n)
+	f.togetherTotal.add(&in.places, n)
 }
 
 // put gives the count its place.
@@ -59,7 +59,7 @@ func (f *countFamily) put(dc *domainCount) {
 // includedCounts are the counts of one family that include the pods of a group.
 type includedCounts struct {
 	family *countFamily
-	places bitset.Set
+	places bitset.Sparse
 	n      int // places
 }
 
@@ -113,6 +113,9 @@ func (x *countFamilies) sort(list []*domainCount) {
 // including returns, by family, the counts that some rule reads and that include pods of the class.
 // The families are in the order of their first such counts.
 func (x *countFamilies) including(c *cluster.PodClass, list []*domainCount) []includedCounts {
+	if len(x.all) == 0 {
+		return nil
+	}
 	var out []includedCounts
 	if len(x.all) < c.Selectors().Len() && len(x.index.byTerm) == 0 {
 		out = x.intersecting(c)
@@ -143,7 +146,7 @@ func (x *countFamilies) intersecting(c *cluster.PodClass) []includedCounts {
 	var out []includedCounts
 	for _, f := range x.all {
 		if !(f.like.of.skipVirtual && c.Virtual) {
-			out = append(out, includedCounts{family: f, places: f.places.And(c.Selectors())})
+			out = append(out, includedCounts{family: f, places: c.Selectors().In(f.places)})
 		}
 	}
 	return out

@@ -18,7 +18,7 @@ type countIndex struct {
 	// with the same selector before that; 0 where there is none.
 	last, before []int32
 	byTerm       map[*cluster.AntiAffinityTerm][]int
-	found        bitset.Set // scratch: see including
+	found        bitset.Sparse // scratch: see including
 }
 
 // add gives the next number to a count.
@@ -45,8 +45,8 @@ func (x *countIndex) add(k countedPods) {
 
 // including returns the numbers of the counts that include pods of the class; none of ports. The
 // set is valid until the next call.
-func (x *countIndex) including(c *cluster.PodClass) bitset.Set {
-	clear(x.found)
+func (x *countIndex) including(c *cluster.PodClass) *bitset.Sparse {
+	x.found.Clear()
 	put := func(n int) {
 		if !(c.Virtual && x.skipVirtual.Has(n)) {
 			x.found.Put(n)
@@ -69,5 +69,5 @@ func (x *countIndex) including(c *cluster.PodClass) bitset.Set {
 			}
 		}
 	}
-	return x.found
+	return &x.found
 }

@@ -22,10 +22,10 @@ type nodeRules struct {
 	mounts     []cluster.Mount
 	spreads    []hostnameSpread
 
-	selectedBy    bitset.Set // IDs of the selectors that select the pods; nil when no term reads it
-	avoids        []int      // IDs of selectors of other pods that the pods avoid
-	repels        []int      // IDs of selectors of other pods that the pods' required terms keep away
-	mayBeRepelled bool       // required terms of others may keep the pods away
+	selectedBy    bitset.Sparse // IDs of the selectors that select the pods; none when no term reads it
+	avoids        []int         // IDs of selectors of other pods that the pods avoid
+	repels        []int         // IDs of selectors of other pods that the pods' required terms keep away
+	mayBeRepelled bool          // required terms of others may keep the pods away
 	virtual       bool
 }
 
@@ -81,7 +81,7 @@ func (cs *counters) compileAll(groups []*podGroup) {
 		cs.compileIncrements(g)
 		g.nodeRules.finish()
 		if !g.nodeRules.selectedBy.Intersects(watched) {
-			g.nodeRules.selectedBy = nil
+			g.nodeRules.selectedBy = bitset.Sparse{}
 		}
 	}
 }
@@ -180,8 +180,8 @@ func (cs *counters) antiAffinity(g *podGroup, atMost func(countKey, int)) {
 			atMost(countKey{countedPods: countedPods{owners: r, skipVirtual: !g.class.Virtual}}, 1)
 		}
 	}
-	rules.selectedBy, rules.virtual = g.class.Selectors(), g.class.Virtual
-	rules.mayBeRepelled = cs.antiAffinityTerms.hostnameSelectors.Intersects(rules.selectedBy)
+	rules.selectedBy, rules.virtual = *g.class.Selectors(), g.class.Virtual
+	rules.mayBeRepelled = rules.selectedBy.Intersects(cs.antiAffinityTerms.hostnameSelectors)
 }
 
 // markFirstInDomain records that pods of the group, which join others of their own kind in a

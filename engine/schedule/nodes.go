@@ -228,7 +228,7 @@ func (ns *nodes) keptOff(g *podGroup, i int) bool {
 	if !rules.mayBeRepelled && len(rules.avoids) == 0 {
 		return false
 	}
-	if planned, any := ns.counters.plannedResidents[i]; any && planned.keepOff(rules) {
+	if planned := ns.counters.plannedResidents[i]; planned != nil && planned.keepOff(rules) {
 		return true
 	}
 	return slices.ContainsFunc(ns.snapshot.Nodes[i].PodsByClass(), func(m cluster.ClassCount) bool {

@@ -13,17 +13,39 @@ import (
 // pod avoids all others there are as many terms as pods, so selectors are compared as sets of IDs.
 // Virtual pods are placed last, so real pods meet none here.
 type residents struct {
-	selectedBy bitset.Set // IDs of the selectors that select some of them
-	repels     bitset.Set // IDs of the selectors that some of them keep away
+	selectedBy selectorUnion // IDs of the selectors that select some of them
+	repels     bitset.Set    // IDs of the selectors that some of them keep away
 	// mostOf is the lowest limit that rules of some of them put on a counter. avoiding is set when
 	// some of them may keep others away by more than repels says.
 	mostOf   map[int]int
 	avoiding bool
 }
 
+// selectorUnion is the IDs of selectors that select any of some pods. It shares the set of the first pods:
+// most nodes get pods of one kind, and there may be as many nodes as selectors.
+type selectorUnion struct {
+	first bitset.Sparse
+	rest  bitset.Set
+}
+
+func (u *selectorUnion) merge(ids *bitset.Sparse) {
+	if u.first.Empty() {
+		u.first = *ids
+		return
+	}
+	ids.MergeInto(&u.rest)
+}
+
+func (u *selectorUnion) has(id int) bool { return u.first.Has(id) || u.rest.Has(id) }
+
+func (u *selectorUnion) clear() {
+	u.first = bitset.Sparse{}
+	clear(u.rest)
+}
+
 // keepOff reports whether anti-affinity keeps pods with the rules off the node.
 func (r *residents) keepOff(rules *nodeRules) bool {
-	return rules.mayBeRepelled && r.repels.Intersects(rules.selectedBy) || slices.ContainsFunc(rules.avoids, r.selectedBy.Has)
+	return rules.mayBeRepelled && rules.selectedBy.Intersects(r.repels) || slices.ContainsFunc(rules.avoids, r.selectedBy.has)
 }
 
 // mayLimit reports whether rules of the pods on the node may allow fewer than n more pods with the
@@ -48,7 +70,7 @@ func (r *residents) mayLimit(rules *nodeRules, n int, count func(int) int) bool 
 
 // add adds pods.
 func (r *residents) add(rules *nodeRules) {
-	r.selectedBy.Merge(rules.selectedBy)
+	r.selectedBy.merge(&rules.selectedBy)
 	for _, g := range rules.repels {
 		r.repels.Put(g)
 	}
@@ -64,11 +86,12 @@ func (r *residents) add(rules *nodeRules) {
 }
 
 func (r *residents) clone() residents {
-	return residents{selectedBy: r.selectedBy.Clone(), repels: r.repels.Clone(), mostOf: maps.Clone(r.mostOf), avoiding: r.avoiding}
+	selectedBy := selectorUnion{r.selectedBy.first, r.selectedBy.rest.Clone()}
+	return residents{selectedBy: selectedBy, repels: r.repels.Clone(), mostOf: maps.Clone(r.mostOf), avoiding: r.avoiding}
 }
 
 func (r *residents) clear() {
-	clear(r.selectedBy)
+	r.selectedBy.clear()
 	clear(r.repels)
 	clear(r.mostOf)
 	r.avoiding = false

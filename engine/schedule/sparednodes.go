@@ -16,9 +16,9 @@ import (
 type sparedNodes struct {
 	snapshot  *cluster.Snapshot
 	terms     *antiAffinityTerms
-	selectors bitset.Set    // IDs of the terms' selectors, as far as some pod on a node has the term
-	byTerm    map[int][]int // the nodes, by ID of the selector
-	onNode    map[int][]int // the IDs, by node; a node without any has no entry
+	selectors bitset.Set // IDs of the terms' selectors, as far as some pod on a node has the term
+	byTerm    [][]int    // the nodes, by ID of the selector
+	onNode    [][]int    // the IDs, by node; nil until collect finds them
 	// free are the slots of the nodes without any, by index.
 	free map[*cluster.NodeIndex]bitset.Set
 	last sparedSlots
@@ -38,7 +38,7 @@ const fewSparing = 64
 
 // collect finds the terms of the pods that run.
 func (sn *sparedNodes) collect() {
-	sn.byTerm, sn.onNode, sn.free = map[int][]int{}, map[int][]int{}, map[*cluster.NodeIndex]bitset.Set{}
+	sn.onNode, sn.free = make([][]int, len(sn.snapshot.Nodes)), map[*cluster.NodeIndex]bitset.Set{}
 	for _, t := range sn.snapshot.AntiAffinityTerms {
 		id := t.Selector.ID()
 		if t.Key.Name != cluster.LabelHostname || !sn.terms.hostnameSelectors.Has(id) {
@@ -54,10 +54,13 @@ func (sn *sparedNodes) collect() {
 
 // add records that a pod on node i has a term with that selector.
 func (sn *sparedNodes) add(i, selector int) {
-	if sn.byTerm == nil || slices.Contains(sn.onNode[i], selector) {
+	if sn.onNode == nil || slices.Contains(sn.onNode[i], selector) {
 		return
 	}
 	sn.selectors.Put(selector)
+	for len(sn.byTerm) <= selector {
+		sn.byTerm = append(sn.byTerm, nil)
+	}
 	sn.byTerm[selector] = append(sn.byTerm[selector], i)
 	sn.onNode[i] = append(sn.onNode[i], selector)
 	for x, free := range sn.free {
@@ -78,16 +81,19 @@ func (sn *sparedNodes) next(c *cluster.PodClass, x *cluster.NodeIndex, i int) in
 
 // find finds the slots that are spared for the class.
 func (sn *sparedNodes) find(c *cluster.PodClass, x *cluster.NodeIndex) sparedSlots {
-	if sn.byTerm == nil {
+	if sn.onNode == nil {
 		sn.collect()
 	}
 	out := sparedSlots{class: c, index: x}
-	sparing := sn.selectors.Minus(c.Selectors())
-	if out.all = sparing.Len() > fewSparing; out.all {
-		return out
+	var sparing []int
+	for selector := range c.Selectors().Lacking(sn.selectors) {
+		if out.all = len(sparing) == fewSparing; out.all {
+			return out
+		}
+		sparing = append(sparing, selector)
 	}
 	out.slots = sn.freeSlots(x).Clone()
-	for selector := range sparing.All() {
+	for _, selector := range sparing {
 		for _, i := range sn.byTerm[selector] {
 			if !slices.ContainsFunc(sn.onNode[i], c.Selectors().Has) {
 				out.slots.Put(x.SlotOf(i))
@@ -102,8 +108,10 @@ func (sn *sparedNodes) freeSlots(x *cluster.NodeIndex) bitset.Set {
 	free, known := sn.free[x]
 	if !known {
 		free = bitset.Upto(len(sn.snapshot.Nodes))
-		for i := range sn.onNode {
-			free.Drop(x.SlotOf(i))
+		for i, terms := range sn.onNode {
+			if len(terms) > 0 {
+				free.Drop(x.SlotOf(i))
+			}
 		}
 		sn.free[x] = free
 	}

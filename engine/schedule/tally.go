@@ -9,7 +9,7 @@ import "github.com/karve-dev/karve/engine/bitset"
 type tally []bitset.Set
 
 // add adds n, which may be negative, to the count of each place.
-func (t *tally) add(places bitset.Set, n int) {
+func (t *tally) add(places *bitset.Sparse, n int) {
 	for bit, left := 0, max(n, -n); left > 0; bit, left = bit+1, left>>1 {
 		if left&1 != 0 {
 			t.addBit(places, bit, n > 0)
@@ -18,8 +18,8 @@ func (t *tally) add(places bitset.Set, n int) {
 }
 
 // addBit adds 1<<bit to the count of each place, or subtracts it.
-func (t *tally) addBit(places bitset.Set, bit int, up bool) {
-	for word, carry := range places {
+func (t *tally) addBit(places *bitset.Sparse, bit int, up bool) {
+	for word, carry := range places.Words() {
 		for i := bit; carry != 0 && i < 64; i++ {
 			had := t.word(i, word)
 			before := *had

@@ -15,7 +15,7 @@ func TestTally(t *testing.T) {
 	var together tally
 	var alone [200]int
 	for range 500 {
-		var places bitset.Set
+		var places bitset.Sparse
 		n := r.IntN(41) - 20
 		for place := range alone {
 			if r.IntN(3) == 0 {
@@ -23,7 +23,7 @@ func TestTally(t *testing.T) {
 				alone[place] += n
 			}
 		}
-		together.add(places, n)
+		together.add(&places, n)
 		for place, want := range alone {
 			if got := together.at(place); got != want {
 				t.Fatalf("place %d has %d, want %d", place, got, want)

@@ -25,7 +25,7 @@ func newUnrepelled(independent []*allotment, terms bitset.Set) *unrepelled {
 	pairs := 0
 	for _, a := range independent {
 		if rules := &a.group.nodeRules; rules.mayBeRepelled {
-			repelledBy.Copy(rules.selectedBy)
+			rules.selectedBy.CopyTo(&repelledBy)
 			repelledBy.Keep(terms)
 			pairs += repelledBy.Len()
 		}
@@ -38,7 +38,7 @@ func newUnrepelled(independent []*allotment, terms bitset.Set) *unrepelled {
 		u.byOrder[a.order] = a
 		u.left.Put(a.order)
 		if rules := &a.group.nodeRules; rules.mayBeRepelled {
-			repelledBy.Copy(rules.selectedBy)
+			rules.selectedBy.CopyTo(&repelledBy)
 			repelledBy.Keep(terms)
 			for selector := range repelledBy.All() {
 				u.selected[selector].Put(a.order)

@@ -69,7 +69,7 @@ func compareWithEach(t *testing.T, seed uint64, u *unrepelled, on *residents, al
 	t.Helper()
 	order := -1
 	for _, a := range allotments {
-		if rules := &a.group.nodeRules; a.left() == 0 || rules.mayBeRepelled && on.repels.Intersects(rules.selectedBy) {
+		if rules := &a.group.nodeRules; a.left() == 0 || rules.mayBeRepelled && rules.selectedBy.Intersects(on.repels) {
 			continue
 		}
 		got := u.after(order)
