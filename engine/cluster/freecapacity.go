@@ -49,6 +49,9 @@ func (f *FreeCapacity) Set(i int, free *quantity.Vector) {
 	}
 }
 
+// At is the free capacity of slot i. It must not be changed.
+func (f *FreeCapacity) At(i int) []int64 { return f.levels[0][i*f.dims : (i+1)*f.dims] }
+
 // Close makes slot i hold no request, not even one for nothing of some resource.
 func (f *FreeCapacity) Close(i int) {
 	var closed quantity.Vector
@@ -77,7 +80,7 @@ func (f *FreeCapacity) updateMaximum(l, i int) bool {
 
 // holdsAll reports whether slot i has at least as much of every resource as free.
 func (f *FreeCapacity) holdsAll(i int, free *quantity.Vector) bool {
-	for d, have := range f.levels[0][i*f.dims : (i+1)*f.dims] {
+	for d, have := range f.At(i) {
 		if have < free[d] {
 			return false
 		}

@@ -112,11 +112,9 @@ func requestsOf(p *Pod) quantity.Amounts {
 	return p.Requests.Add(attach)
 }
 
-// sizeOf ranks requests: by cpu or by memory, whichever is the more, and before all others those
-// of extended resources. A GiB of memory weighs a quarter of a core, the usual ratio of an
-// instance type.
+// sizeOf ranks requests as quantity.Size does, and before all others those of extended resources.
 func sizeOf(requests quantity.Amounts) int64 {
-	size := max(0, min(quantity.Most, requests[quantity.NameCPU]), min(quantity.Most, requests[quantity.NameMemory])/(4<<30/1000))
+	size := quantity.Size(requests[quantity.NameCPU], requests[quantity.NameMemory])
 	for name, n := range requests {
 		if n > 0 && quantity.IsExtended(name) {
 			size += 1 << 40 // pods that request an extended resource are placed before all others

@@ -143,6 +143,12 @@ func Sum(a, b int64, n int) int64 {
 	return clamp(a + b*int64(n))
 }
 
+// Size ranks requests: by cpu or by memory, whichever is the more, in millicores. A GiB of memory
+// weighs a quarter of a core, the usual ratio of an instance type.
+func Size(cpu, memory int64) int64 {
+	return max(0, min(Most, cpu), min(Most, memory)/(4<<30/1000))
+}
+
 // Holds reports whether v has at least as much as w of every resource that w requests.
 func (v *Vector) Holds(w *Vector) bool {
 	for d, n := range w {

@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 
@@ -21,6 +22,8 @@ type candidate struct {
 	price            float64
 	group            *candidateGroup
 	minPricePerWorth float64 // no filling costs less per worth
+	roomWorth        float64 // the most that the pods left can be worth on a node, by its capacity
+	boundedByLeading bool    // minPricePerWorth looks at leading pods
 	rank             int     // by price per worth if it were filled completely
 	// The filling below is valid while every allotment in content has that many pods left, and packing is
 	// current. At most one of the two is not empty.
@@ -77,7 +80,7 @@ func (lr *launcher) gatherCandidates() {
 // requests.
 func (lr *launcher) divide() quantity.Vector {
 	lr.dividedAt = lr.launchCalls
-	return lr.demand.divide()
+	return lr.demand.divide(&lr.shapesLeft)
 }
 
 // divideAgain computes again how many nodes there must be and what each would hold, and sorts
@@ -265,14 +268,14 @@ func (lr *launcher) rank() {
 		cand.setMinPricePerWorth(lr.prices.Units.Worth(&room) + lr.worthOfNode(cand))
 		cand.filled = false
 	}
-	lr.sortByPricePerWorth()
+	sortByPricePerWorth(lr.candidates)
 	for i, cand := range lr.candidates {
 		cand.rank = i
 	}
 }
 
-// boundPricePerWorth sorts the candidates by the least that a unit of worth can cost there with the
-// pods left to place.
+// boundPricePerWorth finds the least that a unit of worth can cost at each candidate with the pods left
+// to place. boundByLeading may raise that.
 func (lr *launcher) boundPricePerWorth() {
 	for _, cand := range lr.candidates {
 		room, g := cand.room, cand.group
@@ -280,17 +283,49 @@ func (lr *launcher) boundPricePerWorth() {
 		if g.bound.countsPods() {
 			room = covering.Capped(room, g.requestsLeft(lr.placed))
 		}
-		cand.setMinPricePerWorth(lr.boundLeading(cand, g.bound.of(&room)) + lr.worthOfNode(cand))
+		cand.roomWorth, cand.boundedByLeading = g.bound.of(&room), false
+		cand.setMinPricePerWorth(cand.roomWorth + lr.worthOfNode(cand))
 	}
-	lr.sortByPricePerWorth()
+}
+
+// promising yields the candidates with a filling that may cost no more per worth than least, which
+// the caller lowers meanwhile: in the order of minPricePerWorth, so that no filling is made in vain.
+func (lr *launcher) promising(least *float64) iter.Seq[*candidate] {
+	return func(yield func(*candidate) bool) {
+		var first *candidate
+		for _, cand := range lr.candidates {
+			if first != nil && cand.minPricePerWorth >= first.minPricePerWorth {
+				continue
+			}
+			if least := lr.boundByLeading(cand); first == nil || least < first.minPricePerWorth {
+				first = cand
+			}
+		}
+		if first == nil || !yield(first) {
+			return
+		}
+		others := lr.launches.scratch.promising[:0]
+		for _, cand := range lr.candidates {
+			if cand != first && cand.minPricePerWorth <= *least && lr.boundByLeading(cand) <= *least {
+				others = append(others, cand)
+			}
+		}
+		lr.launches.scratch.promising = others
+		sortByPricePerWorth(others)
+		for _, cand := range others {
+			if cand.minPricePerWorth > *least || !yield(cand) {
+				return
+			}
+		}
+	}
 }
 
 func (c *candidate) setMinPricePerWorth(worth float64) {
 	c.minPricePerWorth = c.price / max(worth, math.SmallestNonzeroFloat64)
 }
 
-func (lr *launcher) sortByPricePerWorth() {
-	slices.SortStableFunc(lr.candidates, func(x, y *candidate) int { return cmp.Compare(x.minPricePerWorth, y.minPricePerWorth) })
+func sortByPricePerWorth(candidates []*candidate) {
+	slices.SortStableFunc(candidates, func(x, y *candidate) int { return cmp.Compare(x.minPricePerWorth, y.minPricePerWorth) })
 }
 
 // worthOfNode is the worth of one more node to pods limited per node, besides its capacity.

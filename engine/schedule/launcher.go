@@ -78,8 +78,9 @@ type launcher struct {
 
 // launchScratch is what launchers use one after another. It is large where there are many counters.
 type launchScratch struct {
-	filling filling
-	demand  nodeDemand
+	filling   filling
+	demand    nodeDemand
+	promising []*candidate
 }
 
 // reset makes it ready for a launcher and so many counters.
@@ -138,7 +139,7 @@ func newLauncher(s *solver, pools []*poolState, allotments []*allotment) *launch
 	lr.shapesLeft = newShapesLeft(lr.shapeGroups)
 	s.launches.scratch.reset(len(s.counters.all))
 	lr.filling, lr.demand = &s.launches.scratch.filling, &s.launches.scratch.demand
-	lr.demand.unplaced = append(lr.demand.unplaced[:0], lr.shapeGroups...)
+	lr.demand.begin(lr.shapeGroups)
 	return lr
 }
 
@@ -162,7 +163,7 @@ func (lr *launcher) launchRepeatedly(cand *candidate) bool {
 		if !lr.launchCopies(cand) {
 			return false
 		}
-		if lr.launchCalls-lr.dividedAt >= max(divideEvery, len(lr.demand.unplaced)/divideShare) {
+		if lr.launchCalls-lr.dividedAt >= max(divideEvery, lr.demand.unplaced/divideShare) {
 			lr.divideAgain()
 		}
 		lr.fill(cand)
@@ -253,11 +254,8 @@ func (lr *launcher) best() *candidate {
 // leastPricePerWorth is best without the pods that fill the candidate, where it is enough to count them.
 func (lr *launcher) leastPricePerWorth() *candidate {
 	var best *candidate
-	var least float64
-	for _, cand := range lr.candidates {
-		if best != nil && cand.minPricePerWorth > least {
-			break // sorted by minPricePerWorth: none of the rest can cost less per worth
-		}
+	least := math.Inf(1)
+	for cand := range lr.promising(&least) {
 		if !lr.fillingIsCurrent(cand) {
 			if lr.isCountable(cand) {
 				lr.pack(cand)

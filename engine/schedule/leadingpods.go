@@ -24,10 +24,12 @@ type leadingPods struct {
 	end  int
 	keys []*constraint.Key // labels that the requirements before it look at
 	most quantity.Vector   // no candidate of the group has more room
+	dims []quantity.Dim    // what they ask for
 	// sums is what the first i of them with pods left ask for together, as far as it may fit, as of so
 	// many of launcher.placed.
 	sums     []quantity.Vector
-	ends     []int // the index in launcher.shapeGroups after each of these
+	worths   []float64 // of sums
+	ends     []int     // the index in launcher.shapeGroups after each of these
 	summedAt int
 }
 
@@ -40,15 +42,22 @@ func (g *candidateGroup) findLeading(candidates []*candidate) leadingPods {
 	out := leadingPods{known: true, summedAt: -1}
 	n := 0
 	keys := keySet{}
+	var asked bitset.Set
 	for ; n < len(g.shapeGroups) && g.shapeGroups[n].needsOnlyCapacity(); n++ {
 		sg := g.shapeGroups[n]
 		out.end = sg.at + 1
 		sg.addKeys(keys)
+		for _, d := range sg.shape.Dims {
+			asked.Put(int(d))
+		}
 	}
 	if n < fewLeading {
 		return leadingPods{known: true}
 	}
 	out.keys = slices.Collect(maps.Keys(keys))
+	for d := range asked.All() {
+		out.dims = append(out.dims, quantity.Dim(d))
+	}
 	for _, cand := range candidates {
 		if cand.group == g {
 			out.most = maxOf(out.most, &cand.room)
@@ -71,15 +80,26 @@ func (lp *leadingPods) sum(lr *launcher, suits bitset.Set) {
 	}
 	lp.summedAt = len(lr.placed)
 	var sum quantity.Vector
-	lp.sums, lp.ends = append(lp.sums[:0], sum), append(lp.ends[:0], 0)
+	lp.sums, lp.worths, lp.ends = append(lp.sums[:0], sum), append(lp.worths[:0], 0), append(lp.ends[:0], 0)
 	left := &lr.shapesLeft
 	for i := left.withPods(0, lp.end, suits, 1); i >= 0 && lp.most.Holds(&sum); i = left.withPods(i+1, lp.end, suits, 1) {
 		sg := lr.shapeGroups[i]
 		for _, d := range sg.shape.Dims {
 			sum[d] = quantity.Sum(sum[d], sg.shape.Requests[d], sg.left)
 		}
-		lp.sums, lp.ends = append(lp.sums, sum), append(lp.ends, i+1)
+		lp.sums, lp.worths, lp.ends = append(lp.sums, sum), append(lp.worths, lr.prices.Units.Worth(&sum)), append(lp.ends, i+1)
 	}
+}
+
+// fit reports whether the first n of them with pods left fit into the room.
+func (lp *leadingPods) fit(n int, room *quantity.Vector) bool {
+	sum := &lp.sums[n]
+	for _, d := range lp.dims {
+		if n := sum[d]; n > 0 && n > room[d] {
+			return false
+		}
+	}
+	return true
 }
 
 // countLeading counts the shape groups of which fill puts all pods on a node of the candidate before it
@@ -97,20 +117,26 @@ func (lr *launcher) countLeading(cand *candidate) (int, bool) {
 		return 0, false
 	}
 	lp.sum(lr, g.suits)
-	return sort.Search(len(lp.sums)-1, func(i int) bool { return !cand.room.Holds(&lp.sums[i+1]) }), true
+	return sort.Search(len(lp.sums)-1, func(i int) bool { return !lp.fit(i+1, &cand.room) }), true
 }
 
-// boundLeading is the most that a filling of the candidate can be worth by its leading pods; bound
-// where nothing is known of them.
-func (lr *launcher) boundLeading(cand *candidate, bound float64) float64 {
-	n, known := lr.countLeading(cand)
-	if !known {
-		return bound
+// boundByLeading raises the candidate's minPricePerWorth by what is known of leading pods, and returns
+// it. That takes longer than the rest of the bound, and few of many candidates come close to the best.
+func (lr *launcher) boundByLeading(cand *candidate) float64 {
+	if cand.boundedByLeading {
+		return cand.minPricePerWorth
 	}
-	g := cand.group
-	used := &g.leading.sums[n]
-	rest := cand.room.Sub(*used)
-	return min(bound, (lr.prices.Units.Worth(used)+g.bound.of(&rest))*(1+roundingSlack))
+	cand.boundedByLeading = true
+	if n, known := lr.countLeading(cand); known {
+		g, lp := cand.group, &cand.group.leading
+		rest := cand.room
+		for _, d := range lp.dims {
+			rest[d] -= lp.sums[n][d]
+		}
+		worth := min(cand.roomWorth, (lp.worths[n]+g.bound.of(&rest))*(1+roundingSlack))
+		cand.setMinPricePerWorth(worth + lr.worthOfNode(cand))
+	}
+	return cand.minPricePerWorth
 }
 
 // maxOf is the larger of both of each resource.

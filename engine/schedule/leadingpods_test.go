@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -28,7 +29,12 @@ func TestNoFillingCostsLessThanItsBound(t *testing.T) {
 				t.Fatalf("seed %d: %s", seed, packings.Difference)
 			}
 			lr.boundPricePerWorth()
-			for _, cand := range lr.candidates {
+			least, last, n := math.Inf(1), 0.0, 0
+			for cand := range lr.promising(&least) {
+				if n++; cand.minPricePerWorth < last {
+					t.Fatalf("seed %d: a candidate bounded by %v is tried after one bounded by %v", seed, cand.minPricePerWorth, last)
+				}
+				last = cand.minPricePerWorth
 				lr.fill(cand)
 				if cost := cand.price / cand.worth; len(cand.content) > 0 && cost < cand.minPricePerWorth {
 					t.Fatalf("seed %d: a filling costs %v, bounded by %v", seed, cost, cand.minPricePerWorth)
@@ -36,6 +42,9 @@ func TestNoFillingCostsLessThanItsBound(t *testing.T) {
 				if cand.price/cand.minPricePerWorth < 0.9*cand.group.bound.of(&cand.room) {
 					closer++
 				}
+			}
+			if n != len(lr.candidates) {
+				t.Fatalf("seed %d: %d of %d candidates are tried", seed, n, len(lr.candidates))
 			}
 			best := lr.best()
 			if best == nil {

@@ -22,8 +22,10 @@ type nodeDemand struct {
 	// resource that is of use on a node for pods limited per node.
 	total, useful quantity.Vector
 	dims          []int // the resources that the pods ask for
-	// unplaced are the shape groups with pods left, as of the last call of divide.
-	unplaced []*shapeGroup
+	// unplaced is how many shape groups have pods left, as of the last call of divide. limitedPerNode
+	// are those of them of which a node may have a limited number, and mounting those with volumes.
+	unplaced                 int
+	limitedPerNode, mounting []*shapeGroup
 	// limited is scratch by counter: zero but for the counters in inUse.
 	limited []limitedPods
 	inUse   []int
@@ -35,22 +37,31 @@ func (d *nodeDemand) spreadsOverNodes(g *candidateGroup) bool {
 	return d.minNodes > 1 && len(g.limitedPerNode) > 0
 }
 
+// begin begins with the shape groups.
+func (d *nodeDemand) begin(all []*shapeGroup) {
+	d.limitedPerNode, d.mounting = d.limitedPerNode[:0], d.mounting[:0]
+	for _, sg := range all {
+		if len(sg.limited) > 0 {
+			d.limitedPerNode = append(d.limitedPerNode, sg)
+		}
+		if len(sg.shape.Mounts) > 0 {
+			d.mounting = append(d.mounting, sg)
+		}
+	}
+}
+
 // divide computes how many nodes there must be and what each would hold. It returns the
 // requests of all pods left to place, without volumes that several pods mount: how often such
 // a volume is attached depends on how many nodes its pods are on. So these volumes are not
 // divided by the number of nodes either; a node may need a slot for each of them.
-func (d *nodeDemand) divide() quantity.Vector {
-	d.unplaced = slices.DeleteFunc(d.unplaced, func(sg *shapeGroup) bool { return sg.left == 0 })
-	d.minNodes = d.countMinNodes()
-	var requests, largest quantity.Vector
-	for _, sg := range d.unplaced {
-		for _, dim := range sg.shape.Dims {
-			n := sg.shape.Requests[dim]
-			requests[dim] = quantity.Sum(requests[dim], n, sg.left)
-			largest[dim] = max(largest[dim], n)
-		}
+func (d *nodeDemand) divide(left *shapesLeft) quantity.Vector {
+	for _, list := range []*[]*shapeGroup{&d.limitedPerNode, &d.mounting} {
+		*list = slices.DeleteFunc(*list, func(sg *shapeGroup) bool { return sg.left == 0 })
 	}
-	slots := sharedVolumes(d.unplaced)
+	d.minNodes = d.countMinNodes()
+	requests, largest, unplaced := left.sum()
+	d.unplaced = unplaced
+	slots := sharedVolumes(d.mounting)
 	d.total = requests.Add(slots)
 	d.perNode = d.total
 	d.dims = d.dims[:0]
@@ -91,7 +102,7 @@ func (d *nodeDemand) outgrown() bool {
 // share a counter, divided by how many of them one node may have.
 func (d *nodeDemand) countMinNodes() int {
 	d.clearLimited()
-	for _, sg := range d.unplaced {
+	for _, sg := range d.limitedPerNode {
 		for _, a := range sg.limited {
 			n := a.left()
 			for _, c := range a.group.nodeRules.maxCounts {

@@ -12,12 +12,16 @@ import (
 // some room. There may be as many shapes as pods: a walk over all of them for every filling of every
 // candidate would take the cube of that.
 type shapesLeft struct {
-	dims []quantity.Dim // that some shape asks for
+	groups int
+	dims   []quantity.Dim // that some shape asks for
 	// negated holds the requests of a shape as negative amounts, and what is less than any room for
 	// a group without pods left; counts holds the number of pods left.
 	negated, counts *cluster.FreeCapacity
-	room            quantity.Vector // scratch: the same of a room
-	most            int64           // no group has more pods left
+	// sizes holds the sizes of shapes as negative amounts: the groups mostly come by size, so few of
+	// those that are not too large do not fit.
+	sizes *cluster.FreeCapacity
+	room  quantity.Vector // scratch: the same of a room
+	most  int64           // no group has more pods left
 }
 
 func newShapesLeft(groups []*shapeGroup) shapesLeft {
@@ -27,17 +31,23 @@ func newShapesLeft(groups []*shapeGroup) shapesLeft {
 			asked.Put(int(d))
 		}
 	}
-	out, width := shapesLeft{}, 1
+	out, width := shapesLeft{groups: len(groups)}, 1
 	for d := range asked.All() {
 		out.dims, width = append(out.dims, quantity.Dim(d)), d+1
 	}
 	out.negated, out.counts = cluster.NewFreeCapacity(len(groups), width), cluster.NewFreeCapacity(len(groups), 1)
+	out.sizes = cluster.NewFreeCapacity(len(groups), 1)
 	for i, sg := range groups {
 		sg.at = i
+		out.sizes.Set(i, negatedSize(&sg.shape.Requests))
 		out.update(sg)
 		out.most = max(out.most, int64(sg.left))
 	}
 	return out
+}
+
+func negatedSize(v *quantity.Vector) *quantity.Vector {
+	return &quantity.Vector{-quantity.Size(v[quantity.CPU], v[quantity.Memory])}
 }
 
 // update records how many pods the group has left.
@@ -52,11 +62,32 @@ func (x *shapesLeft) update(sg *shapeGroup) {
 	x.counts.Set(sg.at, &quantity.Vector{int64(sg.left)})
 }
 
+// sum sums up what all pods left ask for. largest is the largest request for each resource, and groups
+// how many shape groups have pods left.
+func (x *shapesLeft) sum() (requests, largest quantity.Vector, groups int) {
+	for i := range x.groups {
+		left := x.counts.At(i)[0]
+		if left == 0 {
+			continue
+		}
+		groups++
+		negated := x.negated.At(i)
+		for _, d := range x.dims {
+			requests[d] = quantity.Sum(requests[d], -negated[d], int(left))
+			largest[d] = max(largest[d], -negated[d])
+		}
+	}
+	return requests, largest, groups
+}
+
 // fitting returns the first of the groups from i that is in suits and of which a pod fits into the
 // room; -1 when there is none.
 func (x *shapesLeft) fitting(i, n int, suits bitset.Set, room *quantity.Vector) int {
 	for _, d := range x.dims {
 		x.room[d] = -max(0, min(quantity.Most, room[d]))
+	}
+	if i = x.sizes.NextFitting(i, n, negatedSize(room), firstDim); i < 0 {
+		return -1
 	}
 	for {
 		if i = suits.Next(i); i < 0 {
@@ -68,8 +99,8 @@ func (x *shapesLeft) fitting(i, n int, suits bitset.Set, room *quantity.Vector) 
 	}
 }
 
-// countDims is the only resource of shapesLeft.counts.
-var countDims = []quantity.Dim{0}
+// firstDim is the only resource of shapesLeft.counts and of shapesLeft.sizes.
+var firstDim = []quantity.Dim{0}
 
 // withPods returns the first of the groups from i that is in suits and has at least that many pods
 // left; -1 when there is none.
@@ -81,7 +112,7 @@ func (x *shapesLeft) withPods(i, n int, suits bitset.Set, least int64) int {
 		if i = suits.Next(i); i < 0 {
 			return -1
 		}
-		if i = x.counts.NextFitting(i, n, &quantity.Vector{least}, countDims); i < 0 || suits.Has(i) {
+		if i = x.counts.NextFitting(i, n, &quantity.Vector{least}, firstDim); i < 0 || suits.Has(i) {
 			return i
 		}
 	}
