@@ -8,18 +8,25 @@ import (
 	"os"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/karve-dev/karve/bench/karve"
 	"github.com/karve-dev/karve/bench/measure"
 	"github.com/karve-dev/karve/bench/scenario"
 )
 
-// growthRounds is how often each size of a family is decided to say how its time grows.
-const growthRounds = 15
+// growthRounds is how often each size of a family is made to say how its time grows. It is decided
+// growthDecisions times each time, and more often until that took growthTime.
+const (
+	growthRounds    = 9
+	growthDecisions = 5
+	growthTime      = time.Second / 3
+)
 
 // reportGrowth prints how the time of each hard family grows when its size doubles from half of
 // HardFamily.Size, and once more from there. The sizes are decided in turns, and of each round
 // the ratio of the times is taken: whatever else the computer does meanwhile disturbs the sizes alike.
+// Each is alone in memory: beside a larger one, a small cluster would never see its garbage collected.
 func (c config) reportGrowth(ctx context.Context) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "family\tsize\tbest s\tmedian s\tsize / half\tdouble / size (medians of %d ratios)\n", growthRounds)
@@ -39,14 +46,26 @@ func (c config) reportGrowth(ctx context.Context) error {
 
 // decideInTurns decides the family at half its size, at its size and at twice the size, in turns.
 func decideInTurns(f scenario.HardFamily) (half, full, double []measure.Sample) {
-	clusters := [3]*karve.Cluster{karve.New(f.Make(f.Size / 2)), karve.New(f.Make(f.Size)), karve.New(f.Make(2 * f.Size))}
 	var samples [3][]measure.Sample
 	for range growthRounds {
-		for i, cluster := range clusters {
-			samples[i] = append(samples[i], cluster.Repeat(measure.Patience{Runs: 1}).Samples...)
+		for i, size := range []int{f.Size / 2, f.Size, 2 * f.Size} {
+			samples[i] = append(samples[i], meanDecision(karve.New(f.Make(size))))
 		}
 	}
 	return samples[0], samples[1], samples[2]
+}
+
+// meanDecision is the mean of decisions in a row, as a controller makes them: a small one may pass
+// without a collection of garbage, of which each owes its part.
+func meanDecision(cluster *karve.Cluster) measure.Sample {
+	cluster.Repeat(measure.Patience{}) // the first decision interns labels
+	var sum time.Duration
+	n := 0
+	for ; n < growthDecisions || sum < growthTime; n++ {
+		sum += measure.Light(func() { cluster.Decide() }).Took
+		cluster.Forget()
+	}
+	return measure.Sample{Took: sum / time.Duration(n)}
 }
 
 // medianRatio is the median of the ratios of times in each round.
