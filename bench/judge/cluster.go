@@ -190,16 +190,25 @@ func together(pods []Placement) []Placement {
 	return pods
 }
 
-// blocking counts, for every pod, the spread constraints of others that count it although no such
-// constraint of its own does. No rule holds such a pod back, so the pods with the constraint must be
-// bound first. chain is the length of the longest chain of such pods that leads to the pod.
+// blocking counts, for every pod, the spread constraints of others in its topology domain that count it
+// although no such constraint of its own does. No rule holds such a pod back, so the pods with the
+// constraint must be bound first; in another domain it only makes room for them. chain is the length of
+// the longest chain of such pods that leads to the pod.
 func (c *Cluster) blocking() (blocking, chain map[types.UID]int) {
 	blocking, chain = map[types.UID]int{}, map[types.UID]int{}
+	nodes := map[string]*corev1.Node{}
+	for _, n := range c.Nodes {
+		nodes[n.Name] = n
+	}
+	together := func(a, b Placement, key string) bool {
+		x, y := nodes[a.Node], nodes[b.Node]
+		return x == nil || y == nil || x.Labels[key] == y.Labels[key]
+	}
 	blocks := make([][]types.UID, len(c.Placed)) // the pods to be bound after each
 	for i, a := range c.Placed {
 		for _, s := range a.Pod.Spec.TopologySpreadConstraints {
 			for _, b := range c.Placed {
-				if counts(a.Pod, s, b.Pod) && !holdsItselfBack(b.Pod, s.TopologyKey) {
+				if together(a, b, s.TopologyKey) && counts(a.Pod, s, b.Pod) && !holdsItselfBack(b.Pod, s.TopologyKey) {
 					blocking[b.Pod.UID]++
 					blocks[i] = append(blocks[i], b.Pod.UID)
 				}

@@ -43,7 +43,7 @@ var foundWithExtras = map[string][]uint64{
 	"a pod that must be spread follows no terminating pod":       {901641, 1008528},
 	"a launch may become what a hostname spread looks at":        {903955, 3517108},
 	"a launch that keeps a planned pod off its node":             {1404408, 1504327},
-	"a plan that can be bound in few orders":                     {814561, 1506200, 3039981},
+	"a plan that can be bound in few orders":                     {814561, 1506200, 3039981, 4611786},
 	"a larger launch in a domain that may be empty":              {1101534},
 	"what a cell takes is not forgotten":                         {1111249},
 	"pods that are bound after those whose spread they are of":   {3215430},
