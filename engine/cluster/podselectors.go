@@ -261,6 +261,7 @@ func (ss *podSelectors) update() {
 	}
 	clear(ss.stale)
 	ss.stale = ss.stale[:0]
+	ss.found.Clear()
 }
 
 // dropRemoved drops the IDs of removed selectors from the classes, so that they can be used again.
