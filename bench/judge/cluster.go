@@ -200,7 +200,7 @@ func (c *Cluster) blocking() (blocking, chain map[types.UID]int) {
 	for _, n := range c.Nodes {
 		nodes[n.Name] = n
 	}
-	together := func(a, b Placement, key string) bool {
+	inOneDomain := func(a, b Placement, key string) bool {
 		x, y := nodes[a.Node], nodes[b.Node]
 		return x == nil || y == nil || x.Labels[key] == y.Labels[key]
 	}
@@ -208,7 +208,7 @@ func (c *Cluster) blocking() (blocking, chain map[types.UID]int) {
 	for i, a := range c.Placed {
 		for _, s := range a.Pod.Spec.TopologySpreadConstraints {
 			for _, b := range c.Placed {
-				if together(a, b, s.TopologyKey) && counts(a.Pod, s, b.Pod) && !holdsItselfBack(b.Pod, s.TopologyKey) {
+				if inOneDomain(a, b, s.TopologyKey) && counts(a.Pod, s, b.Pod) && !holdsItselfBack(b.Pod, s.TopologyKey) {
 					blocking[b.Pod.UID]++
 					blocks[i] = append(blocks[i], b.Pod.UID)
 				}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bitset holds sets of small non-negative integers as words of bits, such as the
-// offerings of a catalog or the values of a label. The zero Set is empty.
+// Package bitset holds sets of small non-negative integers: a Set as words of bits, such as the
+// offerings of a catalog, and a Sparse where most sets have few of many integers, such as the
+// selectors of a pod class. The zero Set is empty.
 //
 // Methods that combine two sets return a new one, except those whose comment says that they
 // change the receiver. A function that has returned a Set does not change it afterwards.

@@ -40,7 +40,7 @@ type podSelectors struct {
 	removed bitset.Set
 
 	scratch          signature
-	found            bitset.Sparse // scratch
+	found            bitset.Sparse // scratch: what matching returns
 	matched, rejects bitset.Set    // scratch
 }
 
@@ -357,8 +357,8 @@ func (ss *podSelectors) match(c *PodClass) {
 	c.selectors.Copy(matching)
 }
 
-// fewCandidates is of how many selectors each is matched with a class faster than all of them are
-// as sets.
+// fewCandidates is up to how many selectors that may select a class are matched with it one by one,
+// and not all selectors at once as sets.
 const fewCandidates = 32
 
 // matching returns the IDs of the selectors that select the class, in memory that the next call

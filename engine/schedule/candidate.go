@@ -297,7 +297,7 @@ func (lr *launcher) promising(least *float64) iter.Seq[*candidate] {
 			if first != nil && cand.minPricePerWorth >= first.minPricePerWorth {
 				continue
 			}
-			if least := lr.boundByLeading(cand); first == nil || least < first.minPricePerWorth {
+			if bound := lr.boundByLeading(cand); first == nil || bound < first.minPricePerWorth {
 				first = cand
 			}
 		}

@@ -121,7 +121,7 @@ func (lr *launcher) countLeading(cand *candidate) (int, bool) {
 }
 
 // boundByLeading raises the candidate's minPricePerWorth by what is known of leading pods, and returns
-// it. That takes longer than the rest of the bound, and few of many candidates come close to the best.
+// it. That takes longer than the rest of the bound, and is only of use for a candidate that may be the best.
 func (lr *launcher) boundByLeading(cand *candidate) float64 {
 	if cand.boundedByLeading {
 		return cand.minPricePerWorth
