@@ -18,16 +18,21 @@ func TestEvictedSpotNodeIsReplaced(t *testing.T) {
 	apply(t, env, pool("spot", "default", `- {key: karpenter.sh/capacity-type, operator: In, values: [spot]}`))
 	apply(t, env, deployment("spot", 4, `{cpu: "1"}`, "nodeSelector: {pool: spot}"))
 	waitRunning(t, env, "spot", 4)
-	before, err := env.Claims(t.Context())
+	var victim local.Claim
+	err := local.Until(t.Context(), waitLimit, "a VM is evicted", func(ctx context.Context) (bool, error) {
+		claims, err := env.Claims(ctx)
+		for _, victim = range claims {
+			if victim.ProviderID != "" && !victim.Deleting { // a claim whose VM is still being created may be beside it
+				return true, env.Emulator().VMs.Evict(path.Base(victim.ProviderID), 0)
+			}
+		}
+		return false, err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	victim := before[0]
 	if victim.CapacityType != "spot" {
 		t.Fatalf("claim %s is %q, its pool allows spot only", victim.Name, victim.CapacityType)
-	}
-	if err := env.Emulator().VMs.Evict(path.Base(victim.ProviderID), 0); err != nil {
-		t.Fatal(err)
 	}
 	err = local.Until(t.Context(), waitLimit, "the evicted node's claim is gone", func(ctx context.Context) (bool, error) {
 		claims, err := env.Claims(ctx)
