@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/reason"
@@ -137,13 +138,13 @@ func compareAge(x, y *pod) int {
 	if c := cmp.Compare(x.created, y.created); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(x.Namespace, y.Namespace); c != 0 {
+	if c := strings.Compare(x.Namespace, y.Namespace); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(x.Name, y.Name); c != 0 {
+	if c := strings.Compare(x.Name, y.Name); c != 0 {
 		return c
 	}
-	return cmp.Compare(x.UID, y.UID)
+	return strings.Compare(x.UID, y.UID)
 }
 
 // compareClasses puts high priority first, then large pods, because small pods fill gaps.
@@ -161,5 +162,5 @@ func compareClasses(x, y *PodClass) int {
 	if c := cmp.Compare(y.size, x.size); c != 0 {
 		return c
 	}
-	return cmp.Compare(x.key, y.key)
+	return strings.Compare(x.key, y.key)
 }

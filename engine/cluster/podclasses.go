@@ -47,7 +47,7 @@ func (cs *podClasses) getOrAdd(p *Pod) *PodClass {
 	bodyLen := len(s.bytes)
 	s.labels(p.Labels, cs.labels, toBePlaced)
 	if c := cs.byKey[string(s.bytes)]; c != nil {
-		c.unused.add(s.unused)
+		c.unused.addOf(p.Labels, s.names)
 		return c
 	}
 	key := string(s.bytes)
@@ -57,7 +57,7 @@ func (cs *podClasses) getOrAdd(p *Pod) *PodClass {
 		labels: s.distinguishing(p.Labels), selectedLabels: labelsSelectedBy(p),
 		key: key, bodyLen: bodyLen,
 	}
-	c.unused.add(s.unused)
+	c.unused.addOf(p.Labels, s.names)
 	c.Refused, c.Detail, c.Facts = c.PodShape.Refused, c.PodShape.Detail, c.PodShape.Facts
 	if p.Refused != "" {
 		c.Refused, c.Detail, c.Facts = p.Refused, p.RefusedDetail, p.RefusedFacts
@@ -80,7 +80,7 @@ func (cs *podClasses) currentOrSplit(p *pod, toBePlaced bool) *PodClass {
 	if c == nil {
 		c = cs.split(p.class, string(s.bytes), s.distinguishing(p.labels))
 	}
-	c.unused.add(s.unused)
+	c.unused.addOf(p.labels, s.names)
 	return c
 }
 
@@ -135,7 +135,9 @@ func (cs *podClasses) addPending(p *pod) {
 	p.index = len(c.pending)
 	c.pending = append(c.pending, p)
 	c.podsToPlaceStale = true
-	cs.pending[c] = true
+	if p.index == 0 {
+		cs.pending[c] = true
+	}
 }
 
 // removePending undoes addPending.

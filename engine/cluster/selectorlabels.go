@@ -2,7 +2,10 @@
 
 package cluster
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // selectorLabels are the pod labels that selectors select by. Only these labels tell pod
 // classes apart: others, such as a pod-template-hash, would make a class of nearly every pod.
@@ -12,8 +15,9 @@ import "slices"
 // also differ in labels that selectors used before: otherwise every selector that is added and
 // removed would assign all pods of a large cluster to classes again.
 type selectorLabels struct {
-	users  map[string]int  // by label: the classes whose selectors use it; 0 for a former label
+	users  map[string]int  // by label in use: the classes whose selectors use it
 	former map[string]bool // the labels that no class uses any more
+	inUse  []string        // the keys of users, sorted; see few
 }
 
 func newSelectorLabels() selectorLabels {
@@ -23,8 +27,22 @@ func newSelectorLabels() selectorLabels {
 // distinguishes reports whether pods with different values of the label are in different
 // classes.
 func (l *selectorLabels) distinguishes(label string, toBePlaced bool) bool {
-	users, known := l.users[label]
-	return known && (users > 0 || !toBePlaced)
+	return l.users[label] > 0 || !toBePlaced && l.former[label]
+}
+
+// fewInUse is how many labels are looked up in those of a pod: beyond that, a walk over the pod's labels
+// is faster.
+const fewInUse = 8
+
+// few returns the labels that distinguish pods, sorted. It reports false when they may not be few.
+func (l *selectorLabels) few(toBePlaced bool) ([]string, bool) {
+	if len(l.users) > fewInUse || !toBePlaced && len(l.former) > 0 {
+		return nil, false
+	}
+	if len(l.inUse) != len(l.users) {
+		l.inUse = slices.Sorted(maps.Keys(l.users))
+	}
+	return l.inUse, true
 }
 
 // unusedOf returns the labels that the pod's selectors use and that no class uses now: the ones
@@ -32,9 +50,9 @@ func (l *selectorLabels) distinguishes(label string, toBePlaced bool) bool {
 func (l *selectorLabels) unusedOf(p *Pod) (added, former []string) {
 	eachSelector(p, func(s *Selector) {
 		for _, r := range s.Labels {
-			switch users, known := l.users[r.Key]; {
-			case users > 0:
-			case known:
+			switch {
+			case l.users[r.Key] > 0:
+			case l.former[r.Key]:
 				former = with(former, r.Key)
 			default:
 				added = with(added, r.Key)
@@ -58,23 +76,29 @@ func (l *selectorLabels) hasFormer(labels []labelPair) bool {
 
 // use counts one more user of the label.
 func (l *selectorLabels) use(label string) {
-	l.users[label]++
-	delete(l.former, label)
+	if l.users[label]++; l.users[label] == 1 {
+		l.inUse = nil
+		delete(l.former, label)
+	}
 }
 
 // release counts one user of the label fewer.
 func (l *selectorLabels) release(label string) {
 	if l.users[label]--; l.users[label] == 0 {
+		l.inUse = nil
+		delete(l.users, label)
 		l.former[label] = true
 	}
 }
 
 // known reports whether the label is in use or was before.
-func (l *selectorLabels) known(label string) bool { _, ok := l.users[label]; return ok }
+func (l *selectorLabels) known(label string) bool { return l.users[label] > 0 || l.former[label] }
 
 func (l *selectorLabels) addFormer(labels []string) {
 	for _, label := range labels {
-		l.users[label], l.former[label] = 0, true
+		if l.users[label] == 0 {
+			l.former[label] = true
+		}
 	}
 }
 
@@ -126,15 +150,26 @@ type unusedLabels struct {
 // mostUnused is how many unused labels of a class are listed: few pods have more.
 const mostUnused = 32
 
-// add adds the labels of a pod.
-func (u *unusedLabels) add(keys []string) {
-	for _, key := range keys {
-		if u.many || slices.Contains(u.keys, key) {
-			continue
-		}
-		u.keys = append(u.keys, key)
-		u.many = len(u.keys) > mostUnused
+// addOf adds the labels of a pod but those that distinguish it. Mostly all of them are known.
+func (u *unusedLabels) addOf(labels map[string]string, distinguishing []string) {
+	if u.many {
+		return
 	}
+	known := len(distinguishing)
+	for _, key := range u.keys {
+		if _, ok := labels[key]; ok {
+			known++
+		}
+	}
+	if known == len(labels) {
+		return
+	}
+	for key := range labels {
+		if !slices.Contains(distinguishing, key) && !slices.Contains(u.keys, key) {
+			u.keys = append(u.keys, key)
+		}
+	}
+	u.many = len(u.keys) > mostUnused
 }
 
 // mayHave reports whether pods of the class may have one of the labels.

@@ -16,8 +16,6 @@ import (
 type signature struct {
 	bytes []byte
 	names []string // scratch for sorting; the labels that labels wrote
-	// unused are the labels that labels left out because they distinguish no pods.
-	unused []string
 }
 
 func (s *signature) reset() { s.bytes = s.bytes[:0] }
@@ -72,15 +70,21 @@ func (s *signature) amount(name string, n int64) {
 
 // labels writes the labels that distinguish pods, sorted by key.
 func (s *signature) labels(labels map[string]string, used *selectorLabels, toBePlaced bool) {
-	s.names, s.unused = s.names[:0], s.unused[:0]
-	for key := range labels {
-		if used.distinguishes(key, toBePlaced) {
-			s.names = append(s.names, key)
-			continue
+	s.names = s.names[:0]
+	if few, ok := used.few(toBePlaced); ok {
+		for _, key := range few {
+			if _, ok := labels[key]; ok {
+				s.names = append(s.names, key)
+			}
 		}
-		s.unused = append(s.unused, key)
+	} else {
+		for key := range labels {
+			if used.distinguishes(key, toBePlaced) {
+				s.names = append(s.names, key)
+			}
+		}
+		slices.Sort(s.names)
 	}
-	slices.Sort(s.names)
 	for _, key := range s.names {
 		s.string(key)
 		s.string(labels[key])
