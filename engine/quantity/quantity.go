@@ -123,6 +123,13 @@ func (v Vector) Sub(w Vector) Vector {
 	return v
 }
 
+// AddIn adds w to v, or subtracts it (by is 1 or -1), in these resources alone. It saturates at Most.
+func (v *Vector) AddIn(dims []Dim, w *Vector, by int64) {
+	for _, d := range dims {
+		v[d] = clamp(v[d] + by*w[d])
+	}
+}
+
 // Times returns v multiplied by n, saturating at Most.
 func (v Vector) Times(n int) Vector {
 	for d := range v {

@@ -140,7 +140,7 @@ func (oc *offeringChooser) reserveLargest(l *launch, rows bitset.Set) {
 			}
 		}
 	}
-	pool.left = pool.left.Sub(extra)
+	pool.left.AddIn(pool.Limited, &extra, -1)
 }
 
 // keepFirstTypes keeps the offerings of n instance types: first those without which there would

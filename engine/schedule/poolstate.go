@@ -15,7 +15,7 @@ import (
 // poolState is a pool catalog during one round.
 type poolState struct {
 	*cluster.PoolCatalog
-	left      quantity.Vector // of the pool's limits
+	left      quantity.Vector // of the pool's limits; what is not limited is not kept up to date
 	nodesLeft int             // negative means no limit
 	launched  bitset.Set      // offerings of which a launch was reserved, even if it was dropped since
 	// pods counts the pods that nodes are launched for, by shape. limitedPods counts those of
@@ -77,7 +77,7 @@ func (pool *poolState) reserve(l *launch) {
 		pool.nodesLeft--
 	}
 	pool.launched.Put(l.row)
-	pool.left = pool.left.Sub(*l.reserved())
+	pool.left.AddIn(pool.Limited, l.reserved(), -1)
 	if l.reservedCapacity != nil && pool.minValues.nodesLeft > 0 {
 		pool.minValues.nodesLeft--
 	}
@@ -88,7 +88,7 @@ func (pool *poolState) release(l *launch) {
 	if pool.nodesLeft >= 0 {
 		pool.nodesLeft++
 	}
-	pool.left = pool.left.Add(*l.reserved())
+	pool.left.AddIn(pool.Limited, l.reserved(), 1)
 	if l.reservedCapacity != nil && pool.minValues.nodesLeft >= 0 {
 		pool.minValues.nodesLeft++
 	}
