@@ -57,31 +57,37 @@ func (ps *preferenceSearch) firstPolicy() policy {
 // Where the first plan was of any priority and leaves out pods, they may be the wrong ones: a plan by the
 // zero policy is one of them, whatever the budget.
 func (ps *preferenceSearch) tryPolicies(s *solver, maxPrice offering.Price) *solver {
-	left := ps.options.budgets[Policies]
-	if left == 0 || ps.options.noLaunches || len(s.launches.all) == 0 || s.limits.overMaxPrice() {
+	budget := ps.options.budgets[Policies]
+	if budget == 0 || ps.options.noLaunches || len(s.launches.all) == 0 || s.limits.overMaxPrice() {
 		return s
 	}
+	policies := policiesFor(s.podGroups)
+	affordable := max(0, budget/policySteps(countPods(s.podGroups), len(s.podGroups)))
+	tries := policies[:min(affordable, len(policies))]
+	cut := len(policies) - len(tries)
+	if ps.policy.anyPriority && countLeftOut(s.podGroups) > 0 {
+		tries = slices.Concat([]policy{{}}, tries)
+	}
+	if len(tries) > 0 {
+		s = ps.bestPolicy(s, tries, maxPrice)
+	}
+	if cut > 0 {
+		s.searches.cut(Policies, cut)
+	}
+	return s
+}
+
+// bestPolicy is the best of the plan and of those that the policies make.
+func (ps *preferenceSearch) bestPolicy(s *solver, policies []policy, maxPrice offering.Price) *solver {
 	best := rate(s)
-	try := func(p policy) {
+	for _, p := range policies {
 		l := newLearned()
 		l.first, l.policy = s.learned.first, p
-		better, worse := best, rate(ps.makePlan(l, nil, maxPrice))
-		if worse.betterThan(best) {
-			better, worse = worse, best
+		other := rate(ps.makePlan(l, nil, maxPrice))
+		if other.betterThan(best) {
+			best, other = other, best
 		}
-		best = better
-		best.searches.inherit(&worse.searches, searchNames...)
-	}
-	if ps.policy.anyPriority && countLeftOut(s.podGroups) > 0 {
-		try(policy{})
-	}
-	policies := policiesFor(s.podGroups)
-	for i, p := range policies {
-		if left -= policySteps(countPods(s.podGroups), len(s.podGroups)); left < 0 {
-			best.searches.cut(Policies, len(policies)-i)
-			break
-		}
-		try(p)
+		best.searches.inherit(&other.searches, searchNames...)
 	}
 	return best.solver
 }
