@@ -113,15 +113,15 @@ func (t *topology) addToDomainCounts(g *podGroup, c *cell, n int) {
 func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 	var best *cell
 	mayBeFirst := g.noneToJoin(&s.counters)
-	usable := g.usableByRule(cells, mayBeFirst)
+	s.cells.usable = g.usableByRule(s.cells.usable, cells, mayBeFirst)
 	for _, c := range cells {
-		if !g.allows(c, usable, mayBeFirst) {
+		if !g.allows(c, s.cells.usable, mayBeFirst) {
 			continue
 		}
 		hadNodes := len(c.nodes) > 0
 		hasRoom := s.nodes.hasRoom(g, c)
 		if hadNodes && len(c.nodes) == 0 {
-			usable = g.usableByRule(cells, mayBeFirst)
+			s.cells.usable = g.usableByRule(s.cells.usable, cells, mayBeFirst)
 		}
 		if !hasRoom {
 			continue
@@ -183,15 +183,16 @@ func (g *podGroup) spreadCount(c *cell) int {
 // allowed reports whether the group's rules over domains allow one more pod in the cell.
 func (g *podGroup) allowed(cs *counters, c *cell, cells []*cell) bool {
 	mayBeFirst := g.noneToJoin(cs)
-	return g.allows(c, g.usableByRule(cells, mayBeFirst), mayBeFirst)
+	return g.allows(c, g.usableByRule(nil, cells, mayBeFirst), mayBeFirst)
 }
 
-// usableByRule lists for each spread of the group the values that pods can use; see usableValues.
-func (g *podGroup) usableByRule(cells []*cell, mayBeFirst bool) [][]int {
-	out := make([][]int, len(g.domainRules))
+// usableByRule lists for each spread of the group the values that pods can use; see usableValues. It
+// uses the memory of out.
+func (g *podGroup) usableByRule(out [][]int, cells []*cell, mayBeFirst bool) [][]int {
+	out = slices.Grow(out[:0], len(g.domainRules))[:len(g.domainRules)]
 	for i := range g.domainRules {
-		if r := &g.domainRules[i]; r.kind == spreadRule {
-			out[i] = g.usableValues(r, cells, mayBeFirst)
+		if out[i] = out[i][:0]; g.domainRules[i].kind == spreadRule {
+			out[i] = g.usableValues(out[i], &g.domainRules[i], cells, mayBeFirst)
 		}
 	}
 	return out

@@ -281,7 +281,7 @@ func (lr *launcher) boundPricePerWorth() {
 		room, g := cand.room, cand.group
 		lr.demand.capRoom(g, &room)
 		if g.bound.countsPods() {
-			room = covering.Capped(room, g.requestsLeft(lr.placed))
+			room = covering.Capped(room, g.requestsLeft(lr.shapesLeft.placed))
 		}
 		cand.roomWorth, cand.boundedByLeading = g.bound.of(&room), false
 		cand.setMinPricePerWorth(cand.roomWorth + lr.worthOfNode(cand))

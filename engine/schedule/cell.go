@@ -54,9 +54,8 @@ func (c *cell) hasKeys(keys []*constraint.Key) bool {
 
 // usableValues lists the values of the label of the group's rule for which pods can be in some cell that
 // the rule counts. A spread does not wait for pods in an empty domain where required affinity or
-// anti-affinity allows none.
-func (g *podGroup) usableValues(r *domainRule, cells []*cell, mayBeFirst bool) []int {
-	var out []int
+// anti-affinity allows none. It appends to out, which is empty.
+func (g *podGroup) usableValues(out []int, r *domainRule, cells []*cell, mayBeFirst bool) []int {
 	for _, c := range cells {
 		v := c.Values[r.keyIndex]
 		if v < 0 || !c.usable() || !c.hasKeys(r.count.requiredKeys) || slices.Contains(out, v) {

@@ -37,6 +37,7 @@ type cellFinder struct {
 	key           []byte                    // scratch: of labels
 	alike         alikePools                // scratch: see findWith
 	rows          bitset.Set                // scratch: see findWith
+	usable        [][]int                   // scratch: see bestCell
 }
 
 // find lists the cells where pods of the group could go.

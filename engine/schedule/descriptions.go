@@ -10,6 +10,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // plan makes the Plan of what was decided.
@@ -44,15 +45,17 @@ type descriptions struct {
 	byKey          map[descriptionKey]*launchDescription
 	runnersUpByKey map[runnersUpKey][]RunnerUp // see runnersUp
 	shapeNumbers   map[*cluster.PodShape]int   // see shapeNumber
-	key            []byte                      // scratch: of a set of offerings
-	groupShapes    []int                       // scratch: the pod shapes on a launch
-	types          []string                    // scratch: see describeNew
+	amountsOf      map[quantity.Vector]quantity.Amounts
+	key            []byte   // scratch: of a set of offerings
+	groupShapes    []int    // scratch: the pod shapes on a launch
+	types          []string // scratch: see describeNew
 }
 
 // launchesOfPlan describes the launches. It does so only once, because describing them
 // reserves limits.
 func (ds *descriptions) launchesOfPlan() []Launch {
 	if ds.described == nil {
+		ds.described = slices.Grow(ds.described, len(ds.launches.all))
 		for _, l := range ds.launches.all {
 			ds.described = append(ds.described, ds.chooseAndDescribe(l))
 		}
@@ -89,9 +92,19 @@ func (ds *descriptions) chooseAndDescribe(l *launch) Launch {
 	out := d.launch
 	out.RunnersUp = ds.runnersUp(l, d, accepted.holdingBefore(l.first))
 	out.Pods = l.pods
-	out.Requests = ds.snapshot.Resources.Amounts(l.used.Add(pool.DaemonOverhead[l.row]))
-	out.Daemons = ds.snapshot.Resources.Amounts(pool.DaemonOverhead[l.row])
+	daemons := pool.DaemonOverhead[l.row]
+	out.Requests, out.Daemons = ds.amounts(l.used.Add(daemons)), ds.amounts(daemons)
 	return out
+}
+
+// amounts converts the vector. Launches with the same share one result.
+func (ds *descriptions) amounts(v quantity.Vector) quantity.Amounts {
+	a, ok := ds.amountsOf[v]
+	if !ok {
+		a = ds.snapshot.Resources.Amounts(v)
+		ds.amountsOf[v] = a
+	}
+	return a
 }
 
 // describeNew makes what the launch shares with launches like it.

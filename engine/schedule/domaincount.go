@@ -19,7 +19,7 @@ type domainCount struct {
 	filter nodeFilter
 	// alone and aloneTotal are the pods that were counted one count at a time, by value and together;
 	// see count and total for all of them.
-	alone        podsByValue
+	alone        numbersByID
 	aloneTotal   int
 	requiredKeys []*constraint.Key // a node must have all of them to count
 	// domains are the values that existing nodes have, as far as filter lets them count, and those
@@ -74,7 +74,7 @@ func (dc *domainCount) total() int {
 func (dc *domainCount) countedValues() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, c := range dc.alone {
-			if !yield(c.value) {
+			if !yield(c.id) {
 				return
 			}
 		}

@@ -26,7 +26,7 @@ func (e *explainer) explainTopology(fb *funnelBuilder, pool *poolState, g *podGr
 	}
 	for i := range g.domainRules {
 		r := &g.domainRules[i]
-		domains := g.usableValues(r, cells, g.noneToJoin(e.counters))
+		domains := g.usableValues(nil, r, cells, g.noneToJoin(e.counters))
 		fb.cut(reason.Topology, e.forbidden(pool, g, r, domains), func(bitset.Set) (string, map[string]any) { return r.explain(domains) })
 	}
 	for _, n := range g.nodeRules.needs {

@@ -150,7 +150,7 @@ func (f *filling) reset(room quantity.Vector) {
 func (lr *launcher) shareOf(cand *candidate) float64 {
 	g := cand.group
 	share := 1.0
-	for d, n := range g.requestsLeft(lr.placed) {
+	for d, n := range g.requestsLeft(lr.shapesLeft.placed) {
 		if n > 0 {
 			share = min(share, float64(max(0, cand.room[d]))/float64(n))
 		}

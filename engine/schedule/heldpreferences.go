@@ -199,7 +199,7 @@ func (n *nodes) impossiblePreference(g *podGroup) int {
 func (n *nodes) allowSomewhere(g *podGroup, r *domainRule) bool {
 	var usable []int
 	if r.kind == spreadRule {
-		usable = g.usableValues(r, g.cells, true)
+		usable = g.usableValues(nil, r, g.cells, true)
 	}
 	return slices.ContainsFunc(g.cells, func(c *cell) bool { return r.allows(c.Values[r.keyIndex], usable, true) && n.hasRoom(g, c) })
 }

@@ -265,14 +265,14 @@ func (s *solver) leastOnNodes(g *podGroup, h hostnameSpread) int {
 		}
 		counted := s.topology.countedOfferings(&looksAt, l.pool)
 		if counted.Equal(l.pool.Offerings) {
-			look(l.counts[h.counter])
+			look(l.counts.at(h.counter))
 			continue
 		}
 		switch may := s.offerings.mayBecome(l); {
 		case may.SubsetOf(counted):
-			look(l.counts[h.counter])
+			look(l.counts.at(h.counter))
 		case may.Intersects(counted):
-			least = min(least, l.counts[h.counter])
+			least = min(least, l.counts.at(h.counter))
 		}
 	}
 	if nodes == 0 || nodes < h.spread.MinDomains {

@@ -197,7 +197,7 @@ func (im *improver) move(to *launch, a *allotment, pods []cluster.PodRef) int {
 func (im *improver) roomFor(on *launch, a *allotment) int {
 	im.progress.steps++
 	n := on.roomFor(im.counters, a.group)
-	if n == 0 || !on.residents.mayLimit(&a.group.nodeRules, n, func(c int) int { return on.counts[c] }) {
+	if n == 0 || !on.residents.mayLimit(&a.group.nodeRules, n, on.counts.at) {
 		return n
 	}
 	im.progress.steps += len(on.groups)
@@ -210,14 +210,14 @@ func (im *improver) roomFor(on *launch, a *allotment) int {
 func (l *launch) maxPodsInAnyBindOrder(a *allotment) int {
 	n := math.MaxInt32
 	for _, g := range l.groups {
-		n = min(n, g.nodeRules.maxPodsInAnyBindOrder(&a.group.nodeRules, func(c int) int { return l.counts[c] }))
+		n = min(n, g.nodeRules.maxPodsInAnyBindOrder(&a.group.nodeRules, l.counts.at))
 	}
 	return n
 }
 
 func (l *launch) clone() *launch {
 	out := *l
-	out.counts, out.mounts, out.residents = maps.Clone(l.counts), maps.Clone(l.mounts), l.residents.clone()
+	out.counts, out.mounts, out.residents = slices.Clone(l.counts), maps.Clone(l.mounts), l.residents.clone()
 	out.pods, out.content, out.groups = slices.Clip(l.pods), slices.Clip(l.content), slices.Clip(l.groups)
 	return &out
 }
@@ -341,12 +341,11 @@ func (im *improver) mergePair(a, b *launch) {
 
 // conflict reports whether pods of b may not be on a node with those of a, however large it is.
 func (im *improver) conflict(a, b *launch) bool {
-	count := func(c int) int { return a.counts[c] }
 	return slices.ContainsFunc(b.content, func(p portion) bool {
 		im.progress.steps += 1 + len(a.groups)
 		rules := &p.allotment.group.nodeRules
-		return a.residents.keepOff(rules) || rules.roomFor(im.counters, count) < p.n ||
-			a.residents.mayLimit(rules, p.n, count) && a.maxPodsInAnyBindOrder(p.allotment) < p.n
+		return a.residents.keepOff(rules) || rules.roomFor(im.counters, a.counts.at) < p.n ||
+			a.residents.mayLimit(rules, p.n, a.counts.at) && a.maxPodsInAnyBindOrder(p.allotment) < p.n
 	})
 }
 

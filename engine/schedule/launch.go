@@ -25,7 +25,7 @@ type launch struct {
 	first        int         // the first offering, once chosen
 
 	index     int         // in the launchList, as far as that has indexed it
-	counts    map[int]int // counters above zero
+	counts    numbersByID // counters above zero
 	residents residents
 	mounts    map[cluster.Mount]bool
 	// requiredValues is how many values of each label with minValues the launch must list;
@@ -89,7 +89,7 @@ func (l *launch) roomFor(cs *counters, g *podGroup) int {
 	if n == 0 || l.residents.keepOff(&g.nodeRules) {
 		return 0
 	}
-	if count := func(c int) int { return l.counts[c] }; g.hasSpread() && l.residents.mayLimit(&g.nodeRules, n, count) {
+	if g.hasSpread() && l.residents.mayLimit(&g.nodeRules, n, l.counts.at) {
 		for _, o := range l.groups {
 			n = min(n, g.maxPodsBesideEarlier(o, countWithoutLast(o, l.podsByGroup)))
 		}
@@ -97,7 +97,7 @@ func (l *launch) roomFor(cs *counters, g *podGroup) int {
 	if n == 0 || !g.nodeRules.restricted() {
 		return n
 	}
-	n = min(n, g.nodeRules.roomFor(cs, func(c int) int { return l.counts[c] }))
+	n = min(n, g.nodeRules.roomFor(cs, l.counts.at))
 	if n > 0 && len(g.nodeRules.mounts) > 0 {
 		left, ok := mounted(l.free, g.nodeRules.mounts, func(m cluster.Mount) bool { return l.mounts[m] })
 		if !ok {
@@ -130,6 +130,7 @@ type launchList struct {
 	// free is the free capacity of the first indexed of all, once there are many; see next.
 	free    *cluster.FreeCapacity
 	slots   int // of free
+	dims    int // positions of resources
 	indexed int
 	scratch launchScratch
 }
@@ -150,7 +151,7 @@ func (ll *launchList) next(i int, g *podGroup) int {
 	}
 	if ll.slots < len(ll.all) {
 		ll.slots, ll.indexed = 2*len(ll.all), 0
-		ll.free = cluster.NewFreeCapacity(ll.slots, quantity.Dims)
+		ll.free = cluster.NewFreeCapacity(ll.slots, ll.dims)
 	}
 	for ; ll.indexed < len(ll.all); ll.indexed++ {
 		l := ll.all[ll.indexed]
@@ -182,6 +183,33 @@ func (ll *launchList) holdFirst(g *podGroup, counter int) bool {
 			return !o.follows() && slices.Contains(o.nodeRules.increments, counter)
 		})
 	})
+}
+
+// launch launches the candidate so many times, or as often as enough values are left for minValues. It
+// returns how often.
+func (ll *launchList) launch(cand *candidate, copies int, minValues *minValuesChecker) int {
+	pods, counts, limits := 0, 0, 0
+	for _, p := range cand.content {
+		rules := &p.allotment.group.nodeRules
+		pods, counts, limits = pods+p.n, counts+len(rules.increments), limits+len(rules.maxCounts)
+	}
+	var groups []*podGroup // copies share the slice
+	for n := range copies {
+		l := &launch{pool: cand.pool, row: cand.row, free: cand.room, requirements: cand.requirements, groups: groups, content: make([]portion, 0, len(cand.content)), requiredValues: cand.requiredValues}
+		if !minValues.reserveLaunch(l, &cand.used) {
+			return n
+		}
+		l.counts, l.residents.mostOf = makeNumbersByID(counts, limits)
+		if len(cand.content) > 1 {
+			l.pods = make([]cluster.PodRef, 0, pods)
+		}
+		for _, p := range cand.content {
+			ll.addPods(l, p.allotment, p.n)
+		}
+		groups = slices.Clip(l.groups)
+		ll.all = append(ll.all, l)
+	}
+	return copies
 }
 
 // addPods puts n pods of the allotment on the launch.
@@ -222,10 +250,7 @@ func (l *launch) addPods(a *allotment, pods []cluster.PodRef) {
 	}
 	l.residents.add(&a.group.nodeRules)
 	for _, c := range a.group.nodeRules.increments {
-		if l.counts == nil {
-			l.counts = map[int]int{}
-		}
-		l.counts[c] += n
+		l.counts.add(c, n)
 	}
 	if !slices.Contains(l.groups, a.group) {
 		l.groups = append(l.groups, a.group)

@@ -28,7 +28,8 @@ type shapeGroup struct {
 	left               int
 	mostOnNode         int  // sum of leftForNode: so many of the pods a node holds if it has the capacity
 	packed             int  // while counting the pods on one node
-	droppedAt          int  // launchCalls when dropPlaced was last called
+	notedLeft          int  // left as shapesLeft has it
+	somePlaced         bool // some of allotments have no pods left
 	hosted             bool // some pool has an offering for them
 	lastJoined         lastJoined
 	// inFilling is set while fill has pods of this shape group on its node.
@@ -39,12 +40,6 @@ type shapeGroup struct {
 type portion struct {
 	allotment *allotment
 	n         int
-}
-
-// placedPods is that pods of a shape group were placed, with how many were left before and after.
-type placedPods struct {
-	shapeGroup    *shapeGroup
-	before, after int
 }
 
 // launcher launches nodes from pools of equal weight for the pods of one priority.
@@ -60,7 +55,6 @@ type launcher struct {
 	pools       alikePools // to the pods of all shape groups
 	shapeGroups []*shapeGroup
 	shapesLeft  shapesLeft // of shapeGroups
-	placed      []placedPods
 	// followers are the allotments that must join pods which the counter counts.
 	followers  map[int][]*allotment
 	candidates []*candidate
@@ -226,8 +220,7 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 		if a.group.nodeRules.limitsOwnPods() {
 			sg.limited = append(sg.limited, a)
 		}
-		sg.left += a.left()
-		sg.mostOnNode += a.leftForNode()
+		sg.countLeft(a, 1)
 	}
 }
 
@@ -284,15 +277,14 @@ func (lr *launcher) fillingIsCurrent(cand *candidate) bool {
 			return false
 		}
 	}
-	return cand.packing.isCurrent(cand.group.suits, lr.placed)
+	return cand.packing.isCurrent(cand.group.suits, lr.shapesLeft.placed)
 }
 
 // launchCopies launches the candidate as often as its filling repeats. It reports false when
 // limits or quota stopped it, or allow no node after these.
 func (lr *launcher) launchCopies(cand *candidate) bool {
-	copies, pods := math.MaxInt32, 0
+	copies := math.MaxInt32
 	for _, p := range cand.content {
-		pods += p.n
 		copies = min(copies, p.allotment.left()/p.n)
 		if p.allotment.group.joinsItself() {
 			copies = min(copies, 1) // only the first of the copies can be the first pod anywhere
@@ -300,36 +292,19 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 	}
 	allowed := lr.limits.nodesAllowed(cand.pool, cand.row)
 	lr.launchCalls++
-	var groups []*podGroup // copies share the slice
-	for n := range min(copies, allowed) {
-		l := &launch{pool: cand.pool, row: cand.row, free: cand.room, requirements: cand.requirements, groups: groups, content: make([]portion, 0, len(cand.content)), requiredValues: cand.requiredValues}
-		if !lr.minValues.reserveLaunch(l, &cand.used) {
-			allowed = n
-			break
-		}
-		if len(cand.content) > 1 {
-			l.pods = make([]cluster.PodRef, 0, pods)
-		}
-		for _, p := range cand.content {
-			lr.launches.addPods(l, p.allotment, p.n)
-		}
-		groups = slices.Clip(l.groups)
-		lr.launches.all = append(lr.launches.all, l)
+	for _, p := range cand.content {
+		p.allotment.shapeGroup.countLeft(p.allotment, -1)
 	}
+	launched := lr.launches.launch(cand, min(copies, allowed), lr.minValues)
 	for _, p := range cand.content {
 		sg := p.allotment.shapeGroup
-		if sg.droppedAt == lr.launchCalls {
-			continue
-		}
-		before := sg.left
-		sg.droppedAt = lr.launchCalls
-		sg.dropPlaced()
-		if sg.left < before {
-			lr.placed = append(lr.placed, placedPods{sg, before, sg.left})
-			lr.shapesLeft.update(sg)
-		}
+		sg.countLeft(p.allotment, 1)
+		sg.somePlaced = sg.somePlaced || p.allotment.left() == 0
 	}
-	return copies < allowed
+	for _, p := range cand.content {
+		lr.shapesLeft.note(p.allotment.shapeGroup)
+	}
+	return launched == copies && copies < allowed
 }
 
 // allotmentWalk walks, in their order, over the allotments of a shape group of which pods may be put
@@ -397,7 +372,14 @@ func firstAfter(list []*allotment, order int) *allotment {
 	return list[i]
 }
 
-// dropPlaced drops allotments that have no pods left.
+// countLeft adds the pods left of an allotment to the sums of the shape group, or subtracts them (by is
+// 1 or -1).
+func (sg *shapeGroup) countLeft(a *allotment, by int) {
+	sg.left += by * a.left()
+	sg.mostOnNode += by * a.leftForNode()
+}
+
+// dropPlaced drops the allotments that have no pods left.
 func (sg *shapeGroup) dropPlaced() {
 	placed := func(a *allotment) bool { return a.left() == 0 }
 	for _, list := range []*[]*allotment{&sg.allotments, &sg.independent, &sg.limited} {
@@ -406,9 +388,5 @@ func (sg *shapeGroup) dropPlaced() {
 	if sg.unrepelled != nil {
 		sg.unrepelled.dropPlaced()
 	}
-	sg.left, sg.mostOnNode = 0, 0
-	for _, a := range sg.allotments {
-		sg.left += a.left()
-		sg.mostOnNode += a.leftForNode()
-	}
+	sg.somePlaced = false
 }

@@ -75,10 +75,10 @@ func (sg *shapeGroup) needsOnlyCapacity() bool {
 
 // sum sums up what is left to place.
 func (lp *leadingPods) sum(lr *launcher, suits bitset.Set) {
-	if lp.summedAt == len(lr.placed) {
+	if lp.summedAt == len(lr.shapesLeft.placed) {
 		return
 	}
-	lp.summedAt = len(lr.placed)
+	lp.summedAt = len(lr.shapesLeft.placed)
 	var sum quantity.Vector
 	lp.sums, lp.worths, lp.ends = append(lp.sums[:0], sum), append(lp.worths[:0], 0), append(lp.ends[:0], 0)
 	left := &lr.shapesLeft

@@ -236,11 +236,14 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 			if g.cells == nil { // it was placed with others, by a colocation
 				g.cells = s.cells.find(g)
 			}
-			known := g.usableValues(r, g.cells, g.noneToJoin(&s.counters))
+			var known []int
 			key := domainCountKey{r.count.key, r.count.of, r.count.filter}
 			for _, v := range s.topology.launchedDomains(r.count) {
 				if r.count.domains[v] || slices.Contains(r.count.launched, v) || slices.Contains(l.openedDomains[key], v) {
 					continue
+				}
+				if known == nil {
+					known = g.usableValues(nil, r, g.cells, g.noneToJoin(&s.counters))
 				}
 				if slices.Contains(known, v) && !mayHaveOpened(g, r, v) {
 					continue

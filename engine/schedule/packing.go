@@ -119,7 +119,7 @@ func (p *packing) clear() { p.leading, p.pods = 0, p.pods[:0] }
 func (lr *launcher) pack(cand *candidate) {
 	p := &cand.packing
 	p.clear()
-	p.placed = len(lr.placed)
+	p.placed = len(lr.shapesLeft.placed)
 	room := cand.room
 	limited := lr.demand.spreadsOverNodes(cand.group)
 	if limited {

@@ -71,7 +71,7 @@ type Launch struct {
 	// Labels are those the node gets from the pool's template and from single-valued rules.
 	Labels map[string]string
 	Taints []cluster.Taint
-	// Requests are those of the pods and DaemonSets together.
+	// Requests are those of the pods and DaemonSets together. Launches may share them.
 	Requests quantity.Amounts
 	Daemons  quantity.Amounts // the DaemonSets' share of Requests
 	Pods     []cluster.PodRef

@@ -3,7 +3,6 @@
 package schedule
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
@@ -17,7 +16,7 @@ type residents struct {
 	repels     bitset.Set    // IDs of the selectors that some of them keep away
 	// mostOf is the lowest limit that rules of some of them put on a counter. avoiding is set when
 	// some of them may keep others away by more than repels says.
-	mostOf   map[int]int
+	mostOf   numbersByID
 	avoiding bool
 }
 
@@ -55,16 +54,16 @@ func (r *residents) mayLimit(rules *nodeRules, n int, count func(int) int) bool 
 		return true
 	}
 	if len(r.mostOf) < len(rules.increments) {
-		for c, most := range r.mostOf {
-			if rules.bumps(c) && most-count(c) < n {
+		for _, most := range r.mostOf {
+			if rules.bumps(most.id) && most.n-count(most.id) < n {
 				return true
 			}
 		}
 		return false
 	}
 	return slices.ContainsFunc(rules.increments, func(c int) bool {
-		most, limited := r.mostOf[c]
-		return limited && most-count(c) < n
+		i, limited := r.mostOf.find(c)
+		return limited && r.mostOf[i].n-count(c) < n
 	})
 }
 
@@ -75,24 +74,19 @@ func (r *residents) add(rules *nodeRules) {
 		r.repels.Put(g)
 	}
 	for _, c := range rules.maxCounts {
-		if most, limited := r.mostOf[c.counter]; !limited || c.max < most {
-			if r.mostOf == nil {
-				r.mostOf = map[int]int{}
-			}
-			r.mostOf[c.counter] = c.max
-		}
+		r.mostOf.limit(c.counter, c.max)
 	}
 	r.avoiding = r.avoiding || len(rules.avoids) > 0 || rules.mayBeRepelled
 }
 
 func (r *residents) clone() residents {
 	selectedBy := selectorUnion{r.selectedBy.first, r.selectedBy.rest.Clone()}
-	return residents{selectedBy: selectedBy, repels: r.repels.Clone(), mostOf: maps.Clone(r.mostOf), avoiding: r.avoiding}
+	return residents{selectedBy: selectedBy, repels: r.repels.Clone(), mostOf: slices.Clone(r.mostOf), avoiding: r.avoiding}
 }
 
 func (r *residents) clear() {
 	r.selectedBy.clear()
 	clear(r.repels)
-	clear(r.mostOf)
+	r.mostOf = r.mostOf[:0]
 	r.avoiding = false
 }

@@ -22,6 +22,14 @@ type shapesLeft struct {
 	sizes *cluster.FreeCapacity
 	room  quantity.Vector // scratch: the same of a room
 	most  int64           // no group has more pods left
+	// placed lists the pods placed since, in order.
+	placed []placedPods
+}
+
+// placedPods is that pods of a shape group were placed, with how many were left before and after.
+type placedPods struct {
+	shapeGroup    *shapeGroup
+	before, after int
 }
 
 func newShapesLeft(groups []*shapeGroup) shapesLeft {
@@ -38,7 +46,7 @@ func newShapesLeft(groups []*shapeGroup) shapesLeft {
 	out.negated, out.counts = cluster.NewFreeCapacity(len(groups), width), cluster.NewFreeCapacity(len(groups), 1)
 	out.sizes = cluster.NewFreeCapacity(len(groups), 1)
 	for i, sg := range groups {
-		sg.at = i
+		sg.at, sg.notedLeft = i, sg.left
 		out.sizes.Set(i, negatedSize(&sg.shape.Requests))
 		out.update(sg)
 		out.most = max(out.most, int64(sg.left))
@@ -50,11 +58,24 @@ func negatedSize(v *quantity.Vector) *quantity.Vector {
 	return &quantity.Vector{-quantity.Size(v[quantity.CPU], v[quantity.Memory])}
 }
 
+// note takes note of how many pods the group has left. It drops the group's allotments that have none.
+func (x *shapesLeft) note(sg *shapeGroup) {
+	if sg.left == sg.notedLeft {
+		return
+	}
+	x.placed = append(x.placed, placedPods{sg, sg.notedLeft, sg.left})
+	sg.notedLeft = sg.left
+	x.update(sg)
+	if sg.somePlaced {
+		sg.dropPlaced()
+	}
+}
+
 // update records how many pods the group has left.
 func (x *shapesLeft) update(sg *shapeGroup) {
 	var v quantity.Vector
-	for d, n := range sg.shape.Requests {
-		if v[d] = -n; sg.left == 0 {
+	for _, d := range x.dims {
+		if v[d] = -sg.shape.Requests[d]; sg.left == 0 {
 			v[d] = -quantity.Most - 1
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // Solve decides which nodes to launch for the snapshot's pending pods. It reads nothing
@@ -58,7 +59,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 	s.limits = newLimits(&s.pools, &s.quota, maxPrice)
 	s.counters = newCounters(snapshot, antiAffinityTermsOf(snapshot))
 	s.placements = placements{enabled: len(ps.byWeight) > 0 || ps.options.placeAllOrStop}
-	s.launches = launchList{counters: &s.counters, placements: &s.placements, policy: l.policy}
+	s.launches = launchList{counters: &s.counters, placements: &s.placements, policy: l.policy, dims: snapshot.Resources.Len()}
 	s.nodes = newNodes(snapshot, nodePreferences{classes: ps.distinguishNodes, preferredFirst: chosen != nil}, &s.counters, &s.placements)
 	s.topology = newTopology(&s.counters, &s.pools, &s.launches, l.openedDomains)
 	s.requirements.topology = &s.topology
@@ -73,6 +74,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 		snapshot: snapshot, pools: &s.pools, launches: &s.launches, quota: &s.quota, topology: &s.topology,
 		requirements: &s.requirements, minValues: &s.minValues, offerings: &s.offerings,
 		byKey: map[descriptionKey]*launchDescription{}, runnersUpByKey: map[runnersUpKey][]RunnerUp{}, shapeNumbers: map[*cluster.PodShape]int{},
+		amountsOf: map[quantity.Vector]quantity.Amounts{},
 	}
 	waits := ps.claims.waits(l.passedOver)
 	s.podGroups = make([]*podGroup, 0, len(snapshot.Classes))
