@@ -116,19 +116,13 @@ func (c *PodClass) setPodsOn(bound *nodePods, n podCount) {
 // oldest first.
 func (c *PodClass) setPodsToPlace(toReschedule []*pod) {
 	c.podsToPlaceStale = false
-	pods := append(slices.Clone(c.pending), toReschedule...)
-	slices.SortFunc(pods, func(x, y *pod) int {
-		if (x.bound == nil) != (y.bound == nil) {
-			if x.bound == nil {
-				return -1
-			}
-			return 1
+	c.PodsToPlace = make([]PodRef, 0, len(c.pending)+len(toReschedule))
+	for _, pods := range [][]*pod{c.pending, toReschedule} {
+		pods = slices.Clone(pods)
+		slices.SortFunc(pods, compareAge)
+		for _, p := range pods {
+			c.PodsToPlace = append(c.PodsToPlace, p.PodRef)
 		}
-		return compareAge(x, y)
-	})
-	c.PodsToPlace = make([]PodRef, len(pods))
-	for i, p := range pods {
-		c.PodsToPlace[i] = p.PodRef
 	}
 }
 
