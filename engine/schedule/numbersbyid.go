@@ -52,10 +52,22 @@ func (x *numbersByID) limit(id, n int) {
 	(*x)[i].n = min((*x)[i].n, n)
 }
 
-// find returns the index of the ID, or where it would be. Most IDs are added in their order.
+// find returns the index of the ID, or where it would be. A short list is walked through: that is faster
+// than to search it.
 func (x numbersByID) find(id int) (int, bool) {
-	if n := len(x); n == 0 || x[n-1].id < id {
-		return n, false
+	if n := len(x); n > 0 && x[n-1].id < id {
+		return n, false // most IDs are added in their order
 	}
-	return slices.BinarySearchFunc(x, id, func(o numberOf, id int) int { return cmp.Compare(o.id, id) })
+	if len(x) > shortList {
+		return slices.BinarySearchFunc(x, id, func(o numberOf, id int) int { return cmp.Compare(o.id, id) })
+	}
+	for i := range x {
+		if x[i].id >= id {
+			return i, x[i].id == id
+		}
+	}
+	return len(x), false
 }
+
+// shortList is how many numbers are walked through.
+const shortList = 16
