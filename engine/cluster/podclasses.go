@@ -135,7 +135,7 @@ func (cs *podClasses) addPending(p *pod) {
 	p.index = len(c.pending)
 	c.pending = append(c.pending, p)
 	c.podsToPlaceStale = true
-	if p.index == 0 {
+	if len(c.pending) == 1 {
 		cs.pending[c] = true
 	}
 }

@@ -17,7 +17,7 @@ import (
 type selectorLabels struct {
 	users  map[string]int  // by label in use: the classes whose selectors use it
 	former map[string]bool // the labels that no class uses any more
-	inUse  []string        // the keys of users, sorted; see few
+	inUse  []string        // the keys of users, sorted; nil after a change, see few
 }
 
 func newSelectorLabels() selectorLabels {
@@ -30,8 +30,8 @@ func (l *selectorLabels) distinguishes(label string, toBePlaced bool) bool {
 	return l.users[label] > 0 || !toBePlaced && l.former[label]
 }
 
-// fewInUse is how many labels are looked up in those of a pod: beyond that, a walk over the pod's labels
-// is faster.
+// fewInUse is how many labels are looked up in those of a pod: beyond that, a walk over the pod's
+// labels is faster.
 const fewInUse = 8
 
 // few returns the labels that distinguish pods, sorted. It reports false when they may not be few.
@@ -39,7 +39,7 @@ func (l *selectorLabels) few(toBePlaced bool) ([]string, bool) {
 	if len(l.users) > fewInUse || !toBePlaced && len(l.former) > 0 {
 		return nil, false
 	}
-	if len(l.inUse) != len(l.users) {
+	if len(l.inUse) < len(l.users) {
 		l.inUse = slices.Sorted(maps.Keys(l.users))
 	}
 	return l.inUse, true
@@ -138,8 +138,8 @@ func hasAny(labels map[string]string, wanted []string) bool {
 	return false
 }
 
-// unusedLabels are labels of pods of one class that distinguish none of them, as no selector uses them
-// yet. Once one does, only classes that may have it are looked at: there may be far more pods than
+// unusedLabels are labels of pods of one class that distinguish none of them, as no selector uses
+// them yet. Once one does, only classes that may have it are looked at: there may be far more pods than
 // classes.
 type unusedLabels struct {
 	keys []string
@@ -150,7 +150,8 @@ type unusedLabels struct {
 // mostUnused is how many unused labels of a class are listed: few pods have more.
 const mostUnused = 32
 
-// addOf adds the labels of a pod but those that distinguish it. Mostly all of them are known.
+// addOf adds the labels of a pod but those that distinguish it. Pods of a class are distinguished by
+// the same labels, so none of these is listed, and to count those that are tells whether one is new.
 func (u *unusedLabels) addOf(labels map[string]string, distinguishing []string) {
 	if u.many {
 		return
@@ -165,11 +166,15 @@ func (u *unusedLabels) addOf(labels map[string]string, distinguishing []string) 
 		return
 	}
 	for key := range labels {
-		if !slices.Contains(distinguishing, key) && !slices.Contains(u.keys, key) {
+		switch {
+		case slices.Contains(distinguishing, key) || slices.Contains(u.keys, key):
+		case len(u.keys) == mostUnused:
+			u.keys, u.many = nil, true
+			return
+		default:
 			u.keys = append(u.keys, key)
 		}
 	}
-	u.many = len(u.keys) > mostUnused
 }
 
 // mayHave reports whether pods of the class may have one of the labels.

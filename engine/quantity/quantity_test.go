@@ -59,6 +59,26 @@ func TestSum(t *testing.T) {
 	}
 }
 
+// To add to some resources is to add to all a vector that has only these.
+func TestAddIn(t *testing.T) {
+	amounts := []int64{-quantity.Most, -7, 0, 7, quantity.Most}
+	for _, a := range amounts {
+		for _, b := range amounts {
+			v, w := quantity.Vector{a, a, a}, quantity.Vector{b, b, b}
+			more, fewer := v, v
+			more.AddIn([]quantity.Dim{0, 2}, &w, 1)
+			fewer.AddIn([]quantity.Dim{0, 2}, &w, -1)
+			w[1] = 0
+			if want := v.Add(w); more != want {
+				t.Errorf("%v and %v: %v, want %v", v, w, more, want)
+			}
+			if want := v.Sub(w); fewer != want {
+				t.Errorf("%v less %v: %v, want %v", v, w, fewer, want)
+			}
+		}
+	}
+}
+
 func TestFormat(t *testing.T) {
 	for _, tc := range []struct {
 		name string

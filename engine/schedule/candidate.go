@@ -46,7 +46,7 @@ type candidateGroup struct {
 	leading        leadingPods   // of the same
 	countability   countability  // of the same
 	// requests is what the pods left to place of the shape groups ask for, as it was after that many
-	// of launcher.placed; negative before it is computed.
+	// of shapesLeft.placed; negative before it is computed.
 	requests quantity.Vector
 	summedAt int
 }

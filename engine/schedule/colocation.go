@@ -469,7 +469,7 @@ func (c *colocation) plannedFor(allotments []*allotment) *sharedNode {
 			continue
 		}
 		used, ok := c.fit(allotments, podsOnNode{
-			count:    func(counter int) int { return l.counts.at(counter) },
+			count:    l.counts.at,
 			keptOff:  func(g *podGroup) bool { return l.residents.keepOff(&g.nodeRules) },
 			attached: func(m cluster.Mount) bool { return l.mounts[m] },
 		})

@@ -43,12 +43,12 @@ type descriptions struct {
 	offerings      *offeringChooser
 	described      []Launch // see launchesOfPlan
 	byKey          map[descriptionKey]*launchDescription
-	runnersUpByKey map[runnersUpKey][]RunnerUp // see runnersUp
-	shapeNumbers   map[*cluster.PodShape]int   // see shapeNumber
-	amountsOf      map[quantity.Vector]quantity.Amounts
-	key            []byte   // scratch: of a set of offerings
-	groupShapes    []int    // scratch: the pod shapes on a launch
-	types          []string // scratch: see describeNew
+	runnersUpByKey map[runnersUpKey][]RunnerUp          // see runnersUp
+	shapeNumbers   map[*cluster.PodShape]int            // see shapeNumber
+	amountsOf      map[quantity.Vector]quantity.Amounts // see amounts
+	key            []byte                               // scratch: of a set of offerings
+	groupShapes    []int                                // scratch: the pod shapes on a launch
+	types          []string                             // scratch: see describeNew
 }
 
 // launchesOfPlan describes the launches. It does so only once, because describing them

@@ -130,7 +130,7 @@ type launchList struct {
 	// free is the free capacity of the first indexed of all, once there are many; see next.
 	free    *cluster.FreeCapacity
 	slots   int // of free
-	dims    int // positions of resources
+	dims    int // how many resources have a position
 	indexed int
 	scratch launchScratch
 }
@@ -188,10 +188,10 @@ func (ll *launchList) holdFirst(g *podGroup, counter int) bool {
 // launch launches the candidate so many times, or as often as enough values are left for minValues. It
 // returns how often.
 func (ll *launchList) launch(cand *candidate, copies int, minValues *minValuesChecker) int {
-	pods, counts, limits := 0, 0, 0
+	pods, counted, limited := 0, 0, 0
 	for _, p := range cand.content {
 		rules := &p.allotment.group.nodeRules
-		pods, counts, limits = pods+p.n, counts+len(rules.increments), limits+len(rules.maxCounts)
+		pods, counted, limited = pods+p.n, counted+len(rules.increments), limited+len(rules.maxCounts)
 	}
 	var groups []*podGroup // copies share the slice
 	for n := range copies {
@@ -199,7 +199,7 @@ func (ll *launchList) launch(cand *candidate, copies int, minValues *minValuesCh
 		if !minValues.reserveLaunch(l, &cand.used) {
 			return n
 		}
-		l.counts, l.residents.mostOf = makeNumbersByID(counts, limits)
+		l.counts, l.residents.mostOf = twoNumbersByID(counted, limited)
 		if len(cand.content) > 1 {
 			l.pods = make([]cluster.PodRef, 0, pods)
 		}
@@ -249,9 +249,7 @@ func (l *launch) addPods(a *allotment, pods []cluster.PodRef) {
 		l.used[m.Dim]++
 	}
 	l.residents.add(&a.group.nodeRules)
-	for _, c := range a.group.nodeRules.increments {
-		l.counts.add(c, n)
-	}
+	l.counts.addEach(a.group.nodeRules.increments, n)
 	if !slices.Contains(l.groups, a.group) {
 		l.groups = append(l.groups, a.group)
 	}

@@ -292,6 +292,7 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 	}
 	allowed := lr.limits.nodesAllowed(cand.pool, cand.row)
 	lr.launchCalls++
+	// The sums of the shape groups are counted without these allotments meanwhile.
 	for _, p := range cand.content {
 		p.allotment.shapeGroup.countLeft(p.allotment, -1)
 	}
@@ -301,8 +302,12 @@ func (lr *launcher) launchCopies(cand *candidate) bool {
 		sg.countLeft(p.allotment, 1)
 		sg.somePlaced = sg.somePlaced || p.allotment.left() == 0
 	}
-	for _, p := range cand.content {
-		lr.shapesLeft.note(p.allotment.shapeGroup)
+	for _, p := range cand.content { // several may be of one shape group
+		sg := p.allotment.shapeGroup
+		lr.shapesLeft.note(sg)
+		if sg.somePlaced {
+			sg.dropPlaced()
+		}
 	}
 	return launched == copies && copies < allowed
 }

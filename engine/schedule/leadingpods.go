@@ -26,7 +26,7 @@ type leadingPods struct {
 	most quantity.Vector   // no candidate of the group has more room
 	dims []quantity.Dim    // what they ask for
 	// sums is what the first i of them with pods left ask for together, as far as it may fit, as of so
-	// many of launcher.placed.
+	// many of shapesLeft.placed.
 	sums     []quantity.Vector
 	worths   []float64 // of sums
 	ends     []int     // the index in launcher.shapeGroups after each of these

@@ -98,7 +98,7 @@ func (c *candidate) decides(keys []*constraint.Key) bool {
 // packing is what pack counts on a node.
 type packing struct {
 	// leading is the index in launcher.shapeGroups before which all pods left of the candidate's shape
-	// groups are on the node, as of so many of launcher.placed. They are not in pods.
+	// groups are on the node, as of so many of shapesLeft.placed. They are not in pods.
 	leading, placed int
 	pods            []packedPods
 }

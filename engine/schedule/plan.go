@@ -71,10 +71,10 @@ type Launch struct {
 	// Labels are those the node gets from the pool's template and from single-valued rules.
 	Labels map[string]string
 	Taints []cluster.Taint
-	// Requests are those of the pods and DaemonSets together. Launches may share them.
-	Requests quantity.Amounts
-	Daemons  quantity.Amounts // the DaemonSets' share of Requests
-	Pods     []cluster.PodRef
+	// Requests are those of the pods and DaemonSets together, Daemons the DaemonSets' share. Launches
+	// may share them, so they must not be changed.
+	Requests, Daemons quantity.Amounts
+	Pods              []cluster.PodRef
 	// RunnersUp are other instance types, each once, for the explanation: first cheaper ones
 	// that could not be launched, then the next in price. At most three; launches may share
 	// the slice.

@@ -15,7 +15,7 @@ import (
 // poolState is a pool catalog during one round.
 type poolState struct {
 	*cluster.PoolCatalog
-	left      quantity.Vector // of the pool's limits; what is not limited is not kept up to date
+	left      quantity.Vector // of the pool's limits; zero for resources without one
 	nodesLeft int             // negative means no limit
 	launched  bitset.Set      // offerings of which a launch was reserved, even if it was dropped since
 	// pods counts the pods that nodes are launched for, by shape. limitedPods counts those of

@@ -68,12 +68,10 @@ func (ps *preferenceSearch) tryPolicies(s *solver, maxPrice offering.Price) *sol
 	if ps.policy.anyPriority && countLeftOut(s.podGroups) > 0 {
 		tries = slices.Concat([]policy{{}}, tries)
 	}
-	if len(tries) > 0 {
+	if len(tries) > 0 { // the price of a plan takes a choice of offerings for each of its launches
 		s = ps.bestPolicy(s, tries, maxPrice)
 	}
-	if cut > 0 {
-		s.searches.cut(Policies, cut)
-	}
+	s.searches.cut(Policies, cut)
 	return s
 }
 

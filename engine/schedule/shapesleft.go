@@ -22,7 +22,7 @@ type shapesLeft struct {
 	sizes *cluster.FreeCapacity
 	room  quantity.Vector // scratch: the same of a room
 	most  int64           // no group has more pods left
-	// placed lists the pods placed since, in order.
+	// placed lists the pods that were placed since the launcher began, in order.
 	placed []placedPods
 }
 
@@ -58,7 +58,7 @@ func negatedSize(v *quantity.Vector) *quantity.Vector {
 	return &quantity.Vector{-quantity.Size(v[quantity.CPU], v[quantity.Memory])}
 }
 
-// note takes note of how many pods the group has left. It drops the group's allotments that have none.
+// note takes note of how many pods the group has left.
 func (x *shapesLeft) note(sg *shapeGroup) {
 	if sg.left == sg.notedLeft {
 		return
@@ -66,9 +66,6 @@ func (x *shapesLeft) note(sg *shapeGroup) {
 	x.placed = append(x.placed, placedPods{sg, sg.notedLeft, sg.left})
 	sg.notedLeft = sg.left
 	x.update(sg)
-	if sg.somePlaced {
-		sg.dropPlaced()
-	}
 }
 
 // update records how many pods the group has left.

@@ -22,8 +22,12 @@ func TestShapesLeft(t *testing.T) {
 		left := newShapesLeft(groups)
 		for range 100 {
 			sg := groups[r.IntN(len(groups))]
+			before, known := sg.left, len(left.placed)
 			sg.left = r.IntN(sg.left + 1)
-			left.update(sg)
+			left.note(sg)
+			if placed := left.placed[known:]; sg.left < before && !slices.Equal(placed, []placedPods{{sg, before, sg.left}}) || sg.left == before && len(placed) > 0 {
+				t.Fatalf("seed %d: a group has %d pods left of %d: noted as %v", seed, sg.left, before, placed)
+			}
 			suits, room, from, least := bitset.Set{}, randomRoom(r), r.IntN(len(groups)+1), int64(1+r.IntN(5))
 			for i := range groups {
 				if r.IntN(3) > 0 {

@@ -22,7 +22,7 @@ func TestEvictedSpotNodeIsReplaced(t *testing.T) {
 	err := local.Until(t.Context(), waitLimit, "a VM is evicted", func(ctx context.Context) (bool, error) {
 		claims, err := env.Claims(ctx)
 		for _, victim = range claims {
-			if victim.ProviderID != "" && !victim.Deleting { // a claim whose VM is still being created may be beside it
+			if victim.ProviderID != "" && !victim.Deleting { // the VM of another may still be being created
 				return true, env.Emulator().VMs.Evict(path.Base(victim.ProviderID), 0)
 			}
 		}
