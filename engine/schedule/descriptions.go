@@ -97,7 +97,7 @@ func (ds *descriptions) chooseAndDescribe(l *launch) Launch {
 	return out
 }
 
-// amounts converts the vector. Launches with the same share one result.
+// amounts converts the vector. Launches that ask for the same share the result.
 func (ds *descriptions) amounts(v quantity.Vector) quantity.Amounts {
 	a, ok := ds.amountsOf[v]
 	if !ok {

@@ -28,7 +28,6 @@ type shapeGroup struct {
 	left               int
 	mostOnNode         int  // sum of leftForNode: so many of the pods a node holds if it has the capacity
 	packed             int  // while counting the pods on one node
-	notedLeft          int  // left as shapesLeft has it
 	somePlaced         bool // some of allotments have no pods left
 	hosted             bool // some pool has an offering for them
 	lastJoined         lastJoined

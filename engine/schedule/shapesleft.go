@@ -46,7 +46,7 @@ func newShapesLeft(groups []*shapeGroup) shapesLeft {
 	out.negated, out.counts = cluster.NewFreeCapacity(len(groups), width), cluster.NewFreeCapacity(len(groups), 1)
 	out.sizes = cluster.NewFreeCapacity(len(groups), 1)
 	for i, sg := range groups {
-		sg.at, sg.notedLeft = i, sg.left
+		sg.at = i
 		out.sizes.Set(i, negatedSize(&sg.shape.Requests))
 		out.update(sg)
 		out.most = max(out.most, int64(sg.left))
@@ -60,11 +60,11 @@ func negatedSize(v *quantity.Vector) *quantity.Vector {
 
 // note takes note of how many pods the group has left.
 func (x *shapesLeft) note(sg *shapeGroup) {
-	if sg.left == sg.notedLeft {
+	before := int(x.counts.At(sg.at)[0])
+	if sg.left == before {
 		return
 	}
-	x.placed = append(x.placed, placedPods{sg, sg.notedLeft, sg.left})
-	sg.notedLeft = sg.left
+	x.placed = append(x.placed, placedPods{sg, before, sg.left})
 	x.update(sg)
 }
 
