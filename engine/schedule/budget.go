@@ -50,7 +50,7 @@ func defaultBudgets() budgets {
 		Enlargement:    1 << 16, // a step for each launch and each offering that is tried
 		HostnameSpread: 1 << 24, // a step for each node that is counted
 		Orders:         4,       // plans
-		Policies:       1 << 13, // see policySteps
+		Policies:       1 << 15, // see policySteps
 		Preferred:      8,       // plans made to find the best one
 	}
 }

@@ -56,6 +56,14 @@ func PolicyPrices(snapshot *cluster.Snapshot) (zero, best, bestOfAll float64) {
 	return zero, best, bestOfAll
 }
 
+// DividedPrices is what a plan costs by the zero policy and by policy.divideByShare, in USD/h.
+func DividedPrices(snapshot *cluster.Snapshot) (zero, byShare float64) {
+	ps := withoutPreferences(snapshot)
+	l := newLearned()
+	l.policy = policy{divideByShare: true}
+	return ps.makePlan(newLearned(), nil, noMaxPrice).finalPrice().USD(), ps.makePlan(l, nil, noMaxPrice).finalPrice().USD()
+}
+
 // Packings is what ComparePackWithFill found: how many nodes were packed, how many of them with pods that
 // are limited per node, and the first that fill filled otherwise.
 type Packings struct {

@@ -136,14 +136,6 @@ func newLauncher(s *solver, pools []*poolState, allotments []*allotment) *launch
 	return lr
 }
 
-// divideEvery is the number of launchCopies calls after which divideAgain computes again what
-// one node should hold. Where it looks at more shape groups than divideShare times that, it waits for more
-// calls.
-const (
-	divideEvery = 64
-	divideShare = 128
-)
-
 // tolerance is the factor by which a node's price per worth may exceed that of the first one
 // for the same offering to be launched again without a comparison with others.
 const tolerance = 1.005
@@ -156,7 +148,7 @@ func (lr *launcher) launchRepeatedly(cand *candidate) bool {
 		if !lr.launchCopies(cand) {
 			return false
 		}
-		if lr.launchCalls-lr.dividedAt >= max(divideEvery, lr.demand.unplaced/divideShare) {
+		if lr.demand.isStale(&lr.shapesLeft, lr.launchCalls-lr.dividedAt, lr.launches.policy) {
 			lr.divideAgain()
 		}
 		lr.fill(cand)

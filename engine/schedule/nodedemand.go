@@ -22,9 +22,10 @@ type nodeDemand struct {
 	// resource that is of use on a node for pods limited per node.
 	total, useful quantity.Vector
 	dims          []int // the resources that the pods ask for
-	// unplaced is how many shape groups have pods left, as of the last call of divide. limitedPerNode
-	// are those of them of which a node may have a limited number, and mounting those with volumes.
-	unplaced                 int
+	// pods is how many are left, and unplaced in how many shape groups, as of the last call of divide.
+	// limitedPerNode are those of them of which a node may have a limited number, and mounting those with
+	// volumes.
+	pods, unplaced           int
 	limitedPerNode, mounting []*shapeGroup
 	// limited is scratch by counter: zero but for the counters in inUse.
 	limited []limitedPods
@@ -60,7 +61,7 @@ func (d *nodeDemand) divide(left *shapesLeft) quantity.Vector {
 	}
 	d.minNodes = d.countMinNodes()
 	requests, largest, unplaced := left.sum()
-	d.unplaced = unplaced
+	d.pods, d.unplaced = left.pods, unplaced
 	slots := sharedVolumes(d.mounting)
 	d.total = requests.Add(slots)
 	d.perNode = d.total
@@ -76,6 +77,24 @@ func (d *nodeDemand) divide(left *shapesLeft) quantity.Vector {
 		}
 	}
 	return requests
+}
+
+// divideEvery is the number of launchCopies calls after which divide is to be called again. Looking at
+// groupsPerCall shape groups takes about as long as one of these calls: where there are many groups, divide
+// waits for more calls.
+const (
+	divideEvery   = 64
+	groupsPerCall = 128
+)
+
+// isStale reports whether divide is to be called again, that many launchCopies calls after the last time:
+// after a number of them, or by policy.divideByShare once a third of the pods were placed.
+func (d *nodeDemand) isStale(left *shapesLeft, calls int, p policy) bool {
+	if p.divideByShare {
+		placed := d.pods - left.pods
+		return left.pods > 0 && 3*placed >= d.pods && calls >= d.unplaced/groupsPerCall
+	}
+	return calls >= max(divideEvery, d.unplaced/groupsPerCall)
 }
 
 // setUseful makes twice the even share the most that is of use on a node.

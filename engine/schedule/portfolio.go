@@ -27,13 +27,17 @@ type policy struct {
 	smallestFirst bool
 	// largestFirst fills a new node with the largest pods first, and not with a share of each size.
 	largestFirst bool
+	// divideByShare computes again what a new node should hold whenever a third of the pods were placed,
+	// and not after a number of launches.
+	divideByShare bool
 }
 
 // portfolio is the policies that are tried beside the zero policy. Each lowered the price of random
 // clusters together by more than any other one would have beside those before it; TestPortfolio measures
-// what it leaves to all others.
+// what it leaves to all others. divideByShare came later, for plans of many launches.
 var portfolio = []policy{
 	{anyPriority: true, cheapestDomains: true, smallestFirst: true},
+	{divideByShare: true},
 	{fewestNodes: true, anyPriority: true, largestFirst: true},
 	{fewestNodes: true, anyPriority: true, smallestFirst: true, largestFirst: true},
 	{cheapestDomains: true, smallestFirst: true},
@@ -61,7 +65,7 @@ func (ps *preferenceSearch) tryPolicies(s *solver, maxPrice offering.Price) *sol
 	if budget == 0 || ps.options.noLaunches || len(s.launches.all) == 0 || s.limits.overMaxPrice() {
 		return s
 	}
-	policies := policiesFor(s.podGroups)
+	policies := policiesFor(s.podGroups, len(s.launches.all))
 	affordable := max(0, budget/policySteps(countPods(s.podGroups), len(s.podGroups)))
 	tries := policies[:min(affordable, len(policies))]
 	cut := len(policies) - len(tries)
@@ -94,9 +98,12 @@ func (ps *preferenceSearch) bestPolicy(s *solver, policies []policy, maxPrice of
 // placed together, so those that differ take more.
 func policySteps(pods, groups int) int { return pods + 8*groups }
 
-// policiesFor is the portfolio without what makes no difference to pods of the groups: most decisions
-// are about a few pods that are alike.
-func policiesFor(groups []*podGroup) []policy {
+// fewLaunchesToDivide is for how few launches it hardly matters how often pods left are divided over nodes.
+const fewLaunchesToDivide = 2
+
+// policiesFor is the portfolio without what makes no difference to pods of the groups, for which the zero
+// policy makes so many launches: most decisions are about a few pods that are alike.
+func policiesFor(groups []*podGroup, launches int) []policy {
 	severalPriorities := slices.ContainsFunc(groups, func(g *podGroup) bool { return comparePlacingOrder(g.class, groups[0].class) != 0 })
 	overDomains := slices.ContainsFunc(groups, func(g *podGroup) bool { return len(g.domainKeys) > 0 })
 	severalPods := countPods(groups) > 1
@@ -106,6 +113,7 @@ func policiesFor(groups []*podGroup) []policy {
 		p.cheapestDomains = p.cheapestDomains && overDomains
 		p.smallestFirst = p.smallestFirst && len(groups) > 1
 		p.fewestNodes, p.largestFirst = p.fewestNodes && severalPods, p.largestFirst && severalPods
+		p.divideByShare = p.divideByShare && launches > fewLaunchesToDivide
 		if p != (policy{}) && !slices.Contains(out, p) {
 			out = append(out, p)
 		}

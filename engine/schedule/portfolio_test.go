@@ -4,6 +4,7 @@ package schedule_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,6 +64,38 @@ func countUnplaced(p schedule.Plan) int {
 		n += len(u.Pods)
 	}
 	return n
+}
+
+// TestDivideByShare (Rule PLAN-16): of plans with many launches, several cost less where what a node should
+// hold is computed again by the share of the pods placed; Solve takes these.
+func TestDivideByShare(t *testing.T) {
+	cheaper := 0
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		text := "type D16 cpu=16 mem=64Gi price=0.80\ntype E8 cpu=8 mem=64Gi price=0.52\ntype F8 cpu=8 mem=16Gi price=0.38\ntype D4 cpu=4 mem=16Gi price=0.21\npool all\n"
+		for i := range 40 {
+			text += fmt.Sprintf("pods p%d x%d cpu=%dm mem=%dMi", i, 1+random.IntN(60), 100+random.IntN(3000), 100+random.IntN(12000))
+			if i%4 == 0 {
+				text += fmt.Sprintf(" label:app=p%d anti-affinity=host", i)
+			}
+			text += "\n"
+		}
+		script, err := enginetest.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zero, byShare := schedule.DividedPrices(script.Snapshot())
+		if byShare < zero {
+			cheaper++
+		}
+		if best := schedule.Solve(script.Snapshot()).Price().USD(); best > min(zero, byShare) {
+			t.Errorf("seed %d: costs %.4f USD/h, in the two ways %.4f and %.4f", seed, best, zero, byShare)
+		}
+	}
+	t.Logf("%d of 20 cheaper", cheaper)
+	if cheaper < 5 {
+		t.Errorf("%d of 20 plans are cheaper by share, want 5 or more", cheaper)
+	}
 }
 
 // TestPrioritiesShareNodes (Rule PLAN-16): pods of many priorities share nodes, also when there are too

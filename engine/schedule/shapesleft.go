@@ -22,6 +22,7 @@ type shapesLeft struct {
 	sizes *cluster.FreeCapacity
 	room  quantity.Vector // scratch: the same of a room
 	most  int64           // no group has more pods left
+	pods  int             // how many are left of all groups
 	// placed lists the pods that were placed since the launcher began, in order.
 	placed []placedPods
 }
@@ -49,7 +50,7 @@ func newShapesLeft(groups []*shapeGroup) shapesLeft {
 		sg.at = i
 		out.sizes.Set(i, negatedSize(&sg.shape.Requests))
 		out.update(sg)
-		out.most = max(out.most, int64(sg.left))
+		out.most, out.pods = max(out.most, int64(sg.left)), out.pods+sg.left
 	}
 	return out
 }
@@ -65,6 +66,7 @@ func (x *shapesLeft) note(sg *shapeGroup) {
 		return
 	}
 	x.placed = append(x.placed, placedPods{sg, before, sg.left})
+	x.pods += sg.left - before
 	x.update(sg)
 }
 
