@@ -79,22 +79,23 @@ func (d *nodeDemand) divide(left *shapesLeft) quantity.Vector {
 	return requests
 }
 
-// divideEvery is the number of launchCopies calls after which divide is to be called again. Looking at
-// groupsPerCall shape groups takes about as long as one of these calls: where there are many groups, divide
-// waits for more calls.
+// These say after how many launchCopies calls divide is called again. Looking at groupsPerCall shape groups
+// takes about as long as one of these calls: where there are many groups, divide waits for more.
 const (
 	divideEvery   = 64
 	groupsPerCall = 128
 )
 
-// isStale reports whether divide is to be called again, that many launchCopies calls after the last time:
-// after a number of them, or by policy.divideByShare once a third of the pods were placed.
+// isStale reports whether divide is to be called again, that many launchCopies calls after the last time.
+// It is after divideEvery calls, or by policy.divideByShare once a third of the pods left then were placed.
 func (d *nodeDemand) isStale(left *shapesLeft, calls int, p policy) bool {
-	if p.divideByShare {
-		placed := d.pods - left.pods
-		return left.pods > 0 && 3*placed >= d.pods && calls >= d.unplaced/groupsPerCall
+	if calls < d.unplaced/groupsPerCall {
+		return false
 	}
-	return calls >= max(divideEvery, d.unplaced/groupsPerCall)
+	if p.divideByShare {
+		return left.pods > 0 && 3*(d.pods-left.pods) >= d.pods
+	}
+	return calls >= divideEvery
 }
 
 // setUseful makes twice the even share the most that is of use on a node.

@@ -98,7 +98,7 @@ func (ps *preferenceSearch) bestPolicy(s *solver, policies []policy, maxPrice of
 // placed together, so those that differ take more.
 func policySteps(pods, groups int) int { return pods + 8*groups }
 
-// fewLaunchesToDivide is for how few launches it hardly matters how often pods left are divided over nodes.
+// With fewLaunchesToDivide launches it hardly matters how often the pods left are divided over nodes.
 const fewLaunchesToDivide = 2
 
 // policiesFor is the portfolio without what makes no difference to pods of the groups, for which the zero
