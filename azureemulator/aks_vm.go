@@ -57,7 +57,7 @@ func machineDisk(spec machineSpec, size catalog.Size) map[string]any {
 	}
 	placement := "CacheDisk"
 	for _, p := range []string{"NvmeDisk", "CacheDisk", "ResourceDisk"} {
-		if roomFor(size, p) >= disk["diskSizeGB"].(int) {
+		if size.RoomForOSDisk(p) >= disk["diskSizeGB"].(int) {
 			placement = p
 		}
 	}

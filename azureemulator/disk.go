@@ -4,12 +4,9 @@ package azureemulator
 
 import (
 	"encoding/json"
-	"math"
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/karve-dev/karve/azureemulator/catalog"
 )
 
 const diskKind = "Microsoft.Compute/disks"
@@ -142,7 +139,7 @@ func (ds *disks) check(v *vm) error {
 		return invalidParameter("osDisk.caching", "Caching type must be ReadOnly for Ephemeral OS disks.")
 	}
 	placement := d.DiffDiskSettings.Placement
-	room := roomFor(v.size, placement)
+	room := v.size.RoomForOSDisk(placement)
 	if room == 0 {
 		return invalidParameter("osDisk.diffDiskSettings", "OS disk of Ephemeral VM with DiffDiskPlacement '%s' is not supported for VM size %s.", placement, v.size.Name)
 	}
@@ -150,26 +147,6 @@ func (ds *disks) check(v *vm) error {
 		return invalidParameter("osDisk.diskSizeGB", "OS disk of Ephemeral VM with size greater than %d GB is not allowed for VM size %s when the DiffDiskPlacement is %s.", room, v.size.Name, placement)
 	}
 	return nil
-}
-
-// roomFor is how many GB a size has for an ephemeral disk at a placement, the
-// cache if none is named.
-func roomFor(size catalog.Size, placement string) int {
-	if placement == "" {
-		placement = "CacheDisk"
-	}
-	if !size.EphemeralOSDisk || !strings.Contains(strings.ToLower(size.EphemeralOSDiskPlacements), strings.ToLower(placement)) {
-		return 0
-	}
-	const mib, gb = 1 << 20, 1e9
-	switch strings.ToLower(placement) {
-	case "cachedisk":
-		return int(math.Floor(float64(size.CachedDiskBytes) / gb))
-	case "nvmedisk":
-		return int(math.Floor(float64(size.NVMeMiB*mib) / gb))
-	default:
-		return int(math.Floor(float64(size.ResourceDiskMiB*mib) / gb))
-	}
 }
 
 func (ds *disks) release(v *vm) {

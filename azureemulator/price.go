@@ -157,6 +157,7 @@ func (l *priceList) matching(conditions []condition) ([]price, error) {
 		for size := range l.sizes.all() {
 			rows = appendMatching(rows, pricesOf(size, region, l.since), conditions)
 		}
+		rows = appendMatching(rows, diskPrices(region, l.since), conditions)
 	}
 	return rows, nil
 }
@@ -187,6 +188,33 @@ func pricesOf(size catalog.Size, region string, since time.Time) []price {
 		rows = append(rows, priceOf(size, region, since, size.Meters(region)[0], false))
 	}
 	return rows
+}
+
+// diskPrices is what the list says about managed disks in a region.
+func diskPrices(region string, since time.Time) []price {
+	var rows []price
+	for _, m := range catalog.DiskMeters(region) {
+		rows = append(rows, diskPrice(region, since, m))
+	}
+	return rows
+}
+
+func diskPrice(region string, since time.Time, m catalog.Meter) price {
+	tier, rest, _ := strings.Cut(m.Name, " ")
+	redundancy, _, _ := strings.Cut(rest, " ")
+	product := hash(m.Product)
+	return price{
+		CurrencyCode: "USD", RetailPrice: m.USD, UnitPrice: m.USD, ARMRegionName: region, Location: priceLocation(region),
+		EffectiveStartDate: since.Format(time.RFC3339),
+		MeterID:            uuidOf(region, m.Name, m.Product),
+		MeterName:          m.Name,
+		ProductID:          fmt.Sprintf("DZH318Z%05X", product&0xfffff),
+		SKUID:              fmt.Sprintf("DZH318Z%05X/%04X", product&0xfffff, hash(region, m.Name)&0xffff),
+		ProductName:        m.Product, SKUName: tier + " " + redundancy,
+		ServiceName: "Storage", ServiceID: "DZH317F1HKN0", ServiceFamily: "Storage",
+		UnitOfMeasure: "1/Month", Type: "Consumption", IsPrimaryMeterRegion: true,
+		ARMSKUName: strings.ReplaceAll(strings.TrimSuffix(m.Product, "s"), " ", "_") + "_" + tier,
+	}
 }
 
 // listedSince is when the catalogue's prices came into force: in 2025, or the day before an

@@ -203,6 +203,25 @@ func TestPrices(t *testing.T) {
 	}
 }
 
+// Disks are priced by the month, and beside the disk itself the list has its mounts and its
+// redundancy of zones.
+func TestDiskPrices(t *testing.T) {
+	a := start(t, azureemulator.Options{})
+	filter := "serviceName eq 'Storage' and productName eq 'Premium SSD Managed Disks' and skuName eq 'P10 LRS' and armRegionName eq 'eastus'"
+	_, page := a.call("GET", "/api/retail/prices?$filter="+url.QueryEscape(filter), "", "")
+	prices := map[any]any{}
+	for _, item := range page["Items"].([]any) {
+		row := item.(map[string]any)
+		prices[row["meterName"]] = row["retailPrice"]
+		if row["unitOfMeasure"] != "1/Month" || row["armSkuName"] != "Premium_SSD_Managed_Disk_P10" {
+			t.Errorf("row %v", row)
+		}
+	}
+	if len(prices) != 2 || prices["P10 LRS Disk"] != 19.71 || prices["P10 LRS Disk Mount"] == nil {
+		t.Errorf("prices of P10: %v", prices)
+	}
+}
+
 func tally(item map[string]any, suffixes, onDemand map[string]int) {
 	meter := item["meterName"].(string)
 	switch {

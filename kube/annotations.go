@@ -2,7 +2,11 @@
 
 package kube
 
-// Annotations of a NodePool that set when its nodes are disrupted, and how much that must save.
+// BurstableCPUFull is the value of BurstableCPUAnnotation that has an effect.
+const BurstableCPUFull = "full"
+
+// Annotations of a NodePool that set when its nodes are disrupted, how much that must save, and
+// what its nodes count.
 const (
 	// MinSavingsAnnotation is what replacing nodes must save: a share of their cost (5%), or an
 	// amount per hour ($0.02/h or 0.02).
@@ -15,6 +19,9 @@ const (
 	// RepairAnnotation, when it is "graceful", makes unhealthy nodes whose kubelet still works be
 	// replaced in the same way; "forceful" is the default.
 	RepairAnnotation = "karve.dev/repair"
+	// BurstableCPUAnnotation, when it is BurstableCPUFull, makes all vCPUs of burstable VM sizes
+	// count when sizes are chosen, not only the share that they have all the time.
+	BurstableCPUAnnotation = "karve.dev/burstable-cpu"
 	// CollectOrphansAnnotation confirms that instances without a NodeClaim may be terminated. Its
 	// value is the one in the message of ConditionInstancesClaimed.
 	CollectOrphansAnnotation = "karve.dev/collect-orphans"

@@ -437,6 +437,17 @@ func TestClaimOfLaunch(t *testing.T) {
 }
 
 // Rule REASON-7.
+// Rule CATALOG-5.
+func TestPoolThatCountsOnBursts(t *testing.T) {
+	for value, want := range map[string]bool{"full": true, "baseline": false, "all": false, "": false} {
+		pool := &karpv1.NodePool{}
+		pool.Annotations = map[string]string{BurstableCPUAnnotation: value}
+		if got := Pool(pool).FullCPU; got != want {
+			t.Errorf("annotation %q: all CPU counts: %v", value, got)
+		}
+	}
+}
+
 func TestPoolReadiness(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*karpv1.NodePool)

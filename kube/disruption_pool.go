@@ -74,6 +74,9 @@ func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems [
 	if text, ok := annotations[RepairAnnotation]; ok && text != "graceful" && text != "forceful" {
 		problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %q is neither graceful nor forceful", RepairAnnotation, text))
 	}
+	if text, ok := annotations[BurstableCPUAnnotation]; ok && text != BurstableCPUFull && text != "baseline" {
+		problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %q is neither full nor baseline", BurstableCPUAnnotation, text))
+	}
 	return problems
 }
 

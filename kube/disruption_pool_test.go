@@ -148,6 +148,8 @@ func TestDisruptionPoolAnnotations(t *testing.T) {
 		{MinNodeAgeAnnotation, "-5m", disrupt.Pool{MinAge: -1}, `annotation karve.dev/min-node-age, which is ignored: "-5m" is not a duration such as 10m`},
 		{MinNodeAgeAnnotation, "old", disrupt.Pool{MinAge: -1}, `annotation karve.dev/min-node-age, which is ignored: "old" is not a duration such as 10m`},
 		{SoftExpiryAnnotation, "yes", disrupt.Pool{MinAge: -1}, `annotation karve.dev/soft-expiry, which is ignored: "yes" is neither true nor false`},
+		{BurstableCPUAnnotation, "baseline", disrupt.Pool{MinAge: -1}, ""},
+		{BurstableCPUAnnotation, "all", disrupt.Pool{MinAge: -1}, `annotation karve.dev/burstable-cpu, which is ignored: "all" is neither full nor baseline`},
 		{RepairAnnotation, "soft", disrupt.Pool{MinAge: -1}, `annotation karve.dev/repair, which is ignored: "soft" is neither graceful nor forceful`},
 	} {
 		p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{tc.key: tc.value}}}

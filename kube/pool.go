@@ -31,6 +31,7 @@ func Pool(p *karpv1.NodePool) cluster.NodePool {
 		Limits:       Amounts(corev1.ResourceList(p.Spec.Limits)),
 		NodeClass:    ClassOf(spec.NodeClassRef),
 		Static:       p.Spec.Replicas != nil,
+		FullCPU:      p.Annotations[BurstableCPUAnnotation] == BurstableCPUFull,
 	}
 	w.Blocked, w.BlockedDetail, w.BlockedFacts = blocked(p)
 	return w

@@ -15,11 +15,11 @@ type Price struct {
 	Spot     float64 // zero where the size is not sold as spot
 }
 
-// Meter is one line of the retail price list for a size in a region.
+// Meter is one line of the retail price list for a size, or a disk, in a region.
 type Meter struct {
 	Name    string  // "D4s v5", "D4s v5 Spot", "D4s v5 Low Priority"
 	Product string  // "Virtual Machines Dsv5 Series", perhaps with " Windows"
-	USD     float64 // per hour
+	USD     float64 // per hour; of disks, per month
 }
 
 const (

@@ -15,6 +15,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/kube"
 )
 
 // zones are those of the region. Offerings without a zone exist too, but no
@@ -86,6 +87,8 @@ func azurePools() []*karpv1.NodePool {
 func azurePool(name string, weight int32, taint string, rules ...karpv1.NodeSelectorRequirementWithMinValues) *karpv1.NodePool {
 	p := pool(name)
 	p.Spec.Weight = &weight
+	// Upstream counts all CPU of burstable sizes; both are to plan with the same nodes.
+	p.Annotations = map[string]string{kube.BurstableCPUAnnotation: kube.BurstableCPUFull}
 	template := &p.Spec.Template
 	template.Spec.Requirements = append(rules, in(corev1.LabelTopologyZone, zones[:]...), in(corev1.LabelOSStable, "linux"))
 	template.Labels = map[string]string{"pool": name}

@@ -66,10 +66,11 @@ func constrained(s catalog.Size, full *offering.InstanceType, region string) (of
 		if usd == 0 || !zonal || !slices.Contains(zones, zone) {
 			continue
 		}
-		var err error
-		if o.Price, err = offering.USDPerHour(usd); err != nil {
+		vm, err := offering.USDPerHour(usd)
+		if err != nil {
 			return t, fmt.Errorf("pricing %s: %w", s.Name, err)
 		}
+		o.Price = vm.Add(o.Extras)
 		t.Offerings = append(t.Offerings, o)
 	}
 	return t, nil

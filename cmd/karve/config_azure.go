@@ -161,6 +161,8 @@ type NodeConfig struct {
 	NodeIdentities          []string
 	KubeletIdentityClientID string
 	AdditionalTags          map[string]string
+	// FeePerMonth is what agents billed by the node cost, in dollars per node and month.
+	FeePerMonth float64
 	// ImageRefresh is how often new images are looked for.
 	ImageRefresh time.Duration
 }
@@ -172,6 +174,7 @@ func (c *NodeConfig) bind(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&c.NodeIdentities, "node-identities", nil, "identities given to nodes, comma separated")
 	flags.StringVar(&c.KubeletIdentityClientID, "kubelet-identity-client-id", "", "client id of the kubelet's identity")
 	flags.StringToStringVar(&c.AdditionalTags, "additional-tags", nil, "tags for every Azure resource, key=value,…")
+	flags.Float64Var(&c.FeePerMonth, "node-fee-usd-per-month", 0, "what agents that are billed by the node, such as monitoring or security, cost for each node, in US dollars a month of 730 hours; it counts in the price of every node")
 	flags.DurationVar(&c.ImageRefresh, "image-refresh-interval", time.Hour, "how often new node images are looked for; nodes drift when there are some")
 }
 
@@ -182,8 +185,12 @@ func (c NodeConfig) check(f *faults) {
 	f.check(adminName.MatchString(c.LinuxAdminUsername), "linux-admin-username",
 		"must start with a letter and have at most 32 characters, got %q", c.LinuxAdminUsername)
 	f.tags(c.AdditionalTags)
+	f.check(c.FeePerMonth >= 0 && c.FeePerMonth <= mostFee, "node-fee-usd-per-month", "must be from 0 to %d US dollars, got %v", int(mostFee), c.FeePerMonth)
 	f.check(c.ImageRefresh >= time.Second, "image-refresh-interval", "must be at least 1s, got %s", c.ImageRefresh)
 }
+
+// mostFee is more than any agent costs by the node; a higher fee is a typing error.
+const mostFee = 10_000
 
 // readEnvironment fills what has no flag.
 func (c *AzureConfig) readEnvironment(lookup func(string) (string, bool)) {

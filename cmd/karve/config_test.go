@@ -182,3 +182,20 @@ func TestARMShare(t *testing.T) {
 		}
 	}
 }
+
+// Rule PRICE-8.
+func TestNodeFee(t *testing.T) {
+	env := complete()
+	env["NODE_FEE_USD_PER_MONTH"] = "14.60"
+	if c, err := load(nil, env); err != nil || c.Azure.FeePerMonth != 14.6 {
+		t.Errorf("the fee is %v, %v", c.Azure.FeePerMonth, err)
+	}
+	if c, err := load(nil, complete()); err != nil || c.Azure.FeePerMonth != 0 {
+		t.Errorf("by default the fee is %v, %v", c.Azure.FeePerMonth, err)
+	}
+	for _, bad := range []string{"-1", "NaN", "20000", "+Inf"} {
+		if _, err := load([]string{"--node-fee-usd-per-month=" + bad}, complete()); err == nil || !strings.Contains(err.Error(), "node-fee-usd-per-month") {
+			t.Errorf("a fee of %s: %v", bad, err)
+		}
+	}
+}

@@ -221,6 +221,7 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		CustomCloud:             custom,
 		VMMemoryOverheadPercent: &c.VMMemoryOverheadPercent,
 		AdditionalTags:          c.AdditionalTags,
+		NodeFeePerMonth:         c.FeePerMonth,
 		PricesURL:               c.PricesURL,
 		ImagesEvery:             c.ImageRefresh,
 		SharedGallery:           c.Images.gallery(),

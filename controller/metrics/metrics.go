@@ -59,6 +59,7 @@ type Set struct {
 	LaunchRefusals *prometheus.CounterVec // nodepool, reason why a launch was refused
 	LaunchSeconds  *prometheus.HistogramVec
 	PlanPrice      prometheus.Gauge       // USD per hour of the last plan's first offerings
+	PlanListPrice  prometheus.Gauge       // of their instances alone
 	PlanBound      prometheus.Gauge       // and the least any plan could cost
 	PlanCutShort   *prometheus.CounterVec // search
 	GCHalted       prometheus.Gauge       // 1 while garbage collection is halted
@@ -142,6 +143,7 @@ func New(registry prometheus.Registerer) *Set {
 		LaunchRefusals:    m.counter("karve_launch_refusals_total", "Launch requests that the cloud refused.", "nodepool", "reason"),
 		LaunchSeconds:     m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
 		PlanPrice:         m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan, each node at its first offering.").WithLabelValues(),
+		PlanListPrice:     m.gauge("karve_plan_list_price_usd_per_hour", "Price of the last plan's instances alone, without their disks and what agents cost by the node.").WithLabelValues(),
 		PlanBound:         m.gauge("karve_plan_lower_bound_usd_per_hour", "Price below which no plan for the same pods is possible.").WithLabelValues(),
 		PlanCutShort:      m.counter("karve_plan_searches_cut_short_total", "Searches for plans that stopped because their steps were spent.", "search"),
 		GCHalted:          m.gauge("karve_garbage_collection_halted", "1 while the list of instances, or that of NodeClaims, may be incomplete.").WithLabelValues(),

@@ -3,8 +3,10 @@
 package provision
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -38,6 +40,27 @@ func TestPreferencesAreLeftOutWhenNobodyHasAny(t *testing.T) {
 	}
 	want := []any{"preferences-asked", 3, "preferences-honoured", 2, "preferences-cost", 0.5}
 	if diff := cmp.Diff(want, preferences(schedule.Preferences{Asked: 3, Honoured: 2, Cost: 5e8})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Rule PRICE-6: what a plan costs is logged as the whole price and by list, as is each launch.
+func TestPlanIsReportedByWholeAndListPrice(t *testing.T) {
+	lines := ""
+	set := metrics.New(prometheus.NewRegistry())
+	r := reporter{metrics: set, log: funcr.New(func(_, line string) { lines += line + "\n" }, funcr.Options{})}
+	launch := schedule.Launch{Offerings: []offering.Ref{{Type: "D4", Price: 25e7, Extras: 5e7}}}
+	plan := schedule.Plan{Launches: []schedule.Launch{launch, launch}}
+	r.decided(plan)
+	r.finished(plan, 0)
+	if !strings.Contains(lines, `"price"=0.5 "list-price"=0.4 `) {
+		t.Errorf("logs %s", lines)
+	}
+	if whole, list := testutil.ToFloat64(set.PlanPrice), testutil.ToFloat64(set.PlanListPrice); whole != 0.5 || list != 0.4 {
+		t.Errorf("metrics say %v and %v", whole, list)
+	}
+	words := offeringValues(launch)
+	if diff := cmp.Diff([]any{"price", 0.25, "list-price", 0.2}, words[len(words)-4:]); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -34,13 +34,14 @@ type reporter struct {
 	log     logr.Logger
 }
 
-// decided logs what a plan launches.
+// decided logs what a plan launches: the price is that of whole nodes, the list price that of their
+// instances alone.
 func (r *reporter) decided(plan schedule.Plan) {
 	if len(plan.Launches) == 0 {
 		return
 	}
 	r.log.Info("computed new nodeclaim(s) to fit pod(s)", append([]any{"nodeclaims", len(plan.Launches), "pods", podCount(plan),
-		"price", plan.Price().USD(), "price-lower-bound", plan.LowerBound.USD()}, append(preferences(plan.Preferences), cutShort(plan.CutShort)...)...)...)
+		"price", plan.Price().USD(), "list-price", plan.ListPrice().USD(), "price-lower-bound", plan.LowerBound.USD()}, append(preferences(plan.Preferences), cutShort(plan.CutShort)...)...)...)
 }
 
 // cutShort returns the log values about the searches of a plan that were cut short; none when there
@@ -85,7 +86,7 @@ func (r *reporter) claimCreated(claim string, l schedule.Launch) {
 // would be tried instead.
 func offeringValues(l schedule.Launch) []any {
 	first := l.Offerings[0]
-	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD()}
+	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD(), "list-price", first.ListPrice().USD()}
 	if i := slices.IndexFunc(l.Offerings, func(c offering.Ref) bool { return c.Type != first.Type }); i >= 0 {
 		words = append(words, "runner-up", l.Offerings[i].Type, "runner-up-price", l.Offerings[i].Price.USD())
 	}
@@ -139,6 +140,7 @@ func (r *reporter) finished(plan schedule.Plan, took time.Duration) {
 	r.metrics.IgnoredPods.Set(float64(ignored))
 	if len(plan.Launches) > 0 {
 		r.metrics.PlanPrice.Set(plan.Price().USD())
+		r.metrics.PlanListPrice.Set(plan.ListPrice().USD())
 		r.metrics.PlanBound.Set(plan.LowerBound.USD())
 	}
 }

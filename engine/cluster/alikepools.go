@@ -48,7 +48,7 @@ func findAlike(pools []*PoolCatalog) {
 // alike reports whether pods that look at no label which only the pools set can use both alike.
 func (c *PoolCatalog) alike(o *PoolCatalog) bool {
 	return c.Catalog == o.Catalog && slices.Equal(c.Pool.Taints, o.Pool.Taints) && c.Offerings.Equal(o.Offerings) &&
-		c.daemonOverheadKey == o.daemonOverheadKey && c.catalogRequirements().Equal(o.catalogRequirements())
+		c.allocatableKey == o.allocatableKey && c.catalogRequirements().Equal(o.catalogRequirements())
 }
 
 // catalogRequirements are the node requirements on labels that offerings have.

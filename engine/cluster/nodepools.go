@@ -123,12 +123,12 @@ func (ps *nodePools) updateAllVectors() {
 // compile lists the pools' catalogs: weight descending, then name. It reports whether it had
 // to compile any of them.
 func (ps *nodePools) compile(daemons *daemonSets) (catalogs []*PoolCatalog, recompiled bool) {
-	var shared map[daemonOverheadKey]*PoolCatalog
+	var shared map[allocatableKey]*PoolCatalog
 	for name, p := range ps.byName {
 		c := ps.poolCatalogs[name]
 		if c == nil {
 			if shared == nil {
-				shared = ps.byDaemonOverheadKey()
+				shared = ps.byAllocatableKey()
 			}
 			c = ps.newPoolCatalog(p)
 			c.subtractDaemons(daemons.sorted(), shared)
@@ -146,11 +146,11 @@ func (ps *nodePools) compile(daemons *daemonSets) (catalogs []*PoolCatalog, reco
 	return catalogs, recompiled
 }
 
-// byDaemonOverheadKey returns the catalogs by their daemonOverheadKey.
-func (ps *nodePools) byDaemonOverheadKey() map[daemonOverheadKey]*PoolCatalog {
-	out := make(map[daemonOverheadKey]*PoolCatalog, len(ps.poolCatalogs))
+// byAllocatableKey returns the catalogs by their allocatableKey.
+func (ps *nodePools) byAllocatableKey() map[allocatableKey]*PoolCatalog {
+	out := make(map[allocatableKey]*PoolCatalog, len(ps.poolCatalogs))
 	for _, c := range ps.poolCatalogs {
-		out[c.daemonOverheadKey] = c
+		out[c.allocatableKey] = c
 	}
 	return out
 }

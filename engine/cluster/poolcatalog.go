@@ -21,8 +21,9 @@ type PoolCatalog struct {
 	NodeRequirements constraint.Set
 	// Offerings are the offerings that meet NodeRequirements.
 	Offerings bitset.Set
-	// Allocatable[i] is what pods can use of a node launched from offering i; DaemonOverhead[i]
-	// is what the DaemonSets that match such a node take before.
+	// Allocatable[i] is what the pool counts on for pods of a node launched from offering i;
+	// DaemonOverhead[i] is what the DaemonSets that match such a node take before. See Room for
+	// what the node has.
 	Allocatable, DaemonOverhead []quantity.Vector
 	// Left is the part of the pool's limits that nodes and NodeClaims have not taken yet. Only
 	// the resources in Limited count.
@@ -37,19 +38,20 @@ type PoolCatalog struct {
 	// MinValues are the labels with minValues, in the order of the pool's requirements.
 	MinValues []MinValues
 
-	capacityIndexes   *capacityIndexes // of Allocatable
-	likeness          poolLikeness
-	cells             map[string][]CellOfferings
-	daemonPorts       []daemonPorts // host ports that DaemonSets take
-	daemonOverheadKey daemonOverheadKey
+	capacityIndexes *capacityIndexes // of Allocatable
+	likeness        poolLikeness
+	cells           map[string][]CellOfferings
+	daemonPorts     []daemonPorts // host ports that DaemonSets take
+	allocatableKey  allocatableKey
 }
 
-// daemonOverheadKey identifies what DaemonSets take of a catalog's offerings. Pools with the same
+// allocatableKey identifies what pods can use of a catalog's offerings. Pools with the same
 // key share Allocatable with its indexes and DaemonOverhead, because many pools launch from one
 // large catalog.
-type daemonOverheadKey struct {
+type allocatableKey struct {
 	catalog *offering.Catalog
 	daemons string // each with the offerings on which it runs
+	limited string // the types of which only the sustained cpu counts
 }
 
 // newPoolCatalog compiles the catalog of one pool, but for what DaemonSets take. A pool whose
@@ -119,9 +121,9 @@ func (c *PoolCatalog) meetingToo(more constraint.Set) bitset.Set {
 // subtractDaemons subtracts the overhead of DaemonSets from every offering, and notes the host
 // ports that they take there. Which DaemonSets match may differ from offering to offering
 // (architecture, GPU, zone), so the overhead is exact per offering. The vectors are those of the
-// catalog in shared that has the same daemonOverheadKey; if there is none, the new catalog is
+// catalog in shared that has the same allocatableKey; if there is none, the new catalog is
 // added.
-func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[daemonOverheadKey]*PoolCatalog) {
+func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[allocatableKey]*PoolCatalog) {
 	type overhead struct {
 		*daemon
 		offerings bitset.Set
@@ -141,8 +143,9 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[daemonOverhe
 			c.daemonPorts = append(c.daemonPorts, daemonPorts{d.Ports, offerings})
 		}
 	}
-	c.daemonOverheadKey = daemonOverheadKey{c.Catalog, string(key)}
-	if same := shared[c.daemonOverheadKey]; same != nil {
+	limited := c.limitedToSustainedCPU()
+	c.allocatableKey = allocatableKey{c.Catalog, string(key), limitedKey(limited)}
+	if same := shared[c.allocatableKey]; same != nil {
 		c.Allocatable, c.DaemonOverhead, c.capacityIndexes = same.Allocatable, same.DaemonOverhead, same.capacityIndexes
 		return
 	}
@@ -155,9 +158,13 @@ func (c *PoolCatalog) subtractDaemons(daemons []*daemon, shared map[daemonOverhe
 		}
 	}
 	for i, r := range c.Catalog.Offerings {
-		c.Allocatable[i] = c.Catalog.Allocatable[r.Type].Sub(c.DaemonOverhead[i])
+		room := &c.Catalog.Allocatable[r.Type]
+		if limited.Has(r.Type) {
+			room = &c.Catalog.Sustained[r.Type]
+		}
+		c.Allocatable[i] = room.Sub(c.DaemonOverhead[i])
 	}
-	shared[c.daemonOverheadKey] = c
+	shared[c.allocatableKey] = c
 }
 
 // offeringsMeetingAny is poolOfferingsMeetingAny for all offerings, including those that the pool

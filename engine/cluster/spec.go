@@ -235,6 +235,8 @@ type NodePool struct {
 	// Static pools keep a fixed number of nodes whatever the pods: pending pods launch no nodes
 	// there.
 	Static bool
+	// FullCPU makes all cpu of burstable types count, also of those that the pool does not name.
+	FullCPU bool
 }
 
 // PreferencePolicy says how preferences of pods (preferred terms, soft constraints) are

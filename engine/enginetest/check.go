@@ -277,8 +277,29 @@ func (s *Script) labelsOf(t offering.InstanceType, o offering.Offering, pool clu
 
 func (s *Script) newNode(t offering.InstanceType, pool cluster.NodePool, labels map[string][]string) refNode {
 	room := t.Capacity.Sub(t.Overhead)
+	if t.SustainedCPU > 0 && !pool.FullCPU && !named(t, pool) {
+		room[quantity.NameCPU] -= t.Capacity[quantity.NameCPU] - t.SustainedCPU
+	}
 	overhead, ports := s.daemons(labels, pool.Taints, "")
 	return refNode{labels: labels, taints: pool.Taints, free: room.Sub(overhead), attach: attachable(room), ports: ports, weight: pool.Weight, launched: true}
+}
+
+// named reports whether the pool names the burstable type.
+func named(t offering.InstanceType, pool cluster.NodePool) bool {
+	for _, key := range t.NamedBy {
+		asked := []string{pool.Labels[key]}
+		for _, r := range pool.Requirements {
+			if r.Key == key && r.Operator == constraint.In {
+				asked = append(asked, r.Values...)
+			}
+		}
+		for _, v := range asked {
+			if key == cluster.LabelInstanceType && v == t.Name || slices.Contains(t.Labels[key], v) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // daemons sums the requests of the DaemonSets that match a node and have no pod on it yet, and

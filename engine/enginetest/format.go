@@ -177,6 +177,16 @@ func quotaUses(ds []offering.QuotaUse) []string {
 func (f *formatter) typ(t offering.InstanceType) {
 	words := amounts(t.Capacity, quantity.Amounts{quantity.NamePods: 110}, "")
 	words = append(words, amounts(t.Overhead, nil, "overhead-")...)
+	if t.SustainedCPU != 0 {
+		words = append(words, amounts(quantity.Amounts{quantity.NameCPU: t.SustainedCPU}, nil, "sustained-")...)
+	}
+	if len(t.NamedBy) > 0 {
+		var names []string
+		for _, k := range t.NamedBy {
+			names = append(names, key(k))
+		}
+		words = append(words, "named-by="+strings.Join(names, "|"))
+	}
 	if t.Labels["kubernetes.io/arch"] == nil {
 		words = append(words, "label:kubernetes.io/arch=")
 	}
@@ -191,6 +201,9 @@ func (f *formatter) typ(t offering.InstanceType) {
 
 func (f *formatter) offering(name string, o offering.Offering) {
 	words := []string{"zone=" + escape(o.Zone), fmt.Sprintf("price=%dn", int64(o.Price))}
+	if o.Extras != 0 {
+		words = append(words, fmt.Sprintf("extras=%dn", int64(o.Extras)))
+	}
 	rest, labels := o.QuotaUses, maps.Clone(o.Labels)
 	switch o.CapacityType {
 	case offering.Spot:
@@ -278,6 +291,9 @@ func (f *formatter) pool(p cluster.NodePool) {
 	}
 	if p.Static {
 		words = append(words, "static")
+	}
+	if p.FullCPU {
+		words = append(words, "full-cpu")
 	}
 	words = append(words, amounts(p.Limits, nil, "limit:")...)
 	words = append(words, f.labels(p.Labels)...)

@@ -52,9 +52,17 @@ func Print(p schedule.Plan) string {
 		fmt.Fprintf(&w, "preferences: %d of %d honoured, for %s/h\n", p.Preferences.Honoured, p.Preferences.Asked, p.Preferences.Cost)
 	}
 	if len(p.Launches) > 0 && !slices.ContainsFunc(p.Launches, func(l schedule.Launch) bool { return len(l.Offerings) == 0 }) {
-		fmt.Fprintf(&w, "total %s/h, at least %s/h\n", p.Price(), p.LowerBound)
+		fmt.Fprintf(&w, "total %s/h%s, at least %s/h\n", p.Price(), listPrice(p), p.LowerBound)
 	}
 	return w.String()
+}
+
+// listPrice says what the instances cost without their extras, if they have any.
+func listPrice(p schedule.Plan) string {
+	if p.ListPrice() == p.Price() {
+		return ""
+	}
+	return fmt.Sprintf(" (%s/h for the instances)", p.ListPrice())
 }
 
 func funnel(f reason.Funnel) string {

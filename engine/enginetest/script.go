@@ -135,8 +135,8 @@ func (s *Script) namespace(name string, args []string) error {
 	return nil
 }
 
-// typ: type D4 cpu=4 mem=16Gi [price=0.20] [spot=0.04] [reserved=0.01/id/3] [zones=1,2]
-// [overhead-cpu=100m] [attach:driver=4] [label:key=a|b] [quota:family=4] [unavailable=words]
+// typ: type D4 cpu=4 mem=16Gi [price=0.20] [spot=0.04] [reserved=0.01/id/3] [extras=0.03]
+// [zones=1,2] [overhead-cpu=100m] [sustained-cpu=800m] [named-by=key|key] [attach:driver=4] [label:key=a|b] [quota:family=4] [unavailable=words]
 // [any other resource=amount]
 //
 // A reservation of three instances is a quota of three. A type without any price gets its
@@ -157,7 +157,15 @@ func (s *Script) typ(name string, args []string) error {
 			prices[key] = value
 		case key == "zones":
 			zones = strings.Split(value, ",")
-		case key == "unavailable" || kind == "quota":
+		case key == "sustained-cpu":
+			sustained := quantity.Amounts{}
+			err = amount(sustained, quantity.NameCPU, value)
+			t.SustainedCPU = sustained[quantity.NameCPU]
+		case key == "named-by":
+			for k := range strings.SplitSeq(value, "|") {
+				t.NamedBy = append(t.NamedBy, label(k))
+			}
+		case key == "unavailable" || key == "extras" || kind == "quota":
 			rest = append(rest, arg)
 		case kind == "label":
 			t.Labels[label(after)] = list(value)
@@ -216,8 +224,8 @@ const LabelReservation = "karve.dev/reservation"
 // reservation is the name of the quota that counts the instances left in a reservation.
 func reservation(id string) string { return "reservation/" + id }
 
-// offering: offering D4 zone=1 price=0.20 [spot] [reservation=id] [fallback] [quota:family=4]
-// [label:key=a|b] [unavailable=words]
+// offering: offering D4 zone=1 price=0.20 [extras=0.03] [spot] [reservation=id] [fallback]
+// [quota:family=4] [label:key=a|b] [unavailable=words]
 func (s *Script) offering(name string, args []string) error {
 	i := slices.IndexFunc(s.Types, func(t offering.InstanceType) bool { return t.Name == name })
 	if i < 0 {
@@ -233,6 +241,8 @@ func (s *Script) offering(name string, args []string) error {
 			o.Zone = plain(value)
 		case key == "price":
 			o.Price, err = price(value)
+		case key == "extras":
+			o.Extras, err = price(value)
 		case arg == "spot":
 			o.CapacityType = offering.Spot
 		case key == "reservation":
@@ -323,6 +333,8 @@ func (s *Script) pool(name string, args []string) error {
 			p.Requirements = append(p.Requirements, constraint.Rule{Key: label(rest), Operator: constraint.Exists, MinValues: n})
 		case arg == "static":
 			p.Static = true
+		case arg == "full-cpu":
+			p.FullCPU = true
 		case kind == "blocked":
 			p.Blocked, p.BlockedDetail = reason.NodePoolNotReady, plain(value)
 		default:

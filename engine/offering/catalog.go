@@ -35,6 +35,10 @@ type Catalog struct {
 	// Capacity and Allocatable are what a node of Types[i] reports and what its pods can use,
 	// before DaemonSet overhead. See UpdateVectors.
 	Capacity, Allocatable []quantity.Vector
+	// Sustained is Allocatable without the cpu that burstable types have for a while only.
+	Sustained []quantity.Vector
+	// Burstable are the types with a SustainedCPU.
+	Burstable bitset.Set
 	// Fallbacks are the offerings with Fallback set.
 	Fallbacks bitset.Set
 
@@ -62,6 +66,9 @@ func Compile(interner *constraint.Interner, resources *quantity.Positions, types
 	slices.SortStableFunc(c.Types, func(a, b InstanceType) int { return cmp.Compare(a.Name, b.Name) })
 	c.Types = slices.CompactFunc(c.Types, func(a, b InstanceType) bool { return a.Name == b.Name })
 	for i, t := range c.Types {
+		if t.SustainedCPU > 0 {
+			c.Burstable.Put(i)
+		}
 		for _, o := range t.Offerings {
 			if o.Price < 0 && o.Unavailable == "" {
 				o.Unavailable = negativePrice
@@ -96,16 +103,22 @@ func (c *Catalog) UpdateVectors(resources *quantity.Positions) {
 	c.vectorsVersion = resources.Version()
 	c.Capacity = make([]quantity.Vector, len(c.Types))
 	c.Allocatable = make([]quantity.Vector, len(c.Types))
+	c.Sustained = make([]quantity.Vector, len(c.Types))
 	for i, t := range c.Types {
 		c.Capacity[i] = resources.CapacityVector(t.Capacity)
 		c.Allocatable[i] = resources.CapacityVector(t.Capacity.Sub(t.Overhead))
+		c.Sustained[i] = c.Allocatable[i]
+		if c.Burstable.Has(i) {
+			burst := quantity.Amounts{quantity.NameCPU: t.Capacity[quantity.NameCPU] - t.SustainedCPU}
+			c.Sustained[i] = resources.CapacityVector(t.Capacity.Sub(t.Overhead).Sub(burst))
+		}
 	}
 }
 
 // Ref returns the Ref of offering i.
 func (c *Catalog) Ref(i int) Ref {
 	r := c.Offerings[i]
-	return Ref{Type: c.Types[r.Type].Name, Zone: r.Zone, CapacityType: r.CapacityType, Price: r.Price, Fallback: r.Fallback}
+	return r.Ref(c.Types[r.Type].Name)
 }
 
 // InstanceType returns the type of that name; nil when there is none.
@@ -286,7 +299,7 @@ func Compatible(types []InstanceType, rules []constraint.Rule, requests quantity
 		seen[t.Name] = true
 		for j := range t.Offerings {
 			if o := &t.Offerings[j]; o.Unavailable == "" && o.Price >= 0 && meetsAll(t, o, set) {
-				out = append(out, Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Fallback: o.Fallback})
+				out = append(out, o.Ref(t.Name))
 			}
 		}
 	}

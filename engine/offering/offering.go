@@ -63,14 +63,31 @@ type InstanceType struct {
 	// Capacity is what the node reports in total; Overhead is what the system reserves of it.
 	// Pods can use Capacity − Overhead. Base units.
 	Capacity, Overhead quantity.Amounts
-	Offerings          []Offering
+	// SustainedCPU is how much of Capacity's cpu the type can use all the time, for a burstable
+	// type; zero when it is all of it. NodePools count no more than that of it, unless they name
+	// the type: a requirement of theirs on a label in NamedBy lists the type's value.
+	SustainedCPU int64
+	NamedBy      []string
+	Offerings    []Offering
+}
+
+// Values lists the values that a node of this type may have of a label, without those that its
+// offerings give it.
+func (t *InstanceType) Values(key string) []string {
+	if key == LabelInstanceType {
+		return []string{t.Name}
+	}
+	return t.Labels[key]
 }
 
 // Offering is one way to launch an InstanceType.
 type Offering struct {
 	Zone         string // value of topology.kubernetes.io/zone
 	CapacityType string // OnDemand, Spot or Reserved
-	Price        Price
+	// Price is the whole price of a node: the instance and what it brings with it. Everything
+	// compares it. Extras is the part of it that is not the instance, for instance a disk that is
+	// billed by itself; from zero to Price.
+	Price, Extras Price
 	// Labels are the values that only this offering gives the node.
 	Labels map[string][]string
 	// QuotaUses is what one launch takes of the region's quotas.
@@ -86,9 +103,17 @@ type Offering struct {
 // Ref names one offering of one type in a decision.
 type Ref struct {
 	Type, Zone, CapacityType string
-	Price                    Price
+	Price, Extras            Price // as in Offering
 	Fallback                 bool
 }
+
+// Ref returns the Ref of the offering of the type with that name.
+func (o *Offering) Ref(typeName string) Ref {
+	return Ref{Type: typeName, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Extras: o.Extras, Fallback: o.Fallback}
+}
+
+// ListPrice is the price of the instance alone, without what a node costs besides.
+func (c Ref) ListPrice() Price { return c.Price - c.Extras }
 
 // RotateZones returns the choices with the zones of each type at one price rotated by the
 // key. So claims that may use any zone are spread over all of them, while one claim always

@@ -22,7 +22,8 @@ type Overlay struct {
 	Weight int32
 	// Rules select offerings by the labels that their nodes may have; no rules select all.
 	Rules []constraint.Rule
-	// Price replaces or changes the price; the zero PriceChange leaves it unchanged.
+	// Price replaces or changes the price of the instance, to which the extras are added again;
+	// the zero PriceChange leaves it unchanged.
 	Price PriceChange
 	// Capacity adds or replaces resources of every type with a selected offering. It must not
 	// name cpu, memory, ephemeral-storage or pods, which every instance type has.
@@ -284,7 +285,8 @@ func (d *overlaidCatalog) finish() Overlaid {
 			out.PriceChanged[t.Name] = true
 			t.Offerings = slices.Clone(t.Offerings)
 		}
-		t.Offerings[p.o].Price = c.change.Of(t.Offerings[p.o].Price)
+		o := &t.Offerings[p.o]
+		o.Price = c.change.Of(o.Price - o.Extras).Add(o.Extras)
 	}
 	for i, extra := range d.extras {
 		t := &out.Types[i]

@@ -91,6 +91,36 @@ func TestAdjustPrices(t *testing.T) {
 	}
 }
 
+// An overlay changes what the instance costs. What its node costs besides stays, and is part of
+// the new price.
+//
+// Rule OVERLAY-3.
+func TestAdjustedPriceKeepsExtras(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change offering.PriceChange
+		want   map[string][]float64
+	}{
+		{"replaced", price(t, "2"), map[string][]float64{"D4": {2.25, 2.25}, "E4": {2.25, 2.25}}},
+		{"half", adjustment(t, "-50%"), map[string][]float64{"D4": {0.625, 0.325}, "E4": {0.625, 0.325}}},
+		{"never below the extras", adjustment(t, "-5"), map[string][]float64{"D4": {0.25, 0.25}, "E4": {0.25, 0.25}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			types := onSale()
+			for i := range types {
+				for j := range types[i].Offerings {
+					types[i].Offerings[j].Extras = 25e7
+					types[i].Offerings[j].Price = []offering.Price{1e9, 4e8}[j]
+				}
+			}
+			got, _ := adjust(t, types, offering.Overlay{Name: "a", Price: tc.change})
+			if diff := cmp.Diff(tc.want, prices(got.Types)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // TestEqualWeightsConflict: equal weights are ordered by name, last first. The second
 // overlay that changes the same price is left out everywhere, including offerings that only
 // it selects.

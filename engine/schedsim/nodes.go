@@ -92,7 +92,7 @@ func (n *nodes) removeLast() {
 func (n *nodes) launch(catalog *cluster.PoolCatalog, row int) int {
 	n.log = append(n.log, change{kind: launchedNode, catalog: catalog, row: row})
 	n.launched[catalog]++
-	return n.add(node{group: n.groups.ofOffering(catalog, row), free: catalog.Allocatable[row]})
+	return n.add(node{group: n.groups.ofOffering(catalog, row), free: catalog.Room(row)})
 }
 
 // drain closes a node: its pods need other nodes.

@@ -49,6 +49,16 @@ func (p Plan) Price() offering.Price {
 	return sum
 }
 
+// ListPrice is what the instances of the plan's first offerings cost together by list, per hour:
+// Price without what their nodes cost besides.
+func (p Plan) ListPrice() offering.Price {
+	var sum offering.Price
+	for _, l := range p.Launches {
+		sum = sum.Add(l.Offerings[0].ListPrice())
+	}
+	return sum
+}
+
 // Gap is by which fraction of LowerBound the plan's price exceeds it: 0.02 is two percent.
 // Zero when there is no bound.
 func (p Plan) Gap() float64 {

@@ -25,6 +25,7 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
 	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
@@ -166,10 +167,23 @@ func plan(p schedule.Plan) string {
 }
 
 func launch(w io.Writer, l schedule.Launch) {
-	fmt.Fprintf(w, "launch in %s for %s: %v\n", l.Pool, pods(l.Pods), l.Offerings)
+	fmt.Fprintf(w, "launch in %s for %s: %v\n", l.Pool, pods(l.Pods), offerings(l.Offerings))
 	for _, r := range l.RunnersUp {
 		fmt.Fprintf(w, "  next %s %s %s in %s: %d\n", r.Type, r.Zone, r.CapacityType, r.Pool, r.More)
 	}
+}
+
+// offerings writes the offerings in order. Extras are written only where there are any, so that
+// decisions compare with those of trees that knew none.
+func offerings(refs []offering.Ref) []string {
+	out := make([]string, len(refs))
+	for i, r := range refs {
+		out[i] = fmt.Sprintf("{%s %s %s %s %t}", r.Type, r.Zone, r.CapacityType, r.Price, r.Fallback)
+		if r.Extras != 0 {
+			out[i] += fmt.Sprintf(" of it %s extras", r.Extras)
+		}
+	}
+	return out
 }
 
 func pods(refs []cluster.PodRef) string {

@@ -17,7 +17,8 @@ type decision struct {
 	Pods          int     `json:"pods"`
 	Offerings     int     `json:"offerings"`
 	Type          string  `json:"instance-type"`
-	Price         float64 `json:"price"`
+	Price         float64 `json:"price"`      // of the whole node
+	ListPrice     float64 `json:"list-price"` // of its VM alone
 	RunnerUp      string  `json:"runner-up"`
 	RunnerUpPrice float64 `json:"runner-up-price"`
 }
@@ -69,11 +70,12 @@ func podsOf(decisions map[string]decision) int {
 	return n
 }
 
-// priceOf is the sum of the prices of the nodes decided on, in USD per hour.
-func priceOf(decisions map[string]decision) float64 {
-	sum := 0.0
+// priceOf is the sum of the prices of the nodes decided on, and of their VMs by list, in USD per
+// hour.
+func priceOf(decisions map[string]decision) (whole, list float64) {
 	for _, d := range decisions {
-		sum += d.Price
+		whole += d.Price
+		list += d.ListPrice
 	}
-	return sum
+	return whole, list
 }

@@ -28,8 +28,21 @@ func newPriceList(region string) (priceList, error) {
 	return priceList{region: region, sizes: sizes}, nil
 }
 
-// hourly is the price of a NodeClaim's node in USD per hour; zero when it is not known.
+// hourly is the price of a NodeClaim's node in USD per hour, its OS disk included; zero when it is
+// not known.
 func (l priceList) hourly(c local.Claim) float64 {
+	list := l.listed(c)
+	if list == 0 {
+		return 0
+	}
+	return list + l.sizes[c.Type].OSDiskPrice(l.region, diskGB)
+}
+
+// diskGB is the size of OS disks in the demo's AKSNodeClass.
+const diskGB = 128
+
+// listed is the price of a NodeClaim's VM alone.
+func (l priceList) listed(c local.Claim) float64 {
 	price, ok := l.sizes[c.Type].PriceIn(l.region)
 	if !ok {
 		return 0
@@ -45,6 +58,15 @@ func (l priceList) total(claims []local.Claim) float64 {
 	sum := 0.0
 	for _, c := range claims {
 		sum += l.hourly(c)
+	}
+	return sum
+}
+
+// totalListed is the price of the VMs of all NodeClaims together.
+func (l priceList) totalListed(claims []local.Claim) float64 {
+	sum := 0.0
+	for _, c := range claims {
+		sum += l.listed(c)
 	}
 	return sum
 }

@@ -144,7 +144,8 @@ func (s *runner) decide(ctx context.Context) error {
 		return err
 	}
 	s.voice.Title("karve decided, %.1f s after the pods were created", time.Since(s.began).Seconds())
-	s.voice.Say("%d nodes for %d pods, $%.4f an hour together", len(decisions), s.times.Pods, priceOf(decisions))
+	whole, list := priceOf(decisions)
+	s.voice.Say("%d nodes for %d pods, $%.4f an hour together: $%.4f for the VMs by list, $%.4f for their disks", len(decisions), s.times.Pods, whole, list, whole-list)
 	s.voice.Block(decisionTable(decisions, s.prices))
 	return nil
 }

@@ -43,10 +43,10 @@ func launchGroups(decisions map[string]decision) []launchGroup {
 // decisionTable lists the nodes to launch, for how many pods, and why.
 func decisionTable(decisions map[string]decision, prices priceList) string {
 	return columns(func(w *tabwriter.Writer) {
-		fmt.Fprintln(w, "\tSIZE\tSHAPE\tCAPACITY\tPOOL\tFOR\t$/H EACH\tWHY")
+		fmt.Fprintln(w, "\tSIZE\tSHAPE\tCAPACITY\tPOOL\tFOR\t$/H EACH\tVM ALONE\tWHY")
 		for _, p := range launchGroups(decisions) {
-			fmt.Fprintf(w, "%d ×\t%s\t%s\t%s\t%s\t%s\t%.4f\t%s\n",
-				p.Machines, p.Type, prices.shape(p.Type), p.CapacityType, p.Pool, counted(p.Pods, "pod"), p.Price, p.why())
+			fmt.Fprintf(w, "%d ×\t%s\t%s\t%s\t%s\t%s\t%.4f\t%.4f\t%s\n",
+				p.Machines, p.Type, prices.shape(p.Type), p.CapacityType, p.Pool, counted(p.Pods, "pod"), p.Price, p.ListPrice, p.why())
 		}
 	})
 }
@@ -58,12 +58,12 @@ func nodeTable(s state, prices priceList) string {
 		return strings.Compare(a.Pool+a.CapacityType+a.Name, b.Pool+b.CapacityType+b.Name)
 	})
 	return columns(func(w *tabwriter.Writer) {
-		fmt.Fprintln(w, "NODE\tPOOL\tSIZE\tSHAPE\tZONE\tCAPACITY\tPODS\t$/H")
+		fmt.Fprintln(w, "NODE\tPOOL\tSIZE\tSHAPE\tZONE\tCAPACITY\tPODS\t$/H\tVM ALONE")
 		for _, c := range claims {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.4f\n",
-				c.Node, c.Pool, c.Type, prices.shape(c.Type), c.Zone, c.CapacityType, s.on(c.Node), prices.hourly(c))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.4f\t%.4f\n",
+				c.Node, c.Pool, c.Type, prices.shape(c.Type), c.Zone, c.CapacityType, s.on(c.Node), prices.hourly(c), prices.listed(c))
 		}
-		fmt.Fprintf(w, "%d nodes\t\t\t\t\t\t%d\t%.4f\n", len(claims), s.pods(""), prices.total(claims))
+		fmt.Fprintf(w, "%d nodes\t\t\t\t\t\t%d\t%.4f\t%.4f\n", len(claims), s.pods(""), prices.total(claims), prices.totalListed(claims))
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/ctxlock"
+	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 	"github.com/karve-dev/karve/provider/azure/internal/stock"
 )
 
@@ -92,7 +93,8 @@ func newAssembly(o *Options) (*assembly, error) {
 func (a *assembly) newCatalogs() *catalogCache {
 	types := &typeBuilder{
 		region: a.region, nodeGroup: a.opts.NodeResourceGroup, kubeletIdentity: a.opts.KubeletIdentityClientID, cni: a.opts.cni(), subnets: a.subnets,
-		builtInPrices: a.sources.prices.builtInPrices(), memory: a.memory,
+		builtInPrices: a.sources.prices.vms.validator.BuiltIn, builtInDisks: a.sources.prices.disks.validator.BuiltIn,
+		nodeFee: pricing.PerMonth(a.opts.NodeFeePerMonth), memory: a.memory,
 	}
 	return &catalogCache{
 		now: a.opts.Now, nodeClasses: a.classes, types: types, memory: a.memory, region: a.region, skus: a.sources.skus,

@@ -54,8 +54,8 @@ type classCatalog struct {
 
 // builtFrom is the versions of what the types of a catalog depend on.
 type builtFrom struct {
-	settings             classSettings
-	skus, prices, memory uint64
+	settings                    classSettings
+	skus, prices, disks, memory uint64
 }
 
 // availableFrom is the versions of what the availability of offerings depends on.
@@ -63,9 +63,9 @@ type availableFrom struct{ stock, limits uint64 }
 
 // regionData is one consistent view of everything that a catalog depends on.
 type regionData struct {
-	skus   cached.State[sku.Set]
-	prices cached.State[pricing.Table]
-	quota  cached.State[quota.Usages]
+	skus          cached.State[sku.Set]
+	prices, disks cached.State[pricing.Table] // of VM sizes and of disks
+	quota         cached.State[quota.Usages]
 }
 
 // catalog returns the instance types of a node class. The first call reads the region's SKUs,
@@ -90,7 +90,7 @@ func (c *catalogCache) catalog(ctx context.Context, name string) (*provider.Cata
 
 // lastRead returns what was read last, without reading.
 func (c *catalogCache) lastRead() regionData {
-	return regionData{skus: c.skus.state(), prices: c.prices.state(), quota: c.quota.Reading()}
+	return regionData{skus: c.skus.state(), prices: c.prices.vms.State(), disks: c.prices.disks.State(), quota: c.quota.Reading()}
 }
 
 // regionData waits for the first result of each source, for prices and quota only briefly. Both may
@@ -124,9 +124,9 @@ func (c *catalogCache) withTypes(name string, settings classSettings, region reg
 		x = &classCatalog{}
 		c.byClass[name] = x
 	}
-	built := builtFrom{settings: settings, skus: region.skus.Version, prices: region.prices.Version, memory: c.memory.currentVersion()}
+	built := builtFrom{settings: settings, skus: region.skus.Version, prices: region.prices.Version, disks: region.disks.Version, memory: c.memory.currentVersion()}
 	if x.set == nil || x.built != built {
-		*x = classCatalog{built: built, set: c.types.build(region.skus.Value, region.prices.Value, settings), catalog: x.catalog}
+		*x = classCatalog{built: built, set: c.types.build(region, settings), catalog: x.catalog}
 	}
 	x.lastUsed = c.now()
 	return x
@@ -168,10 +168,10 @@ func sameTypes(a, b []offering.InstanceType) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// taken returns when the oldest of the three was read.
+// taken returns when the oldest of them was read.
 func (d regionData) taken() time.Time {
 	oldest := d.skus.ReadAt
-	for _, t := range []time.Time{d.prices.ReadAt, d.quota.ReadAt} {
+	for _, t := range []time.Time{d.prices.ReadAt, d.disks.ReadAt, d.quota.ReadAt} {
 		if !t.IsZero() && t.Before(oldest) {
 			oldest = t
 		}
@@ -191,7 +191,7 @@ func (d regionData) listed() time.Time {
 // problem describes which data could not be read, or is incomplete; empty when all is fresh.
 func (d regionData) problem(set *typeSet, list pricelist.List, subnetProblem string) string {
 	var problems []string
-	for _, problem := range []string{d.skus.Problem, d.skus.Value.Problem(), d.prices.Problem, d.quota.Problem, subnetProblem} {
+	for _, problem := range []string{d.skus.Problem, d.skus.Value.Problem(), d.prices.Problem, d.disks.Problem, d.quota.Problem, subnetProblem} {
 		if problem != "" {
 			problems = append(problems, problem)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
@@ -86,6 +87,9 @@ type Options struct {
 	VMMemoryOverheadPercent *float64
 	// AdditionalTags are set on every resource; tags of a node class take precedence.
 	AdditionalTags map[string]string
+	// NodeFeePerMonth is what agents that are billed by the node cost, in dollars per node and
+	// month of 730 hours; it counts in the price of every node.
+	NodeFeePerMonth float64
 	// PricesURL is the URL of the retail price list. Empty means the public one.
 	PricesURL string
 	// Classes reads AKSNodeClasses. Required.
@@ -258,6 +262,8 @@ func (o *Options) malformed() error {
 	refuse(o.NetworkPlugin != network.PluginAzure && o.NetworkPlugin != network.PluginNone, "option NetworkPlugin: %q is neither azure nor none", o.NetworkPlugin)
 	refuse(o.NetworkPluginMode != "" && o.NetworkPluginMode != network.ModeOverlay, "option NetworkPluginMode: %q is neither overlay nor empty", o.NetworkPluginMode)
 	refuse(o.NetworkPlugin == network.PluginNone && o.NetworkPluginMode != "", "option NetworkPluginMode must be empty when NetworkPlugin is none")
+	_, err = offering.USDPerHour(o.NodeFeePerMonth)
+	refuse(err != nil, "option NodeFeePerMonth: %v is not a price", o.NodeFeePerMonth)
 	share := *o.VMMemoryOverheadPercent
 	refuse(!(share >= 0 && share < 1), "option VMMemoryOverheadPercent: %v is not a share between 0 and 1", share)
 	_, err = bootstrap.ParseContract(string(cmp.Or(o.BootstrapContract, bootstrap.Auto)))

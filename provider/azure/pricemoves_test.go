@@ -67,7 +67,10 @@ func TestPriceMovesCountAtOnce(t *testing.T) {
 
 		synctest.Wait()
 		before := snapshot(t, p)
-		costs := func() offering.Price { return mustFind(t, snapshot(t, p), "Standard_D4s_v5").Offerings[0].Price }
+		costs := func() offering.Price {
+			o := mustFind(t, snapshot(t, p), "Standard_D4s_v5").Offerings[0]
+			return o.Price - o.Extras
+		}
 		was := costs()
 		for _, move := range []struct{ factor, want int64 }{{2, 2}, {1, 1}, {1000, 1}, {0, 1}, {-1, 1}, {3, 3}} {
 			moves.factor.Store(move.factor)
@@ -98,8 +101,11 @@ type publicList struct {
 }
 
 func (l *publicList) Do(req *http.Request) (*http.Response, error) {
-	if !strings.HasSuffix(req.URL.Path, "/retail/prices") {
+	switch {
+	case !strings.HasSuffix(req.URL.Path, "/retail/prices"):
 		return l.inner.Do(req)
+	case strings.Contains(req.URL.RawQuery, "Managed+Disks"):
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"Items":[]}`)), Request: req}, nil
 	}
 	l.asked.Add(1)
 	body := `{"Items":[]}`

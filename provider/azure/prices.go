@@ -3,74 +3,102 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
-// A priceList is the region's price list as it was read last, and the validator of its prices.
+// A priceList is the region's price list as it was read last. VM sizes and disks are two sources:
+// where one cannot be read, the other still counts.
 type priceList struct {
-	source    *cached.Source[pricing.Table]
+	vms, disks priceSource
+	skus       *skuList
+}
+
+// A priceSource is what the list says of one subject, and the validator of its prices.
+type priceSource struct {
+	*cached.Source[pricing.Table]
 	validator *pricing.Validator
-	skus      *skuList
 }
 
 func newPriceList(o *Options, transport policy.Transporter, skus *skuList) (*priceList, error) {
-	validator, err := pricing.NewValidator(o.Location)
+	vms, err := pricing.NewValidator(o.Location)
 	if err != nil {
 		return nil, err
 	}
+	return &priceList{
+		vms:   newPriceSource("prices", vms, o, transport),
+		disks: newPriceSource("disk prices", pricing.NewDiskValidator(o.Location), o, transport),
+		skus:  skus,
+	}, nil
+}
+
+func newPriceSource(name string, validator *pricing.Validator, o *Options, transport policy.Transporter) priceSource {
 	reader := &pricing.Reader{Transport: transport, URL: o.PricesURL, Location: o.Location, Now: o.Now, Validator: validator}
-	source := &cached.Source[pricing.Table]{
-		Name: "prices", Load: reader.Read, Same: func(a, b pricing.Table) bool { return maps.Equal(a, b) }, Env: o.env(),
+	return priceSource{validator: validator, Source: &cached.Source[pricing.Table]{
+		Name: name, Load: reader.Read, Same: func(a, b pricing.Table) bool { return maps.Equal(a, b) }, Env: o.env(),
 		MaybeEmpty: func(t pricing.Table) bool { return len(t) == 0 },
-	}
-	return &priceList{source: source, validator: validator, skus: skus}, nil
+	}}
 }
 
 // pricesEvery is how often the price list is read again.
 const pricesEvery = 12 * time.Hour
 
-// state returns the list as it was read last.
-func (l *priceList) state() cached.State[pricing.Table] { return l.source.State() }
-
 // ensure waits briefly for the first reading of the list.
-func (l *priceList) ensure(ctx context.Context) { l.source.TryEnsure(ctx) }
+func (l *priceList) ensure(ctx context.Context) {
+	var group panics.Group
+	for _, s := range []priceSource{l.vms, l.disks} {
+		group.Go(func() error { s.TryEnsure(ctx); return nil })
+	}
+	_ = group.Wait() // always nil
+}
 
-// keepFresh keeps the list fresh until ctx ends.
-func (l *priceList) keepFresh(ctx context.Context) { l.source.KeepFresh(ctx, pricesEvery) }
+// keepFresh keeps the prices of the subject fresh until ctx ends.
+func (s priceSource) keepFresh(ctx context.Context) { s.KeepFresh(ctx, pricesEvery) }
 
-// stop cancels a request that no caller waits for.
-func (l *priceList) stop() { l.source.Stop() }
+// stop cancels requests that no caller waits for.
+func (l *priceList) stop() {
+	l.vms.Stop()
+	l.disks.Stop()
+}
 
-// builtIn returns the list that built-in prices are of.
-func (l *priceList) builtIn() pricelist.List { return l.validator.Source }
+// problem describes what of the list could not be read; empty when all was.
+func (l *priceList) problem() string {
+	problems := []string{l.vms.State().Problem, l.disks.State().Problem}
+	return strings.Join(slices.DeleteFunc(problems, func(p string) bool { return p == "" }), "; ")
+}
 
-// builtInPrices returns the prices that apply to sizes that the list lacks.
-func (l *priceList) builtInPrices() pricing.Table { return l.validator.BuiltIn }
+// builtIn returns the list that built-in prices of VM sizes are of.
+func (l *priceList) builtIn() pricelist.List { return l.vms.validator.Source }
 
 // rejected returns the prices of the last list that were not used, for sizes of the region that
-// nodes can have, sorted by name.
+// nodes can have and for disks, sorted by name.
 func (l *priceList) rejected() []pricing.RejectedPrice {
 	skus := l.skus.byName()
-	return slices.DeleteFunc(l.validator.Rejected(), func(d pricing.RejectedPrice) bool { return skus[d.Size] == nil })
+	vms := slices.DeleteFunc(l.vms.validator.Rejected(), func(d pricing.RejectedPrice) bool { return skus[d.Size] == nil })
+	all := append(vms, l.disks.validator.Rejected()...)
+	slices.SortStableFunc(all, func(a, b pricing.RejectedPrice) int { return cmp.Compare(a.Size, b.Size) })
+	return all
 }
 
 // unlisted says that the price list was read and lacks the region; empty when the list has the
 // region.
-func (l *priceList) unlisted() string { return l.validator.Unlisted(cached.EmptyFor) }
+func (l *priceList) unlisted() string { return l.vms.validator.Unlisted(cached.EmptyFor) }
 
 // stats counts the VM sizes that have a price, and the rejected prices.
 func (l *priceList) stats() provider.PriceStats {
-	list := l.state()
+	list := l.vms.State()
 	return provider.PriceStats{Accepted: len(list.Value), Rejected: len(l.rejected()), Read: list.ReadAt}
 }
 

@@ -209,11 +209,11 @@ func (p *Provider) WithoutLocalDNS(class *v1beta1.AKSNodeClass) string {
 }
 
 // RejectedPrices returns the prices of the last list that were not used, for sizes of the region
-// that nodes can have, sorted by name.
+// that nodes can have and for disks, sorted by name.
 func (p *Provider) RejectedPrices() []RejectedPrice { return p.prices.rejected() }
 
 // PricesProblem describes why the price list could not be read; empty when it could.
-func (p *Provider) PricesProblem() string { return p.prices.state().Problem }
+func (p *Provider) PricesProblem() string { return p.prices.problem() }
 
 // PricesUnlisted says that the price list was read and lacks the region; empty when the list has
 // the region.

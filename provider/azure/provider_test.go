@@ -106,7 +106,7 @@ func (r *region) small() *region {
 type trimmer struct{ inner policy.Transporter }
 
 var (
-	fewSeries = regexp.MustCompile(`^Standard_[DE]\d+a?d?s_v5$`)
+	fewSeries = regexp.MustCompile(`^Standard_[DE]\d+a?d?s_v5$|Managed_Disk`)
 	trimmed   sync.Map // body by location and kind of list
 )
 

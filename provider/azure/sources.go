@@ -51,7 +51,8 @@ func (s *sources) run(ctx context.Context) error {
 	var group panics.Group
 	for _, keep := range []func(context.Context){
 		s.skus.keepFresh,
-		s.prices.keepFresh,
+		s.prices.vms.keepFresh,
+		s.prices.disks.keepFresh,
 		s.quota.KeepRegionFresh,
 		s.quota.KeepSubnetsFresh,
 	} {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
@@ -45,7 +47,9 @@ type typeBuilder struct {
 	kubeletIdentity string // client ID
 	cni             network.CNI
 	subnets         nodeSubnets
-	builtInPrices   pricing.Table
+	builtInPrices   pricing.Table // of VM sizes
+	builtInDisks    pricing.Table
+	nodeFee         offering.Price // what agents billed by the node cost
 	memory          *observedMemory
 }
 
@@ -66,12 +70,14 @@ type instanceType struct {
 	overhead     nodeOverhead
 	maxPods      int64
 	offered      offering.InstanceType // Offerings are without temporary unavailability
-	maxSpotPrice offering.Price        // maximum price as spot; zero is any price
+	maxSpotPrice offering.Price        // maximum price of the VM as spot; zero is any price
 }
 
 // build builds the types for the settings of a class from the region's SKUs and prices.
-func (b *typeBuilder) build(skus sku.Set, prices pricing.Table, settings classSettings) *typeSet {
-	pricer := pricing.NewPricer(skus.List, prices, b.builtInPrices)
+func (b *typeBuilder) build(region regionData, settings classSettings) *typeSet {
+	skus := region.skus.Value
+	pricer := pricing.NewPricer(skus.List, region.prices.Value, b.builtInPrices)
+	disks := pricing.Disks{Listed: region.disks.Value, BuiltIn: b.builtInDisks}
 	labels := newLabelCache()
 	set := &typeSet{byName: make(map[string]*instanceType, len(skus.List)), byPriceBasis: map[pricing.Basis]int{}}
 	quotas := newNameSet(quota.Regional, quota.Spot, quota.VMs)
@@ -82,7 +88,7 @@ func (b *typeBuilder) build(skus sku.Set, prices pricing.Table, settings classSe
 		}
 		price, basis := pricer.Price(s)
 		set.byPriceBasis[basis]++
-		set.types = append(set.types, b.instanceType(s, settings, price, labels))
+		set.types = append(set.types, b.instanceType(s, settings, nodePrice{price, b.extras(s, settings, disks)}, labels))
 		quotas.add(quota.OfFamily(s.Family))
 	}
 	for i := range set.types {
@@ -146,21 +152,49 @@ func (c classSettings) acceptsGPU(gpu vmsize.GPU) bool {
 	return c.image != v1beta1.ImageFamilyAzureLinux || !gridDriver(gpu)
 }
 
-func (b *typeBuilder) instanceType(s *sku.SKU, settings classSettings, price pricing.Price, labels *labelCache) instanceType {
+// A nodePrice is what the nodes of a size cost: its virtual machine, and the rest.
+type nodePrice struct {
+	vm     pricing.Price
+	extras offering.Price
+}
+
+// extras returns what a node costs besides its virtual machine: its OS disk, unless that is on
+// local storage, and the agents that are billed by the node. A node has no public address.
+func (b *typeBuilder) extras(s *sku.SKU, settings classSettings, disks pricing.Disks) offering.Price {
+	if _, local := s.Local.Placement(settings.diskGB); local {
+		return b.nodeFee
+	}
+	return b.nodeFee.Add(disks.Price(pricing.DefaultDiskType(s.Features.PremiumIO), settings.diskGB))
+}
+
+func (b *typeBuilder) instanceType(s *sku.SKU, settings classSettings, price nodePrice, labels *labelCache) instanceType {
 	overhead := nodeOverheadFor(s.VCPUs, s.MemoryMiB, settings.maxPods, settings.diskGB, settings.minor)
 	return instanceType{
 		sku:          s,
 		overhead:     overhead,
 		maxPods:      settings.maxPods,
-		maxSpotPrice: settings.spot.Max(price.OnDemand),
+		maxSpotPrice: settings.spot.Max(price.vm.OnDemand),
 		offered: offering.InstanceType{
-			Name:      s.Name,
-			Labels:    b.typeLabels(s, settings),
-			Capacity:  b.capacity(s, settings),
-			Overhead:  overhead.amounts(),
+			Name:         s.Name,
+			Labels:       b.typeLabels(s, settings),
+			Capacity:     b.capacity(s, settings),
+			Overhead:     overhead.amounts(),
+			SustainedCPU: sustainedCPU(s), NamedBy: namedBy,
 			Offerings: b.withAddresses(b.offerings(s, price, settings.spot, labels), settings),
 		},
 	}
+}
+
+// namedBy are the labels by which a NodePool names a burstable size.
+var namedBy = []string{corev1.LabelInstanceTypeStable, v1beta1.LabelSKUName, v1beta1.LabelSKUFamily, v1beta1.LabelSKUSeries}
+
+// sustainedCPU returns the CPU that a burstable size has all the time; zero when it has all of it.
+func sustainedCPU(s *sku.SKU) int64 {
+	share := s.Size.SustainedPermille()
+	if share == 1000 {
+		return 0
+	}
+	return s.VCPUs * share
 }
 
 func (b *typeBuilder) capacity(s *sku.SKU, settings classSettings) quantity.Amounts {
@@ -184,10 +218,15 @@ func (b *typeBuilder) capacity(s *sku.SKU, settings classSettings) quantity.Amou
 
 // offerings lists every zone of the SKU and, last, the region without a zone, each on demand and,
 // if Azure offers it, as spot.
-func (b *typeBuilder) offerings(s *sku.SKU, price pricing.Price, limit pricing.SpotLimit, labels *labelCache) []offering.Offering {
-	kinds := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.OnDemand, QuotaUses: quota.Uses(s, offering.OnDemand)}}
+func (b *typeBuilder) offerings(s *sku.SKU, price nodePrice, limit pricing.SpotLimit, labels *labelCache) []offering.Offering {
+	kind := func(capacityType string, vm offering.Price) offering.Offering {
+		return offering.Offering{CapacityType: capacityType, Price: vm.Add(price.extras), Extras: price.extras, QuotaUses: quota.Uses(s, capacityType)}
+	}
+	kinds := []offering.Offering{kind(offering.OnDemand, price.vm.OnDemand)}
 	if s.Features.Spot {
-		kinds = append(kinds, offering.Offering{CapacityType: offering.Spot, Price: price.Spot, QuotaUses: quota.Uses(s, offering.Spot), Unavailable: limit.WhyForbidden(price)})
+		spot := kind(offering.Spot, price.vm.Spot)
+		spot.Unavailable = limit.WhyForbidden(price.vm)
+		kinds = append(kinds, spot)
 	}
 	all := make([]offering.Offering, 0, (len(s.Zones)+1)*len(kinds))
 	add := func(zone string, ultra bool) {

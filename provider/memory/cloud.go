@@ -153,7 +153,7 @@ func (c *Cloud) markUnavailable() {
 }
 
 func choice(t offering.InstanceType, o offering.Offering) offering.Ref {
-	return offering.Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
+	return offering.Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Extras: o.Extras}
 }
 
 // isOut reports whether an outage of that kind matches an offering.

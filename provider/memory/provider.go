@@ -119,7 +119,7 @@ func same(a, b []offering.InstanceType) bool {
 
 // key leaves out the price, which does not identify an offering.
 func key(c offering.Ref) offering.Ref {
-	c.Price = 0
+	c.Price, c.Extras = 0, 0
 	return c
 }
 

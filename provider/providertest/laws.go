@@ -52,6 +52,9 @@ func (r *run) typeIsSane(s *provider.Catalog, t offering.InstanceType) {
 		if o.Price <= 0 {
 			r.Errorf("type %s: offering %s costs %v", t.Name, id, o.Price)
 		}
+		if o.Extras < 0 || o.Extras > o.Price {
+			r.Errorf("type %s: offering %s costs %v, of which %v is not the instance", t.Name, id, o.Price, o.Extras)
+		}
 		if o.CapacityType == offering.OnDemand {
 			onDemand[o.Zone] = o.Price
 		}
@@ -110,7 +113,7 @@ func (r *run) launchRuns() {
 	c := r.choices()[0]
 	claim := r.claim("a", c)
 	in := r.launch(claim)
-	got := offering.Ref{Type: in.Type, Zone: in.Zone, CapacityType: in.CapacityType, Price: in.Price}
+	got := offering.Ref{Type: in.Type, Zone: in.Zone, CapacityType: in.CapacityType, Price: in.Price, Extras: c.Extras}
 	r.equal("the launched offering", c, got)
 	if in.ProviderID == "" || in.NodeName == "" || in.ImageID == "" || in.Created.IsZero() {
 		r.Errorf("the instance lacks its provider ID, node name, image or time: %+v", in)

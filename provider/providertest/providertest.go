@@ -106,7 +106,7 @@ func (r *run) choices() []offering.Ref {
 	for _, t := range r.catalog().Types {
 		for _, o := range t.Offerings {
 			if o.Unavailable == "" {
-				all = append(all, offering.Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price})
+				all = append(all, offering.Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Extras: o.Extras})
 			}
 		}
 	}

@@ -29,17 +29,11 @@ type priceItem struct {
 	EffectiveEndDate     time.Time `json:"effectiveEndDate"`
 }
 
-// priceKey identifies a price: that of a size on demand, or as spot.
+// priceKey identifies a price: that of a size on demand, or as spot. The size of a disk is its
+// tier.
 type priceKey struct {
 	size string // in lower case while rows are collected: their spelling differs
 	spot bool
-}
-
-func (p priceKey) capacityType() string {
-	if p.spot {
-		return offering.Spot
-	}
-	return offering.OnDemand
 }
 
 // A meter is the price of one size under one meter of the list.
@@ -49,9 +43,10 @@ type meter struct {
 	since   time.Time
 }
 
-// meters collects the rows for Linux virtual machines that apply today, by priceKey and by meter
-// ID, until the whole list has been read.
+// meters collects the rows of one subject that apply today, by priceKey and by meter ID, until
+// the whole list has been read.
 type meters struct {
+	subject  *subject
 	location string
 	now      time.Time
 	byMeter  map[priceKey]map[string]meter
@@ -63,8 +58,8 @@ type meters struct {
 	unreadable int
 }
 
-func newMeters(location string, now time.Time) *meters {
-	return &meters{location: location, now: now, byMeter: map[priceKey]map[string]meter{}, nonPositive: map[priceKey]float64{}, spelling: map[string]string{}}
+func newMeters(about *subject, location string, now time.Time) *meters {
+	return &meters{subject: about, location: location, now: now, byMeter: map[priceKey]map[string]meter{}, nonPositive: map[priceKey]float64{}, spelling: map[string]string{}}
 }
 
 // add adds the rows of a page. Malformed rows are skipped; the rest counts.
@@ -76,7 +71,7 @@ func (m *meters) add(rows []json.RawMessage) {
 			m.unreadable++
 			continue
 		}
-		if item.counts(m.now) && (item.ArmRegionName == "" || strings.EqualFold(item.ArmRegionName, m.location)) {
+		if item.applies(m.now) && m.subject.counts(item) && (item.ArmRegionName == "" || strings.EqualFold(item.ArmRegionName, m.location)) {
 			m.take(item)
 		}
 	}
@@ -84,11 +79,12 @@ func (m *meters) add(rows []json.RawMessage) {
 
 // take adds a row that applies.
 func (m *meters) take(item priceItem) {
-	key := priceKey{strings.ToLower(item.ArmSKUName), item.spot()}
-	m.spelling[key.size] = max(m.spelling[key.size], item.ArmSKUName) // independent of the order of the rows
-	price, err := offering.USDPerHour(item.RetailPrice)
+	size := m.subject.size(item)
+	key := priceKey{strings.ToLower(size), item.spot()}
+	m.spelling[key.size] = max(m.spelling[key.size], size) // independent of the order of the rows
+	price, err := offering.USDPerHour(item.RetailPrice / m.subject.hours)
 	if err != nil || price == 0 {
-		m.nonPositive[key] = item.RetailPrice
+		m.nonPositive[key] = item.RetailPrice / m.subject.hours
 		return
 	}
 	if m.byMeter[key] == nil {
@@ -169,18 +165,27 @@ func (t Table) size(name string) Price {
 	return Price{}
 }
 
-// counts reports whether the row is the hourly price of a Linux virtual machine today.
-func (i priceItem) counts(now time.Time) bool {
+// applies reports whether the row is a price in dollars that everyone pays today.
+func (i priceItem) applies(now time.Time) bool {
 	switch {
-	case i.ArmSKUName == "", i.Type != "" && i.Type != "Consumption", i.CurrencyCode != "" && i.CurrencyCode != "USD":
+	case i.Type != "" && i.Type != "Consumption", i.CurrencyCode != "" && i.CurrencyCode != "USD":
 		return false
-	case i.UnitOfMeasure != "" && i.UnitOfMeasure != "1 Hour", i.TierMinimumUnits > 0:
+	case i.TierMinimumUnits > 0:
+		return false
+	case i.EffectiveStartDate.After(now), !i.EffectiveEndDate.IsZero() && i.EffectiveEndDate.Before(now):
+		return false
+	}
+	return true
+}
+
+// isLinuxVM reports whether the row is the hourly price of a Linux virtual machine.
+func (i priceItem) isLinuxVM() bool {
+	switch {
+	case i.ArmSKUName == "", i.UnitOfMeasure != "" && i.UnitOfMeasure != "1 Hour":
 		return false
 	case strings.HasSuffix(i.ProductName, " Windows"), strings.HasSuffix(i.ProductName, "Cloud Services"), strings.Contains(i.ProductName, "Dedicated Host"):
 		return false
 	case strings.HasSuffix(i.SKUName, " Low Priority"), strings.HasSuffix(i.MeterName, " Low Priority"):
-		return false
-	case i.EffectiveStartDate.After(now), !i.EffectiveEndDate.IsZero() && i.EffectiveEndDate.Before(now):
 		return false
 	}
 	return true

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pricing determines what VM sizes cost. It reads Azure's retail price list, rejects
-// prices that cannot be true, and prices what the list lacks by the built-in list or by an
+// Package pricing determines what VM sizes and OS disks cost. It reads Azure's retail price list,
+// rejects prices that cannot be true, and prices what the list lacks by the built-in list or by an
 // estimate. It also reads how much a spot node of a class may cost. The caller decides which size
 // to launch.
 package pricing
@@ -26,10 +26,11 @@ import (
 // Price is what a size costs per hour; zero means that the list has no price.
 type Price struct{ OnDemand, Spot offering.Price }
 
-// Table is prices by size name.
+// Table is prices by size name. The sizes of disks are their tiers.
 type Table map[string]Price
 
-// Reader reads the retail price list of a region. The list is public and needs no token.
+// Reader reads what the retail price list of a region says about the Validator's subject. The list
+// is public and needs no token.
 // Reads do not overlap: a source starts one at a time.
 type Reader struct {
 	Transport policy.Transporter
@@ -47,26 +48,37 @@ const (
 
 // Read reads all pages of the list.
 func (r *Reader) Read(ctx context.Context) (Table, error) {
-	first, err := r.first()
-	if err != nil {
-		return nil, err
-	}
-	meters, next := newMeters(r.Location, r.Now()), first
-	for range maxPages {
-		page, err := r.page(ctx, next)
+	meters := newMeters(r.Validator.subject, r.Location, r.Now())
+	for _, filter := range meters.subject.filters {
+		first, err := r.first(filter)
 		if err != nil {
 			return nil, err
 		}
+		if err := r.addPages(ctx, meters, first); err != nil {
+			return nil, err
+		}
+	}
+	return r.Validator.accept(meters)
+}
+
+// addPages adds the rows of all pages from the first one.
+func (r *Reader) addPages(ctx context.Context, meters *meters, first string) error {
+	next := first
+	for range maxPages {
+		page, err := r.page(ctx, next)
+		if err != nil {
+			return err
+		}
 		meters.add(page.Items)
 		if page.NextPageLink == "" {
-			return r.Validator.accept(meters)
+			return nil
 		}
 		if !sameHost(first, page.NextPageLink) {
-			return nil, fmt.Errorf("the price list continues at another host: %s", armerr.Shorten(page.NextPageLink))
+			return fmt.Errorf("the price list continues at another host: %s", armerr.Shorten(page.NextPageLink))
 		}
 		next = page.NextPageLink
 	}
-	return nil, fmt.Errorf("the price list did not end after %d pages", maxPages)
+	return fmt.Errorf("the price list did not end after %d pages", maxPages)
 }
 
 // sameHost reports whether two URLs have the same scheme and host; the list includes the port in
@@ -77,15 +89,15 @@ func sameHost(a, b string) bool {
 	return errA == nil && errB == nil && ua.Scheme == ub.Scheme && strings.EqualFold(ua.Hostname(), ub.Hostname())
 }
 
-func (r *Reader) first() (string, error) {
+// first returns the address of the first page of the rows that meet the filter.
+func (r *Reader) first(filter string) (string, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil {
 		return "", fmt.Errorf("price list address: %w", err)
 	}
 	q := u.Query()
 	q.Set("api-version", "2023-01-01-preview")
-	q.Set("$filter", "priceType eq 'Consumption' and currencyCode eq 'USD' and serviceFamily eq 'Compute'"+
-		" and serviceName eq 'Virtual Machines' and armRegionName eq '"+r.Location+"'")
+	q.Set("$filter", "priceType eq 'Consumption' and currencyCode eq 'USD' and "+filter+" and armRegionName eq '"+r.Location+"'")
 	u.RawQuery = q.Encode()
 	return u.String(), nil
 }

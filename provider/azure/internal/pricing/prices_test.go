@@ -59,7 +59,7 @@ func wantTable(t *testing.T, items []priceItem, now time.Time, want Table) {
 		rows = append(rows, row)
 	}
 	for turn := range rows {
-		m := newMeters("eastus", now)
+		m := newMeters(virtualMachines, "eastus", now)
 		m.add(rows[turn:])
 		m.add(rows[:turn])
 		if diff := cmp.Diff(want, m.table(), cmp.AllowUnexported(Price{})); diff != "" {
@@ -251,11 +251,11 @@ func TestRegionThatIsNotOnTheList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = v.accept(newMeters(location, time.Now()))
+		_, err = v.accept(newMeters(virtualMachines, location, time.Now()))
 		if (err == nil) != want || v.regionUnlisted != want {
 			t.Errorf("%s: %v, absent %v", location, err, v.regionUnlisted)
 		}
-		if _, err := v.accept(newMeters(location, time.Now())); (err == nil) != want {
+		if _, err := v.accept(newMeters(virtualMachines, location, time.Now())); (err == nil) != want {
 			t.Errorf("%s, again: %v", location, err)
 		}
 	}
@@ -264,7 +264,7 @@ func TestRegionThatIsNotOnTheList(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.accepted = Table{"Standard_D2s_v5": {OnDemand: 1}}
-	if _, err := v.accept(newMeters("private", time.Now())); err == nil || v.regionUnlisted {
+	if _, err := v.accept(newMeters(virtualMachines, "private", time.Now())); err == nil || v.regionUnlisted {
 		t.Errorf("a region that was on the list: %v", err)
 	}
 }

@@ -24,6 +24,7 @@ const (
 
 // A RejectedPrice is an implausible price of the list, which is not used.
 type RejectedPrice struct {
+	// Size is a VM size, or the tier of an OS disk, with the CapacityType "disk".
 	Size, CapacityType string
 	// Listed is the price in the list, in dollars an hour.
 	Listed float64
@@ -41,6 +42,7 @@ func (d RejectedPrice) String() string {
 
 // A Validator decides which prices of the list are used.
 type Validator struct {
+	subject *subject
 	BuiltIn Table
 	// Source is the source of the built-in prices.
 	Source   pricelist.List
@@ -52,12 +54,18 @@ type Validator struct {
 	regionUnlisted bool // the list has no row of the region
 }
 
+// NewDiskValidator returns the validator of the prices of managed disks.
+func NewDiskValidator(location string) *Validator {
+	return &Validator{subject: managedDisks, BuiltIn: builtInDisks(), Source: pricelist.List{Region: "eastus", Month: "2026"}, location: location}
+}
+
+// NewValidator returns the validator of the prices of VM sizes.
 func NewValidator(location string) (*Validator, error) {
 	list, err := pricelist.In(location)
 	if err != nil {
 		return nil, err
 	}
-	v := &Validator{BuiltIn: make(Table, len(list.Prices)), Source: list, location: location}
+	v := &Validator{subject: virtualMachines, BuiltIn: make(Table, len(list.Prices)), Source: list, location: location}
 	for size, p := range list.Prices {
 		onDemand, errA := offering.USDPerHour(p.OnDemand)
 		spot, errB := offering.USDPerHour(p.Spot)
@@ -85,7 +93,7 @@ func (v *Validator) accept(list *meters) (Table, error) {
 		v.accepted, v.rejected = next, nil
 		return next, nil
 	case len(next) == 0:
-		return nil, errors.New("the price list holds no VM size of the region")
+		return nil, fmt.Errorf("the price list holds no %s of the region", v.subject.noun)
 	case list.unreadable*2 > list.rows:
 		return nil, fmt.Errorf("%d of %d rows of the price list cannot be read", list.unreadable, list.rows)
 	case len(rejected)*2 > len(next):
@@ -112,7 +120,7 @@ func (v *Validator) replaceImplausible(next Table) (rejected []RejectedPrice) {
 				continue
 			}
 			next.set(key, v.lastKnown(key))
-			rejected = append(rejected, RejectedPrice{size, key.capacityType(), listedPrice.USD(), v.lastKnown(key)})
+			rejected = append(rejected, RejectedPrice{size, v.subject.capacityType(key), listedPrice.USD(), v.lastKnown(key)})
 		}
 	}
 	return rejected
@@ -135,7 +143,7 @@ func (v *Validator) replaceNonPositive(next Table, list *meters) (rejected []Rej
 		if v.lastKnown(key) > 0 {
 			next.set(key, v.lastKnown(key))
 		}
-		rejected = append(rejected, RejectedPrice{key.size, key.capacityType(), listedPrice, next.of(key)})
+		rejected = append(rejected, RejectedPrice{key.size, v.subject.capacityType(key), listedPrice, next.of(key)})
 	}
 	return rejected
 }
