@@ -76,7 +76,9 @@ func (c config) azure() []item {
 	}
 	large := of("azure unconstrained", 10000, true)
 	large.alone = "upstream: see the constrained row and the smaller one"
-	return []item{of("azure", 10000, false), large, small}
+	return []item{of("azure", 10000, false), large, small, {name: "one deployment of 4000", make: func(ctx context.Context) (*scenario.Scenario, error) {
+		return scenario.Deployment(ctx, 4000, 250)
+	}}}
 }
 
 func (c config) existing() []item {

@@ -40,6 +40,24 @@ func Azure(ctx context.Context, count int, plain bool) (*Scenario, error) {
 	}, nil
 }
 
+// Deployment is an empty cluster in the same region: one NodePool without requirements but for
+// linux and nodes on demand, no DaemonSets, and one Deployment of so many replicas with so many
+// millicores each and 2 MiB per millicore. The CPU of burstable sizes counts at what they have all
+// the time; upstream, which knows no such thing, counts all of it.
+func Deployment(ctx context.Context, replicas int, milli int64) (*Scenario, error) {
+	types, err := region(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := azurePool("default", 1, "", in(karpv1.CapacityTypeLabelKey, karpv1.CapacityTypeOnDemand))
+	delete(p.Annotations, kube.BurstableCPUAnnotation)
+	s := &Scenario{Name: "deployment", Types: withoutConstrained(withoutQuotas(types)), Pools: []*karpv1.NodePool{p}}
+	for i := range replicas {
+		s.Pending = append(s.Pending, pending(serial("web", i), requests(milli, 2*milli)))
+	}
+	return s, nil
+}
+
 // withoutQuotas removes quota uses: upstream has no notion of them.
 func withoutQuotas(types []offering.InstanceType) []offering.InstanceType {
 	out := slices.Clone(types)
