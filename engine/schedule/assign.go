@@ -18,6 +18,9 @@ func (s *solver) assign(groups []*podGroup) ([]*allotment, []*podGroup) {
 		groups = slices.Clone(groups)
 		slices.Reverse(groups)
 	}
+	if s.learned.policy.sharedDomains {
+		groups = s.cells.byFewest(groups)
+	}
 	queue := newAssignQueue(groups)
 	for {
 		progress := false
@@ -66,6 +69,9 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 		} else {
 			best.wanted++
 			g.allotted++
+			if s.learned.policy.sharedDomains {
+				s.cells.inUse.use(best)
+			}
 		}
 	}
 	var allotments []*allotment
@@ -126,7 +132,7 @@ func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 		if !hasRoom {
 			continue
 		}
-		if best == nil || s.nodes.betterCell(g, c, best, s.learned.policy.cheapestDomains) {
+		if best == nil || s.cells.better(g, c, best) {
 			best = c
 		}
 	}

@@ -32,6 +32,7 @@ func TestAgainstBestPlanColocated(t *testing.T) {
 
 func compareWithBest(t *testing.T, snapshots int, least float64, full bool, random func(seed uint64) *enginetest.Script) {
 	var compared, optimal, better, fewer, lighter, needless, over, invalid int
+	var gaps []float64 // of the plans that place the same pods on the same pools
 	worst, worstSeed := 0.0, uint64(0)
 	for seed := uint64(0); compared < snapshots && over < snapshots; seed++ {
 		script := random(seed)
@@ -70,15 +71,31 @@ func compareWithBest(t *testing.T, snapshots int, least float64, full bool, rand
 			needless++
 			t.Logf("seed %d: launches for %s, nothing need be launched", seed, got.Price)
 		default:
-			if gap := got.Price.USD()/best.Price.USD() - 1; gap > worst {
+			gap := got.Price.USD()/best.Price.USD() - 1
+			if gap > worst {
 				worst, worstSeed = gap, seed
 			}
+			gaps = append(gaps, gap)
 		}
 	}
 	share := float64(optimal+better) / float64(compared)
-	t.Logf("%d clusters: %.1f %% optimal; better than the best score in %d, fewer pods in %d, lighter pools in %d, needless in %d; worst gap %.0f %% (seed %d); %d too large to compare",
-		compared, 100*share, better, fewer, lighter, needless, 100*worst, worstSeed, over)
+	gaps = append(gaps, make([]float64, optimal+better)...)
+	slices.Sort(gaps)
+	mean, p99 := sum(gaps)/float64(len(gaps)), gaps[len(gaps)*99/100]
+	t.Logf("%d clusters: %.1f %% optimal; better than the best score in %d, fewer pods in %d, lighter pools in %d, needless in %d; gap %.2f %% on average, %.1f %% in the 99th percentile, worst %.0f %% (seed %d); %d too large to compare",
+		compared, 100*share, better, fewer, lighter, needless, 100*mean, 100*p99, 100*worst, worstSeed, over)
+	if mean > 0.01 || p99 > 0.10 {
+		t.Errorf("plans cost %.2f %% more than the best on average and %.1f %% in the 99th percentile, want 1 and 10", 100*mean, 100*p99)
+	}
 	if share < least {
 		t.Errorf("only %.1f %% of the plans are optimal, want %.0f %%", 100*share, 100*least)
 	}
+}
+
+func sum(list []float64) float64 {
+	total := 0.0
+	for _, x := range list {
+		total += x
+	}
+	return total
 }

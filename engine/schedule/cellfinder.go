@@ -30,6 +30,7 @@ type cellFinder struct {
 	minValues     *minValuesChecker
 	learned       *learned
 	assigned      map[learnedKey]int        // pods of this round; see noteAssigned
+	inUse         domainsInUse              // for policy.sharedDomains
 	ignoreLearned bool                      // set while only pods count that have a place: what a cell takes is read of them
 	byKey         map[cellsKey][]cellInfo   // see launchable
 	atStart       map[cellsKey][]cellInfo   // the same before any launch, for all attempts
@@ -58,6 +59,33 @@ func (cf *cellFinder) find(g *podGroup) []*cell {
 	}
 	slices.SortFunc(out, func(a, b *cell) int { return cmp.Compare(a.name, b.name) })
 	return out
+}
+
+// better reports whether cell a is better than b for the next pod; see bestCell.
+func (cf *cellFinder) better(g *podGroup, a, b *cell) bool {
+	onA, onB := cf.nodes.nodeIn(g, a) >= 0, cf.nodes.nodeIn(g, b) >= 0
+	if onA != onB {
+		return onA
+	}
+	policy := cf.learned.policy
+	if policy.sharedDomains && !onA {
+		if usedA, usedB := cf.inUse.has(a), cf.inUse.has(b); usedA != usedB {
+			return usedA
+		}
+	}
+	if policy.cheapestDomains && !onA && a.price != b.price {
+		return a.price < b.price
+	}
+	if c := cmp.Compare(g.spreadCount(a), g.spreadCount(b)); c != 0 {
+		return c < 0
+	}
+	if (a.wanted > 0) != (b.wanted > 0) && !g.hasSpread() {
+		return a.wanted > 0
+	}
+	if !onA && a.price != b.price {
+		return a.price < b.price
+	}
+	return a.name < b.name
 }
 
 // noteAssigned notes that n pods of the group are assigned to the cell: pods with affinity are assigned

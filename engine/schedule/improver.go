@@ -57,7 +57,7 @@ type improver struct {
 
 func newImprover(s *solver) *improver {
 	return &improver{launches: &s.launches, limits: &s.limits, quota: &s.quota, counters: &s.counters, topology: &s.topology, minValues: &s.minValues,
-		requirements: &s.requirements, compatibility: &s.compatibility, offerings: &s.offerings, maxSteps: s.searches.budgets[Improvement],
+		requirements: &s.requirements, compatibility: &s.compatibility, offerings: &s.offerings, maxSteps: s.searches.budgets[Improvement] - s.searches.improveSteps,
 		prices: map[*launch]offering.Price{}, dropped: map[*launch]bool{}}
 }
 
@@ -78,7 +78,7 @@ func (s *solver) improve() {
 	s.launches.forgetIndex()
 	im.dropLaunches(examined)
 	im.merge(examined)
-	s.searches.improveSteps = im.progress.steps
+	s.searches.improveSteps += im.progress.steps
 	if len(im.dropped) == 0 {
 		return
 	}

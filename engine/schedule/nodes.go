@@ -3,7 +3,6 @@
 package schedule
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -240,27 +239,6 @@ func (ns *nodes) keptOff(g *podGroup, i int) bool {
 // launch.
 func (ns *nodes) hasRoom(g *podGroup, c *cell) bool {
 	return ns.nodeIn(g, c) >= 0 || c.price >= 0 && (c.maxPods < 0 || c.assigned+c.wanted < c.maxPods)
-}
-
-// betterCell reports whether cell a is better than b for the next pod; see bestCell.
-func (ns *nodes) betterCell(g *podGroup, a, b *cell, cheapestFirst bool) bool {
-	onA, onB := ns.nodeIn(g, a) >= 0, ns.nodeIn(g, b) >= 0
-	if onA != onB {
-		return onA
-	}
-	if cheapestFirst && !onA && a.price != b.price {
-		return a.price < b.price
-	}
-	if c := cmp.Compare(g.spreadCount(a), g.spreadCount(b)); c != 0 {
-		return c < 0
-	}
-	if (a.wanted > 0) != (b.wanted > 0) && !g.hasSpread() {
-		return a.wanted > 0
-	}
-	if !onA && a.price != b.price {
-		return a.price < b.price
-	}
-	return a.name < b.name
 }
 
 // nodeIn returns the index of the cell's first node that takes one more pod; -1 if there is

@@ -23,6 +23,10 @@ type policy struct {
 	// cheapestDomains sends a pod that may be in several topology domains to the one with the cheapest
 	// offering, as far as maxSkew allows it, and not to the one with the fewest pods.
 	cheapestDomains bool
+	// sharedDomains sends a pod that may be in several topology domains to one where a node is to be
+	// launched anyway, as far as maxSkew allows it. Pods with the fewest domains choose first, domains and
+	// existing nodes, and of these the pods of which a node would cost the most.
+	sharedDomains bool
 	// smallestFirst gives the choice of existing nodes and of domains to small pods first.
 	smallestFirst bool
 	// largestFirst fills a new node with the largest pods first, and not with a share of each size.
@@ -34,10 +38,13 @@ type policy struct {
 
 // portfolio is the policies that are tried beside the zero policy. Each lowered the price of random
 // clusters together by more than any other one would have beside those before it; TestPortfolio measures
-// what it leaves to all others. divideByShare came later, for plans of many launches.
+// what it leaves to all others. divideByShare came later, for plans of many launches, and the second for
+// large batches of several priorities, for which few policies can be tried.
 var portfolio = []policy{
 	{anyPriority: true, cheapestDomains: true, smallestFirst: true},
+	{anyPriority: true},
 	{divideByShare: true},
+	{anyPriority: true, cheapestDomains: true, sharedDomains: true},
 	{fewestNodes: true, anyPriority: true, largestFirst: true},
 	{fewestNodes: true, anyPriority: true, smallestFirst: true, largestFirst: true},
 	{cheapestDomains: true, smallestFirst: true},
@@ -110,7 +117,7 @@ func policiesFor(groups []*podGroup, launches int) []policy {
 	var out []policy
 	for _, p := range portfolio {
 		p.anyPriority = p.anyPriority && severalPriorities
-		p.cheapestDomains = p.cheapestDomains && overDomains
+		p.cheapestDomains, p.sharedDomains = p.cheapestDomains && overDomains, p.sharedDomains && len(groups) > 1
 		p.smallestFirst = p.smallestFirst && len(groups) > 1
 		p.fewestNodes, p.largestFirst = p.fewestNodes && severalPods, p.largestFirst && severalPods
 		p.divideByShare = p.divideByShare && launches > fewLaunchesToDivide

@@ -234,9 +234,7 @@ func (s *solver) placeAndImprove(virtual bool, round int) bool {
 		}
 		s.searches.cut(Rounds, max(1, s.learned.uncertain(s)))
 	}
-	if !virtual {
-		s.improve()
-	}
+	s.improve()
 	s.retryUnplaced(virtual)
 	return true
 }
