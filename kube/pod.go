@@ -40,6 +40,7 @@ func (k *Converter) Pod(p *corev1.Pod, now time.Time) cluster.Pod {
 		DaemonSet:        DaemonSetOf(p),
 		ReschedulableNow: p.Spec.NodeName != "" && ReschedulableNow(p, now),
 		Terminating:      p.DeletionTimestamp != nil,
+		Owner:            string(OwnerOf(p)),
 	}
 	k.topologyConstraints(&w, p)
 	refusalOf(&p.Spec).applyTo(&w)

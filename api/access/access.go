@@ -29,7 +29,8 @@ func Cluster() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		// What state.Mirror watches.
 		follow("", "pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
-		follow("apps", "daemonsets"),
+		follow("apps", "daemonsets", "replicasets", "statefulsets"),
+		follow("batch", "jobs"),
 		follow("policy", "poddisruptionbudgets"),
 		follow("storage.k8s.io", "csinodes", "storageclasses", "volumeattachments"),
 		follow(karpenter, "nodepools", "nodeclaims", "nodeoverlays"),
@@ -38,7 +39,7 @@ func Cluster() []rbacv1.PolicyRule {
 
 		// What a capacity buffer refers to, and what owns pods.
 		follow("", "podtemplates"),
-		rule("apps", "get", "deployments", "statefulsets", "replicasets"),
+		rule("apps", "get", "deployments"),
 
 		// Deployments that ask for it are restarted to move their only pod (karve.dev/surge).
 		rule("apps", "patch", "deployments"),

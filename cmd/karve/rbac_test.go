@@ -99,7 +99,11 @@ func kinds(t *testing.T) map[string][]metav1.APIResource {
 			{Name: "persistentvolumes", Kind: "PersistentVolume"}, {Name: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true},
 			{Name: "podtemplates", Kind: "PodTemplate", Namespaced: true},
 		},
-		"apps/v1":   {{Name: "daemonsets", Kind: "DaemonSet", Namespaced: true}},
+		"apps/v1": {
+			{Name: "daemonsets", Kind: "DaemonSet", Namespaced: true}, {Name: "replicasets", Kind: "ReplicaSet", Namespaced: true},
+			{Name: "statefulsets", Kind: "StatefulSet", Namespaced: true},
+		},
+		"batch/v1":  {{Name: "jobs", Kind: "Job", Namespaced: true}},
 		"policy/v1": {{Name: "poddisruptionbudgets", Kind: "PodDisruptionBudget", Namespaced: true}},
 		"storage.k8s.io/v1": {
 			{Name: "storageclasses", Kind: "StorageClass"}, {Name: "csinodes", Kind: "CSINode"}, {Name: "volumeattachments", Kind: "VolumeAttachment"},

@@ -35,8 +35,8 @@ const (
 // Reconciler determines the pods and the capacity of each CapacityBuffer.
 type Reconciler struct {
 	Client client.Client
-	// Live reads past the cache: watching every Deployment and ReplicaSet of a
-	// cluster would cost far more than a read now and then.
+	// Live reads past the cache: watching the pod templates of all Deployments and
+	// ReplicaSets would cost far more than a read now and then.
 	Live   client.Reader
 	Keeper *Keeper
 }

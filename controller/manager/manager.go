@@ -19,6 +19,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -203,11 +205,14 @@ func def[T comparable](field *T, value T) {
 }
 
 func (o *Options) inner(cfg *rest.Config) crmanager.Options {
+	stripped := cache.ByObject{Transform: kube.StripOwner}
 	yes, renew, ask := true, o.LeaseDuration*2/3, o.LeaseDuration/7
 	return crmanager.Options{
-		Scheme:   clientgoscheme.Scheme,
-		Logger:   o.Log,
-		Cache:    cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Scheme: clientgoscheme.Scheme,
+		Logger: o.Log,
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
+			&appsv1.ReplicaSet{}: stripped, &appsv1.StatefulSet{}: stripped, &batchv1.Job{}: stripped,
+		}},
 		NewCache: newGuardedCache(o.Panics),
 		Client:   client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics: metricsserver.Options{

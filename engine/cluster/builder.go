@@ -24,6 +24,7 @@ type Builder struct {
 	pools   nodePools
 	daemons daemonSets
 	quotas  quotas
+	owed    owed
 }
 
 // NewBuilder returns a Builder of the empty Snapshot.
@@ -42,6 +43,10 @@ func (b *Builder) SetPod(p Pod) { b.pods.set(&p) }
 
 // RemovePod removes the pod with that UID.
 func (b *Builder) RemovePod(uid string) { b.pods.remove(uid) }
+
+// SetOwed says how many more pods the controller with that UID has yet to create: those that exist
+// are pods of the Snapshot already. Zero is what counts for controllers that were not set.
+func (b *Builder) SetOwed(owner string, pods int) { b.owed.set(owner, pods) }
 
 // SetNode adds or replaces the node with that key. Bound pods refer to it by Node.Name. An
 // unchanged node costs nothing, because kubelets report again and again.
@@ -129,10 +134,12 @@ func (b *Builder) Snapshot() *Snapshot {
 		b.classes.shapes.dropReplaced(&b.pools)
 	}
 	nodes, takingNoPods := b.nodes.updateAndList(&b.daemons)
+	classes := b.classes.updateToBePlaced(&b.nodes)
+	b.owed.count(classes)
 	return &Snapshot{
 		Interner: b.interner, Resources: b.resources, Settings: b.settings, PoolCatalogs: catalogs,
 		Nodes: nodes, NodesTakingNoPods: takingNoPods,
-		Classes:           b.classes.updateToBePlaced(&b.nodes),
+		Classes:           classes,
 		AntiAffinityTerms: b.classes.antiAffinity.inOrder(),
 		QuotaLeft:         b.quotas.left(),
 		podStore:          &b.pods, podClasses: &b.classes, nodeStore: &b.nodes,

@@ -33,6 +33,9 @@ type PodClass struct {
 	// PodsToPlace are the pods to be placed: first pending pods, then pods of nodes marked for
 	// deletion, each oldest first.
 	PodsToPlace []PodRef
+	// Owed is how many more pods the owners of its pending pods have yet to create: see
+	// Builder.SetOwed. They are none of PodsToPlace.
+	Owed int
 
 	classMatch
 	namespace      string
@@ -47,8 +50,9 @@ type PodClass struct {
 	podTotal         int                    // number of pods in the class, bound ones included
 	podsOn           map[*nodePods]podCount // nil before the first is bound
 	pending          []*pod
-	podsToPlaceStale bool   // PodsToPlace must be listed again
-	unplaced         []*pod // the pods that PodsToPlace lists during a WhatIf
+	owners           []string // of the pending pods, each once
+	podsToPlaceStale bool     // PodsToPlace must be listed again, and owners
+	unplaced         []*pod   // the pods that PodsToPlace lists during a WhatIf
 }
 
 // podCount is how many pods of a class are bound to a node, and how many of them are
@@ -116,6 +120,7 @@ func (c *PodClass) setPodsOn(bound *nodePods, n podCount) {
 // oldest first.
 func (c *PodClass) setPodsToPlace(toReschedule []*pod) {
 	c.podsToPlaceStale = false
+	c.setOwners()
 	c.PodsToPlace = make([]PodRef, 0, len(c.pending)+len(toReschedule))
 	for _, pods := range [][]*pod{c.pending, toReschedule} {
 		pods = slices.Clone(pods)

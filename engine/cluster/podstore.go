@@ -17,6 +17,7 @@ type pod struct {
 	index         int       // in bound.pods or class.pending
 	labels        map[string]string
 	daemonSet     string // UID
+	owner         string // UID
 	reschedulable bool
 	terminating   bool
 	placed        bool // WhatIf.Place put it on a node
@@ -39,7 +40,7 @@ func (s *podStore) set(p *Pod) {
 	c.podTotal--
 	added := &pod{
 		PodRef: p.PodRef, created: p.Created.UnixNano(), class: c, labels: p.Labels,
-		daemonSet: p.DaemonSet, reschedulable: p.ReschedulableNow, terminating: p.Terminating,
+		daemonSet: p.DaemonSet, owner: p.Owner, reschedulable: p.ReschedulableNow, terminating: p.Terminating,
 	}
 	if p.Node != "" {
 		added.bound = s.nodes.nodePodsOrNew(p.Node)

@@ -194,6 +194,15 @@ type CompatibleOfferings struct {
 	All bitset.Set
 }
 
+// Without is f without the offerings.
+func (f *CompatibleOfferings) Without(offerings bitset.Set) *CompatibleOfferings {
+	out := &CompatibleOfferings{Admitted: f.Admitted, AnyPortTaken: f.AnyPortTaken, All: f.All.Minus(offerings)}
+	for _, fitting := range f.Fitting {
+		out.Fitting = append(out.Fitting, fitting.Minus(offerings))
+	}
+	return out
+}
+
 // Compatible computes, once per shape for all pools that are alike, which offerings fit the shape.
 func (c *PoolCatalog) Compatible(s *PodShape) *CompatibleOfferings {
 	c = c.FirstAlike(s.Keys)

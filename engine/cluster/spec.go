@@ -99,6 +99,9 @@ type Pod struct {
 	// Virtual pods stand for the spare capacity of a CapacityBuffer. They are placed after all
 	// other pods, whatever the priority, and no node is nominated for them.
 	Virtual bool
+	// Owner is the UID of the controller that created the pod, a ReplicaSet for instance; empty when
+	// there is none. See Builder.SetOwed.
+	Owner string
 }
 
 // PreferredSchedulingTerm is a node affinity term that should hold; a larger weight matters

@@ -47,6 +47,9 @@ func Format(s *Script) string {
 		f.node(n)
 	}
 	f.pods()
+	for _, owner := range slices.Sorted(maps.Keys(s.Owed)) {
+		f.line("owed", owner, []string{fmt.Sprint("pods=", s.Owed[owner])})
+	}
 	return f.String()
 }
 
@@ -356,7 +359,7 @@ func (f *formatter) podWords(p cluster.Pod, index int) []string {
 		{!p.Created.Equal(time.Unix(int64(index), 0)), fmt.Sprint("created=", p.Created.Unix())},
 		{p.Priority != 0, fmt.Sprint("priority=", p.Priority)},
 		{p.Node != "", "on=" + p.Node}, {p.DaemonSet != "", "daemon-of=" + p.DaemonSet}, {p.Node != "" && !p.ReschedulableNow && p.DaemonSet == "", "not-movable"},
-		{p.Terminating, "terminating"}, {p.Virtual, "virtual"}, {p.Refused != "", "refused=" + escape(p.RefusedDetail)},
+		{p.Terminating, "terminating"}, {p.Virtual, "virtual"}, {p.Owner != "", "owner=" + p.Owner}, {p.Refused != "", "refused=" + escape(p.RefusedDetail)},
 	} {
 		if w.on {
 			words = append(words, w.word)

@@ -18,7 +18,7 @@ import (
 )
 
 // pod: pod web cpu=500m mem=1Gi [namespace=team-a] [label:key=value] [priority=5]
-// [created=seconds] [on=node] [not-movable] [daemon-of=uid] [terminating] [virtual]
+// [created=seconds] [on=node] [not-movable] [daemon-of=uid] [terminating] [virtual] [owner=uid]
 // [refused=words] [require:key=Op:a|b] [or:1:key=Op:a|b] [prefer~50:key=Op:a|b]
 // [prefer~50:1:key=Op:a|b] [tolerate:key=value:Effect] [spread=…] [affinity=…] [anti-affinity=…]
 // [port=…] [volume=…] [volume-in:key=Op:a|b] [any other resource=amount]
@@ -104,6 +104,8 @@ func (r *podReader) word(arg string) error {
 		r.Terminating = true
 	case arg == "virtual":
 		r.Virtual = true
+	case key == "owner":
+		r.Owner = value
 	case key == "refused":
 		r.Refused, r.RefusedDetail = reason.Volumes, plain(value)
 	default:

@@ -37,12 +37,13 @@ type Script struct {
 	Pods       []cluster.Pod
 	Daemons    []cluster.DaemonSet
 	Namespaces map[string]map[string]string // labels by name
+	Owed       map[string]int               // pods to come, by owner
 	Settings   cluster.Settings
 }
 
 // Parse reads a script. Empty lines and lines that begin with # are skipped.
 func Parse(text string) (*Script, error) {
-	s := &Script{Quotas: map[string]int64{}, Namespaces: map[string]map[string]string{}}
+	s := &Script{Quotas: map[string]int64{}, Namespaces: map[string]map[string]string{}, Owed: map[string]int{}}
 	for i, line := range strings.Split(text, "\n") {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
@@ -78,13 +79,16 @@ func (s *Script) Builder() *cluster.Builder {
 	for _, p := range s.Pods {
 		b.SetPod(p)
 	}
+	for owner, pods := range s.Owed {
+		b.SetOwed(owner, pods)
+	}
 	return b
 }
 
 func (s *Script) line(f []string) error {
 	words := map[string]func(string, []string) error{
 		"type": s.typ, "offering": s.offering, "quota": s.quota, "pool": s.pool, "node": s.node, "pods": s.pods, "pod": s.pod,
-		"daemon": s.daemon, "namespace": s.namespace, "settings": s.settings,
+		"daemon": s.daemon, "namespace": s.namespace, "settings": s.settings, "owed": s.owed,
 	}
 	read, ok := words[f[0]]
 	if !ok {
@@ -132,6 +136,19 @@ func (s *Script) namespace(name string, args []string) error {
 		labels[label(rest)] = plain(value)
 	}
 	s.Namespaces[name] = labels
+	return nil
+}
+
+// owed: owed web pods=40, where web is the owner of pods
+func (s *Script) owed(owner string, args []string) error {
+	for _, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		n, err := strconv.Atoi(value)
+		if key != "pods" || err != nil || n < 0 {
+			return fmt.Errorf("owed takes pods=40, not %q", arg)
+		}
+		s.Owed[owner] = n
+	}
 	return nil
 }
 

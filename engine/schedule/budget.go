@@ -102,3 +102,17 @@ func (p *Plan) Unexamined(of Search) int {
 	}
 	return p.CutShort[i].Unexamined
 }
+
+// joinCuts lists the searches that were cut short in either list, with the larger number of each.
+func joinCuts(a, b []CutShort) []CutShort {
+	if len(a) == 0 || len(b) == 0 {
+		return append(a, b...)
+	}
+	var both searches
+	for _, list := range [][]CutShort{a, b} {
+		for _, c := range list {
+			both.cut(c.Search, max(0, c.Unexamined-both.unexamined[c.Search]))
+		}
+	}
+	return both.list()
+}

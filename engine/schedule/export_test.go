@@ -29,7 +29,7 @@ func Searches() []Search { return searchNames }
 func SolveWithBudget(snapshot *cluster.Snapshot, of Search, steps int) Plan {
 	ps := newPreferenceSearch(snapshot)
 	ps.options.budgets[of] = steps
-	return ps.solve()
+	return ps.decide()
 }
 
 // PolicyPrices is what a plan costs by the zero policy, by the best policy of the portfolio, and by the

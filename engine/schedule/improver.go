@@ -320,6 +320,9 @@ func (im *improver) mergePair(a, b *launch) {
 	rows.Keep(b.requirements.rows)
 	rows.Keep(pool.available())
 	rows.Keep(im.topology.inCountedDomains(pool))
+	if a.isForOwed() || b.isForOwed() {
+		rows.DropAll(pool.tooSmall)
+	}
 	used := a.used.Add(b.used)
 	for _, l := range []*launch{a, b} { // they may share these volumes
 		for mount := range l.mounts {

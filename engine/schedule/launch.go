@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
@@ -32,6 +33,14 @@ type launch struct {
 	// reservedCapacity is what it takes of its pool's limits. Both are nil without minValues.
 	requiredValues   []int
 	reservedCapacity *quantity.Vector
+}
+
+// firstOffering is the first of the offerings that the launch accepts, once chosen.
+func (l *launch) firstOffering() *offering.CatalogOffering { return &l.pool.Catalog.Offerings[l.first] }
+
+// isForOwed reports whether some of the pods are of a class of which more are owed.
+func (l *launch) isForOwed() bool {
+	return slices.ContainsFunc(l.groups, func(g *podGroup) bool { return g.class.Owed > 0 })
 }
 
 // reserved is the capacity that the launch takes of its pool's limits.

@@ -60,6 +60,8 @@ type launcher struct {
 	// prices are in USD/h. That of a node is what one is worth to pods limited per node.
 	prices covering.Prices
 	demand *nodeDemand
+	// someTooSmall is set when offerings are too small for pods of classes of which more are owed.
+	someTooSmall bool
 	// stopEarly is set when the attempt is of no use once the rest is certain to cost more
 	// than is left of its maximum price.
 	stopEarly bool
@@ -123,7 +125,8 @@ func (s *solver) launchNodes(pools []*poolState, last bool, allotments []*allotm
 // newLauncher makes a launcher for the pods of the allotments that are left to place.
 func newLauncher(s *solver, pools []*poolState, allotments []*allotment) *launcher {
 	lr := &launcher{limits: &s.limits, counters: &s.counters, topology: &s.topology, requirements: &s.requirements, minValues: &s.minValues,
-		compatibility: &s.compatibility, launches: &s.launches, followers: map[int][]*allotment{}}
+		compatibility: &s.compatibility, launches: &s.launches, followers: map[int][]*allotment{},
+		someTooSmall: len(s.preferences.options.tooSmall) > 0}
 	lr.findAlikePools(pools, allotments)
 	lr.groupByShape(allotments)
 	for _, sg := range lr.shapeGroups {
@@ -175,13 +178,14 @@ func (lr *launcher) groupByShape(allotments []*allotment) {
 	type key struct {
 		shape *cluster.PodShape
 		cell  string
+		owed  bool
 	}
 	byKey := map[key]*shapeGroup{}
 	for _, a := range allotments {
 		if a.left() == 0 {
 			continue
 		}
-		at := key{shape: a.group.shape}
+		at := key{shape: a.group.shape, owed: lr.someTooSmall && a.group.class.Owed > 0}
 		if a.cell != nil {
 			at.cell = a.cell.key
 		}

@@ -285,10 +285,13 @@ func (mc *minValuesChecker) alternativeWithEnough(pool *poolState, f *cluster.Co
 	return own
 }
 
-// compatibleWithMinValues is what the allotment can use of the pool, without the alternatives
+// compatibleWithMinValues is what nodes can be launched of for the allotment, without the alternatives
 // that leave too few values to one pod.
 func (lr *launcher) compatibleWithMinValues(pool *poolState, a *allotment) *cluster.CompatibleOfferings {
 	f := lr.compatibility.compatible(pool, a)
+	if a.group.class.Owed > 0 && f.All.Intersects(pool.tooSmall) {
+		f = f.Without(pool.tooSmall)
+	}
 	if !pool.hasMinValues() || lr.minValues.relaxing {
 		return f
 	}

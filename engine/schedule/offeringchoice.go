@@ -64,6 +64,9 @@ func (oc *offeringChooser) reserveAccepted(l *launch) acceptedOfferings {
 	if len(pool.Catalog.Types) > maxInstanceTypes {
 		oc.keepFirstTypes(l, rows, maxInstanceTypes)
 	}
+	if l.isForOwed() {
+		rows.DropAll(pool.tooSmall)
+	}
 	rows.Put(l.row) // it was reserved, even if quota or other launches exclude it now
 	return acceptedOfferings{rows: rows, holding: oc.holding}
 }

@@ -29,6 +29,9 @@ type poolState struct {
 	bySize           map[quantity.Dim][]int // see descending
 	largestOf        map[quantity.Dim]int64 // see largest
 	minValues        *poolMinValues         // nil without minValues
+	// tooSmall are offerings that do not suit pods to come: none is launched for pods like them. See
+	// planForOwed.
+	tooSmall bitset.Set
 	// closed are the offerings of which pods that were spread over the nodes there are would be too uneven
 	// with one more node. None is launched for virtual pods then.
 	closed bitset.Set

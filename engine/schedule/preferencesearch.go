@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
 )
@@ -55,6 +56,7 @@ type attemptOptions struct {
 	placeAllOrStop bool           // a plan that leaves a pod out is of no use
 	skipLowerBound bool           // the plan's lower bound is not needed
 	budgets        budgets
+	tooSmall       map[*cluster.PoolCatalog]bitset.Set // see poolState.tooSmall
 }
 
 // classPreference is one preference of one class.
@@ -149,7 +151,10 @@ func softTaints(snapshot *cluster.Snapshot) []cluster.Taint {
 	return out
 }
 
-// solve makes the plan that honours most.
+// decide makes the plan of a decision: see Solve.
+func (ps *preferenceSearch) decide() Plan { return ps.planForOwed(ps.solve()) }
+
+// solve makes the plan that honours most, with no pods in mind but those to be placed.
 func (ps *preferenceSearch) solve() Plan {
 	plain := ps.makeAttempt(nil, noMaxPrice)
 	if len(ps.byWeight) == 0 {

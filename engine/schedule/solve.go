@@ -21,9 +21,12 @@ import (
 //
 // Other pods do not see virtual pods, so virtual pods are placed last.
 //
+// Where controllers have yet to create more pods like those to be placed, nodes are chosen that suit these
+// as well: see planForOwed.
+//
 // Preferences are honoured as far as the snapshot's Settings allow: see preferenceSearch.
 func Solve(snapshot *cluster.Snapshot) Plan {
-	return newPreferenceSearch(snapshot).solve()
+	return newPreferenceSearch(snapshot).decide()
 }
 
 // solver makes one round of an attempt: it places pod groups by asking the parts that own what the
@@ -102,6 +105,7 @@ func (s *solver) makePoolStates() {
 			PoolCatalog: m, availableRows: availableFromMemo(s.snapshot, m), left: m.Left, nodesLeft: m.NodesLeft,
 			base: s.requirements.intern(ofPool(m.NodeRequirements), m.Offerings), pods: map[*cluster.PodShape]int{}, limitedPods: map[int]limitedPods{},
 		}
+		pool.tooSmall = s.preferences.options.tooSmall[m]
 		pool.minValues = s.minValues.newPoolMinValues(pool)
 		s.pools.add(pool)
 	}

@@ -14,7 +14,7 @@ import (
 // builder writes values to the snapshot and remembers those last written: writers of nodes and pods
 // compare with them, setPool and setDaemon skip an unchanged value, and renewed writes all of them
 // to a new cluster.Builder. Nothing else reads the snapshot, since a decision may be using it.
-// Every write but setCatalog increments the revision.
+// Every write but setCatalog and setOwed increments the revision.
 type builder struct {
 	revision *revision
 	snapshot snapshotBuilder
@@ -27,6 +27,7 @@ type builder struct {
 	nodes      map[string]cluster.Node      // by key
 	pods       map[string]cluster.Pod       // by UID
 	virtual    map[string]cluster.Pod       // virtual pods, by UID; see Mirror.SetVirtualPods
+	owed       map[string]int               // pods to come, by UID of their controller
 }
 
 // classCatalog is the instance types of a node class and the quota that is left, by name.
@@ -40,7 +41,7 @@ func newBuilder(r *revision) *builder {
 		revision: r, snapshot: newSnapshotBuilder(),
 		namespaces: map[string]map[string]string{}, catalogs: map[string]classCatalog{},
 		pools: map[string]cluster.NodePool{}, daemons: map[string]cluster.DaemonSet{},
-		nodes: map[string]cluster.Node{}, pods: map[string]cluster.Pod{}, virtual: map[string]cluster.Pod{},
+		nodes: map[string]cluster.Node{}, pods: map[string]cluster.Pod{}, virtual: map[string]cluster.Pod{}, owed: map[string]int{},
 	}
 }
 
@@ -184,6 +185,19 @@ func (s *builder) setVirtual(removed []string, added []cluster.Pod) {
 	}
 }
 
+// setOwed writes how many pods a controller has yet to create. It does not increment the revision:
+// nothing that decisions about nodes read has changed.
+func (s *builder) setOwed(owner string, pods int) {
+	if s.owed[owner] == pods {
+		return
+	}
+	s.owed[owner] = pods
+	if pods == 0 {
+		delete(s.owed, owner)
+	}
+	s.snapshot.write(objectKey{"owed", owner}, func(b *cluster.Builder) { b.SetOwed(owner, pods) })
+}
+
 // waiting counts the pods that need capacity and are not nominated to a node.
 func (s *builder) waiting() int {
 	n := 0
@@ -213,6 +227,7 @@ func (s *builder) renewed(former []string, lock sync.Locker) *cluster.Builder {
 	each(s.daemons, lock, func(_ string, d cluster.DaemonSet) { b.SetDaemon(d) })
 	each(s.nodes, lock, func(_ string, n cluster.Node) { b.SetNode(n) })
 	each(s.pods, lock, func(_ string, p cluster.Pod) { b.SetPod(p) })
+	each(s.owed, lock, b.SetOwed)
 	each(s.virtual, lock, func(_ string, p cluster.Pod) { b.SetPod(p) })
 	return b
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -32,6 +33,9 @@ func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
 		feedOf(m, &storagev1.CSINode{}, ignoreListed(p.setCSINode), p.removeCSINode),
 		feedOf(m, &policyv1.PodDisruptionBudget{}, ignoreListed(p.setPDB), p.removePDB),
 		feedOf(m, &appsv1.DaemonSet{}, ignoreListed(p.setDaemon), p.removeDaemon),
+		feedOf(m, &appsv1.ReplicaSet{}, ignoreListed(p.setReplicaSet), func(s *appsv1.ReplicaSet) wakeups { return p.removeOwner(s.UID) }),
+		feedOf(m, &appsv1.StatefulSet{}, ignoreListed(p.setStatefulSet), func(s *appsv1.StatefulSet) wakeups { return p.removeOwner(s.UID) }),
+		feedOf(m, &batchv1.Job{}, ignoreListed(p.setJob), func(j *batchv1.Job) wakeups { return p.removeOwner(j.UID) }),
 	} {
 		informer, err := informers.GetInformer(ctx, f.of, cache.BlockUntilSynced(false))
 		if err != nil {

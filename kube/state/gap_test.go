@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -220,19 +221,39 @@ func (x *monkey) draw() client.Object {
 		disk, boundTo(disk, node.Name), local, boundTo(local, node.Name), boundTo(orphan, node.Name),
 		unboundClaim(fmt.Sprint("data", i%3), "late"), boundClaim(fmt.Sprint("data", i%3), fmt.Sprint("pv", i%2)), csiVolume(fmt.Sprint("pv", i%2)),
 		late("late"), storageClass("late", azureDisk, storagev1.VolumeBindingImmediate), reporting(node.Name, new(int32(i))), reporting(node.Name, nil),
-		randomBudget(i),
+		randomBudget(i), replicaSet(i%2, x.IntN(8)), statefulSet(x.IntN(8)), job(int32(x.IntN(8)), int32(x.IntN(8))),
 	}
 	o := options[x.IntN(len(options))]
 	x.adopt(o)
 	return o
 }
 
-// adopt gives a DaemonSet pod an existing DaemonSet as its owner.
+func replicaSet(i, replicas int) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("web-", i)}, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(replicas))}}
+}
+
+func statefulSet(replicas int) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(replicas))}}
+}
+
+func job(completions, succeeded int32) *batchv1.Job {
+	out := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "batch"}, Spec: batchv1.JobSpec{Parallelism: new(int32(5)), Completions: &completions}}
+	out.Status.Succeeded = succeeded
+	return out
+}
+
+// adopt gives a pod of a DaemonSet or a ReplicaSet an existing one as its owner.
 func (x *monkey) adopt(o client.Object) {
-	if p, ok := o.(*corev1.Pod); ok && kube.OwnedByDaemonSet(p) {
-		for _, d := range x.kinds[typeOf(&appsv1.DaemonSet{})].objects {
-			p.OwnerReferences[0].UID = d.GetUID()
-		}
+	p, ok := o.(*corev1.Pod)
+	if !ok || len(p.OwnerReferences) == 0 {
+		return
+	}
+	kind := typeOf(&appsv1.ReplicaSet{})
+	if kube.OwnedByDaemonSet(p) {
+		kind = typeOf(&appsv1.DaemonSet{})
+	}
+	for _, owner := range x.kinds[kind].objects {
+		p.OwnerReferences[0].UID = owner.GetUID()
 	}
 }
 
@@ -273,7 +294,8 @@ func known(m *Mirror) map[string]any {
 		"replacements": len(m.parts.podReplacements.byEvicted) + len(m.parts.podReplacements.unmatched) + len(m.parts.podReplacements.owners), "superseded": m.parts.podReplacements.superseded,
 		"podsIn": m.parts.pods.inNamespace, "blocked": m.parts.protections.blocked, "lapses": m.parts.protections.annotationEnds, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.pvcsOn,
 		"volumes": keysOf(m.parts.volumes.storage.Volumes), "pvcs": len(m.parts.volumes.storage.PVCs), "classes": keysOf(m.parts.volumes.storage.StorageClasses),
-		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "typeOf": m.parts.catalogs.limits.typeOf, "learnt": m.parts.catalogs.limits.lowest, "plan": plan,
+		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "typeOf": m.parts.catalogs.limits.typeOf, "learnt": m.parts.catalogs.limits.lowest,
+		"wanted": m.parts.owners.wanted, "podsOf": m.parts.owners.pods, "owed": m.parts.builder.owed, "plan": plan,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -26,6 +27,7 @@ type parts struct {
 	catalogs        *catalogs
 	daemonSets      *daemonSets
 	volumes         *volumes
+	owners          *owners
 	nominations     *nominations
 	podReplacements *podReplacements
 	protections     *protections
@@ -47,11 +49,11 @@ func newParts(r *revision, pdbs *PDBs) parts {
 		catalogs: newCatalogs(), volumes: newVolumes(), nominations: newNominations(r), podReplacements: newPodReplacements(),
 		activity: activity{},
 	}
-	p.daemonSets = newDaemonSets(p.builder)
+	p.daemonSets, p.owners = newDaemonSets(p.builder), newOwners(p.builder)
 	p.protections = newProtections(r, p.pods, pdbs)
 	p.interruptions = &interruptions{pods: p.pods, nodes: p.nodes, nominations: p.nominations, podReplacements: p.podReplacements, owners: map[types.UID]time.Time{}}
 	p.podWriter = &podWriter{pods: p.pods, nodes: p.nodes, nominations: p.nominations, podReplacements: p.podReplacements,
-		protections: p.protections, volumes: p.volumes, builder: p.builder}
+		protections: p.protections, volumes: p.volumes, owners: p.owners, builder: p.builder}
 	p.nodeWriter = &nodeWriter{nodes: p.nodes, catalogs: p.catalogs, nominations: p.nominations, builder: p.builder, podWriter: p.podWriter}
 	p.nodeEvents = &nodeEvents{revision: r, nodes: p.nodes, catalogs: p.catalogs, nominations: p.nominations,
 		activity: p.activity, builder: p.builder, podWriter: p.podWriter, nodeWriter: p.nodeWriter}
@@ -144,6 +146,26 @@ func (p *parts) setDaemon(d *appsv1.DaemonSet) wakeups { p.daemonSets.set(d); re
 
 func (p *parts) removeDaemon(d *appsv1.DaemonSet) wakeups {
 	p.daemonSets.remove(d)
+	return wakeups{}
+}
+
+func (p *parts) setReplicaSet(s *appsv1.ReplicaSet) wakeups {
+	p.owners.want(s.UID, kube.PodsOfReplicaSet(s))
+	return wakeups{}
+}
+
+func (p *parts) setStatefulSet(s *appsv1.StatefulSet) wakeups {
+	p.owners.want(s.UID, kube.PodsOfStatefulSet(s))
+	return wakeups{}
+}
+
+func (p *parts) setJob(j *batchv1.Job) wakeups {
+	p.owners.want(j.UID, kube.PodsOfJob(j))
+	return wakeups{}
+}
+
+func (p *parts) removeOwner(uid types.UID) wakeups {
+	p.owners.want(uid, 0)
 	return wakeups{}
 }
 

@@ -19,6 +19,7 @@ type podWriter struct {
 	podReplacements *podReplacements
 	protections     *protections
 	volumes         *volumes
+	owners          *owners
 	builder         *builder
 	convert         kube.Converter
 }
@@ -30,12 +31,17 @@ func (w *podWriter) write(uid string) []string {
 	switch {
 	case !ok && had:
 		w.builder.removePod(uid)
+		w.owners.count(old.Owner, -1)
 		w.protections.forgetBlocked(uid)
 		return nil
 	case !ok || had && reflect.DeepEqual(old, now):
 		return nil
 	}
 	w.builder.setPod(now)
+	if old.Owner != now.Owner || !had {
+		w.owners.count(old.Owner, -1)
+		w.owners.count(now.Owner, 1)
+	}
 	if now.ReschedulableNow && had && !old.ReschedulableNow && w.builder.markedForDeletion(w.nodes.key(now.Node)) {
 		return []string{uid} // no PodDisruptionBudget or annotation protects it any more
 	}
