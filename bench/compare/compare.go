@@ -54,12 +54,17 @@ const (
 	LeavesMore  Kind = "karve leaves more pods out"
 	BindsAsMany Kind = "karve leaves more pods out, and as many are bound"
 	CostsMore   Kind = "karve's launches cost more"
+	// PaysForMore is where they cost more only because of preferences, as the settings allow.
+	PaysForMore Kind = "karve's launches cost more, for preferences"
 	Equal       Kind = "equal"
 	CostsLess   Kind = "karve's launches cost less"
 	LeavesFewer Kind = "karve leaves fewer pods out"
 	OursRefused Kind = "the filters refuse karve's plan"
 	NoPlan      Kind = "upstream fails"
 )
+
+// tolerance is by what part of the price two plans may differ and count as equally dear.
+const tolerance = 0.005
 
 // runs is how often upstream plans for a world.
 const runs = 3
@@ -99,7 +104,7 @@ func (r Result) Kind() Kind {
 	case r.Err != nil:
 		return NoPlan
 	}
-	left, price := compareLeft(r.Ours.Left, r.Theirs.Left), cmp.Compare(r.Ours.Price, r.Theirs.Price)
+	left, theirs := compareLeft(r.Ours.Left, r.Theirs.Left), r.Theirs.Price.USD()
 	switch {
 	case left > 0 && compareLeft(r.Ours.Pending, r.Theirs.Pending) <= 0:
 		return BindsAsMany
@@ -107,12 +112,20 @@ func (r Result) Kind() Kind {
 		return LeavesMore
 	case left < 0:
 		return LeavesFewer
-	case price > 0:
+	case (r.Ours.Price - r.Ours.Plan.Preferences.Cost).USD() > theirs*(1+tolerance):
 		return CostsMore
-	case price < 0:
+	case r.Ours.Price.USD() > theirs*(1+tolerance):
+		return PaysForMore
+	case r.Ours.Price.USD() < theirs*(1-tolerance):
 		return CostsLess
 	}
 	return Equal
+}
+
+// PlaceAsMany reports whether both plans place as many pods of each priority: their prices and their
+// numbers of nodes can be compared.
+func (r Result) PlaceAsMany() bool {
+	return r.Err == nil && len(r.Ours.Refused) == 0 && compareLeft(r.Ours.Left, r.Theirs.Left) == 0
 }
 
 // Why lists why karve leaves out pods that upstream places.

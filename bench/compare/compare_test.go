@@ -135,11 +135,16 @@ func TestKinds(t *testing.T) {
 		s.Pending = left
 		return s
 	}
+	honours := func(s Side, cost offering.Price) Side {
+		s.Plan.Preferences.Cost = cost
+		return s
+	}
 	for want, r := range map[Kind]Result{
 		LeavesMore:  {Ours: pending(side(1, Left{0, 2}), Left{0, 2}), Theirs: pending(side(5, Left{0, 1}), Left{0, 1})},
 		BindsAsMany: {Ours: pending(side(1, Left{0, 2}), Left{0, 2}), Theirs: pending(side(5, Left{0, 1}), Left{0, 2})},
 		LeavesFewer: {Ours: side(9, Left{0, 1}), Theirs: side(5, Left{10, 1})},
 		CostsMore:   {Ours: side(6, Left{0, 1}), Theirs: side(5, Left{0, 1})},
+		PaysForMore: {Ours: honours(side(6), 1), Theirs: side(5)},
 		CostsLess:   {Ours: side(4), Theirs: side(5)},
 		Equal:       {Ours: side(4), Theirs: side(4)},
 		NoPlan:      {Err: fmt.Errorf("no")},

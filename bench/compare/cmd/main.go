@@ -33,16 +33,21 @@ func run(first, count uint64, dearer bool, smaller int) int {
 	ctx := context.Background()
 	kinds, why := map[compare.Kind]int{}, map[string]int{}
 	partly := 0
+	var ours, theirs sum
 	for seed := first; seed < first+count; seed++ {
 		w := worlds.Shared(seed)
 		r := compare.World(ctx, w)
 		kind := r.Kind()
 		kinds[kind]++
+		if r.PlaceAsMany() {
+			ours.add(r.Ours)
+			theirs.add(r.Theirs)
+		}
 		if len(r.Theirs.Refused) > 0 {
 			partly++
 		}
 		listed := []compare.Kind{compare.LeavesMore, compare.BindsAsMany, compare.OursRefused, compare.NoPlan}
-		if !slices.Contains(listed, kind) && !(dearer && kind == compare.CostsMore) {
+		if !slices.Contains(listed, kind) && !(dearer && (kind == compare.CostsMore || kind == compare.PaysForMore)) {
 			continue
 		}
 		what := fmt.Sprintf("%s: %s", kind, r.Why())
@@ -55,8 +60,21 @@ func run(first, count uint64, dearer bool, smaller int) int {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		fmt.Printf("  %s: %d\n", kind, kinds[kind])
 	}
+	fmt.Printf("where both place as many pods: karve %s, upstream %s\n", ours, theirs)
 	for _, what := range slices.Sorted(maps.Keys(why)) {
 		fmt.Printf("    %s: %d\n", what, why[what])
 	}
 	return kinds[compare.LeavesMore]
 }
+
+// sum is what the launches of several plans cost together, and how many they are.
+type sum struct {
+	usd   float64
+	nodes int
+}
+
+func (s *sum) add(side compare.Side) {
+	s.usd, s.nodes = s.usd+side.Price.USD(), s.nodes+len(side.Plan.Launches)
+}
+
+func (s sum) String() string { return fmt.Sprintf("%d nodes for %.2f USD/h", s.nodes, s.usd) }
