@@ -48,7 +48,8 @@ func (c *PodClass) setOwners() {
 	}
 }
 
-// maxOwed is how many pods are supposed to come at most for a class: more would choose no other nodes.
+// maxOwed is how many pods are supposed to come at most for a class, so that a decision takes no longer
+// because a controller asks for a million.
 const maxOwed = 1 << 15
 
 // WithOwed returns a snapshot whose classes are those of which pods are owed, and whose pods to place

@@ -21,11 +21,12 @@ const (
 	ClaimTurns     Search = "claim turns" // which pod gets a claim that is for one; see exclusiveClaims
 	Orders         Search = "orders"      // further plans in which pods that were left out come first; see placeLeftOutFirst
 	Policies       Search = "policies"    // further plans by other policies; see tryPolicies
+	Cells          Search = "cells"       // further plans with pods in other topology domains; see tryOtherCells
 	Preferred      Search = "preferences" // which preferences are honoured; see preferenceSearch
 )
 
 // searchNames lists the searches in the order in which plans name them.
-var searchNames = []Search{Rounds, Colocation, BindOrder, Improvement, Retry, Enlargement, HostnameSpread, ClaimTurns, Orders, Policies, Preferred}
+var searchNames = []Search{Rounds, Colocation, BindOrder, Improvement, Retry, Enlargement, HostnameSpread, ClaimTurns, Orders, Policies, Cells, Preferred}
 
 // CutShort says that a search of a plan stopped because its steps were spent.
 type CutShort struct {
@@ -51,6 +52,7 @@ func defaultBudgets() budgets {
 		HostnameSpread: 1 << 24, // a step for each node that is counted
 		Orders:         4,       // plans
 		Policies:       1 << 15, // see policySteps
+		Cells:          1 << 13, // see policySteps
 		Preferred:      8,       // plans made to find the best one
 	}
 }

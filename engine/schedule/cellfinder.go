@@ -67,6 +67,9 @@ func (cf *cellFinder) better(g *podGroup, a, b *cell) bool {
 	if onA != onB {
 		return onA
 	}
+	if towards, ok := cf.learned.towards[g.class]; ok && !onA && (a.name == towards) != (b.name == towards) {
+		return a.name == towards
+	}
 	policy := cf.learned.policy
 	if policy.sharedDomains && !onA {
 		if usedA, usedB := cf.inUse.has(a), cf.inUse.has(b); usedA != usedB {

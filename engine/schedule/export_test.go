@@ -32,24 +32,29 @@ func SolveWithBudget(snapshot *cluster.Snapshot, of Search, steps int) Plan {
 	return ps.decide()
 }
 
+// HonouredByChance is how many preferences the plan meets that knows none.
+func HonouredByChance(snapshot *cluster.Snapshot) int {
+	ps := newPreferenceSearch(snapshot)
+	return ps.summarized(ps.makeAttempt(nil, noMaxPrice), 0).Preferences.Honoured
+}
+
 // PolicyPrices is what a plan costs by the zero policy, by the best policy of the portfolio, and by the
 // best of all but largestDomains, in USD/h. Plans that place fewer pods than the one by the zero policy
 // do not count.
 func PolicyPrices(snapshot *cluster.Snapshot) (zero, best, bestOfAll float64) {
 	ps := withoutPreferences(snapshot)
-	first := ps.makePlan(newLearned(), nil, noMaxPrice)
+	first := ps.makePlan(directions{}, nil, noMaxPrice)
 	zero = first.finalPrice().USD()
 	best, bestOfAll = zero, zero
 	for i := range 1 << 5 {
-		l := newLearned()
-		l.policy = policy{fewestNodes: i&1 > 0, anyPriority: i&2 > 0, cheapestDomains: i&4 > 0, smallestFirst: i&8 > 0, largestFirst: i&16 > 0}
-		s := ps.makePlan(l, nil, noMaxPrice)
+		p := policy{fewestNodes: i&1 > 0, anyPriority: i&2 > 0, cheapestDomains: i&4 > 0, smallestFirst: i&8 > 0, largestFirst: i&16 > 0}
+		s := ps.makePlan(directions{policy: p}, nil, noMaxPrice)
 		if first.placesMoreThan(s) {
 			continue
 		}
 		price := s.finalPrice().USD()
 		bestOfAll = min(bestOfAll, price)
-		if slices.Contains(portfolio, l.policy) {
+		if slices.Contains(portfolio, p) {
 			best = min(best, price)
 		}
 	}
@@ -59,9 +64,8 @@ func PolicyPrices(snapshot *cluster.Snapshot) (zero, best, bestOfAll float64) {
 // DividedPrices is what a plan costs by the zero policy and by policy.divideByShare, in USD/h.
 func DividedPrices(snapshot *cluster.Snapshot) (zero, byShare float64) {
 	ps := withoutPreferences(snapshot)
-	l := newLearned()
-	l.policy = policy{divideByShare: true}
-	return ps.makePlan(newLearned(), nil, noMaxPrice).finalPrice().USD(), ps.makePlan(l, nil, noMaxPrice).finalPrice().USD()
+	share := directions{policy: policy{divideByShare: true}}
+	return ps.makePlan(directions{}, nil, noMaxPrice).finalPrice().USD(), ps.makePlan(share, nil, noMaxPrice).finalPrice().USD()
 }
 
 // Packings is what ComparePackWithFill found: how many nodes were packed, how many of them with pods that

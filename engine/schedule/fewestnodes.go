@@ -15,9 +15,7 @@ func (ps *preferenceSearch) launchFewestNodes(s *solver, maxPrice offering.Price
 	if len(s.launches.all) == 0 || !slices.ContainsFunc(s.podGroups, s.limits.leaveOut) {
 		return s
 	}
-	l := newLearned()
-	l.first, l.policy = s.learned.first, policy{fewestNodes: true, largestDomains: true}
-	other := ps.makePlan(l, nil, maxPrice)
+	other := ps.makePlan(directions{first: s.learned.first, policy: policy{fewestNodes: true, largestDomains: true}}, nil, maxPrice)
 	if other.placesMoreThan(s) {
 		s, other = other, s
 	}

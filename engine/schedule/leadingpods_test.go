@@ -63,7 +63,7 @@ func TestNoFillingCostsLessThanItsBound(t *testing.T) {
 
 func newSolverOf(snapshot *cluster.Snapshot) *solver {
 	ps := newPreferenceSearch(snapshot)
-	return newSolver(ps, newLearned(), nil, noMaxPrice)
+	return newSolver(ps, newLearned(directions{}), nil, noMaxPrice)
 }
 
 // differentPods are pods that ask for different amounts, or a few for the same, with other rules

@@ -8,13 +8,21 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
+// directions say how a plan chooses where several ways are right.
+type directions struct {
+	// first are classes that are placed before all others, one by one, in this order; see
+	// placeLeftOutFirst.
+	first []*cluster.PodClass
+	// policy is how pods and nodes are chosen.
+	policy policy
+	// towards names, for some classes, the cell that their new nodes go to where rules allow it; see
+	// tryOtherCells.
+	towards map[*cluster.PodClass]string
+}
+
 // learned is what the rounds of one attempt found out, for the rounds after them.
 type learned struct {
-	// first are classes that are placed before all others, one by one, in this order; see
-	// placeLeftOutFirst. Rounds do not change it.
-	first []*cluster.PodClass
-	// policy is how pods and nodes are chosen. Rounds do not change it.
-	policy policy
+	directions // which rounds do not change
 
 	podsPerCell map[learnedKey]int
 	unplaceable map[*cluster.PodClass]bool
@@ -40,9 +48,9 @@ type learned struct {
 	isLast bool
 }
 
-func newLearned() *learned {
+func newLearned(d directions) *learned {
 	return &learned{
-		podsPerCell: map[learnedKey]int{}, unplaceable: map[*cluster.PodClass]bool{}, withoutPreferences: map[*cluster.PodClass]bool{},
+		directions: d, podsPerCell: map[learnedKey]int{}, unplaceable: map[*cluster.PodClass]bool{}, withoutPreferences: map[*cluster.PodClass]bool{},
 		openedDomains: map[domainCountKey][]int{}, minValuesLost: map[*cluster.PoolCatalog]*minValuesLoss{},
 		joinLast: map[*cluster.PodClass]bool{}, colocationOf: map[*cluster.PodClass]int{},
 		passedOver: map[claimTurn]bool{},

@@ -35,9 +35,7 @@ func (ps *preferenceSearch) placeLeftOutFirst(s *solver, maxPrice offering.Price
 			break
 		}
 		tried = append(tried, next)
-		l := newLearned()
-		l.first, l.policy = next, s.learned.policy
-		s = ps.makePlan(l, nil, maxPrice)
+		s = ps.makePlan(directions{first: next, policy: s.learned.policy}, nil, maxPrice)
 		other := s
 		if s.placesMoreThan(best) {
 			best, other = s, best

@@ -15,10 +15,10 @@ import (
 // planForOwed plans with pods in mind that controllers have yet to create: pods of one controller arrive
 // over many seconds, and each batch has a part of them. It plans for the pods to come as if they were
 // there, and then for those that are there, with nodes no smaller than that plan has for pods like them.
-// It returns plan, which has no such pods in mind, where nothing is owed, and where the other plan leaves
-// out a pod that plan places.
+// It returns plan, which has no such pods in mind, where it launches nothing for pods of which more are
+// owed, and where the other plan leaves out a pod that plan places.
 func (ps *preferenceSearch) planForOwed(plan Plan) Plan {
-	if len(plan.Launches) == 0 || ps.snapshot.InWhatIf() {
+	if !launchesForOwed(ps.snapshot, plan) {
 		return plan
 	}
 	sizes, cut := ps.sizesForOwed()
@@ -39,6 +39,19 @@ func (ps *preferenceSearch) planForOwed(plan Plan) Plan {
 	}
 	plan.CutShort = cut
 	return plan
+}
+
+// launchesForOwed reports whether the plan launches nodes for pods of which more are owed.
+func launchesForOwed(snapshot *cluster.Snapshot, plan Plan) bool {
+	owed := podSet{}
+	for _, c := range snapshot.Classes {
+		if c.Owed > 0 {
+			owed.add(c.PodsToPlace)
+		}
+	}
+	return len(owed) > 0 && slices.ContainsFunc(plan.Launches, func(l Launch) bool {
+		return slices.ContainsFunc(l.Pods, func(p cluster.PodRef) bool { return owed[p] })
+	})
 }
 
 // nodeSizes are what nodes must have at least: as much as one of them of each of the resources.

@@ -90,9 +90,7 @@ func (ps *preferenceSearch) tryPolicies(s *solver, maxPrice offering.Price) *sol
 func (ps *preferenceSearch) bestPolicy(s *solver, policies []policy, maxPrice offering.Price) *solver {
 	best := rate(s)
 	for _, p := range policies {
-		l := newLearned()
-		l.first, l.policy = s.learned.first, p
-		other := rate(ps.makePlan(l, nil, maxPrice))
+		other := rate(ps.makePlan(directions{first: s.learned.first, policy: p}, nil, maxPrice))
 		if other.betterThan(best) {
 			best, other = other, best
 		}

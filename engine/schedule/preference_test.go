@@ -46,6 +46,27 @@ func TestRespectLosesNobody(t *testing.T) {
 	}
 }
 
+// TestNothingIsPaidInVain (Rule PREFERENCE-1): a plan that costs more for preferences honours more of them
+// than the plan that knows none.
+func TestNothingIsPaidInVain(t *testing.T) {
+	paid := 0
+	for seed := range uint64(300) {
+		script := enginetest.RandomFull(seed, 1+int(seed%30))
+		script.Settings.Preferences, script.Settings.PreferenceSurplusPermille = cluster.Respect, cluster.UnlimitedPreferenceSurplus
+		plan := schedule.Solve(script.Snapshot())
+		if plan.Preferences.Cost == 0 {
+			continue
+		}
+		paid++
+		if by := schedule.HonouredByChance(script.Snapshot()); plan.Preferences.Honoured <= by {
+			t.Errorf("seed %d: %d preferences are honoured for %s, %d for nothing", seed, plan.Preferences.Honoured, plan.Preferences.Cost, by)
+		}
+	}
+	if t.Logf("%d of 300 plans cost more for preferences", paid); paid < 30 {
+		t.Errorf("%d of 300 plans cost more for preferences, want 30 or more", paid)
+	}
+}
+
 func placedByPriority(s *enginetest.Script, p schedule.Plan) map[int32]int {
 	placed := map[string]bool{}
 	for _, l := range p.Launches {

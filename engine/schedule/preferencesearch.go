@@ -37,9 +37,8 @@ type preferenceSearch struct {
 	compatible map[compatibleKey]*cluster.CompatibleOfferings
 	cells      map[cellsKey][]cellInfo
 
-	options attemptOptions
-	first   []*cluster.PodClass // that are placed first; see placeLeftOutFirst
-	policy  policy              // of the plan that honours no preference
+	options    attemptOptions
+	directions // of the plan that honours no preference
 
 	attempted int                       // how many attempts honoured some preferences
 	undecided int                       // how many preferences no attempt was left for
@@ -169,12 +168,11 @@ func (ps *preferenceSearch) makeAttempt(chosen chosenPreferences, maxPrice offer
 	if chosen == nil {
 		ps.policy = ps.firstPolicy()
 	}
-	l := newLearned()
-	l.first, l.policy = ps.first, ps.policy
-	s := ps.makePlan(l, chosen, maxPrice)
+	s := ps.makePlan(ps.directions, chosen, maxPrice)
 	if chosen == nil {
 		s = ps.tryPolicies(ps.placeMorePods(s, maxPrice), maxPrice)
-		ps.first, ps.policy = s.learned.first, s.learned.policy
+		s = ps.tryOtherCells(s, maxPrice)
+		ps.directions = s.learned.directions
 	}
 	s.spreadOverNodes(false)
 	s.spreadOverNodes(true)
@@ -190,14 +188,13 @@ func (ps *preferenceSearch) placeMorePods(s *solver, maxPrice offering.Price) *s
 	return ps.placeLeftOutFirst(ps.launchFewestNodes(s, maxPrice), maxPrice)
 }
 
-// makePlan makes one plan, from what is known at first: which classes come first, and the policy. See
-// Solve for why it may take several rounds. A plan with colocations counts only when it places more pods
-// than the one without.
-func (ps *preferenceSearch) makePlan(known *learned, chosen chosenPreferences, maxPrice offering.Price) *solver {
-	s := ps.makeRounds(known, chosen, maxPrice)
+// makePlan makes one plan by the directions. See Solve for why it may take several rounds. A plan with
+// colocations counts only when it places more pods than the one without.
+func (ps *preferenceSearch) makePlan(d directions, chosen chosenPreferences, maxPrice offering.Price) *solver {
+	s := ps.makeRounds(newLearned(d), chosen, maxPrice)
 	if len(s.learned.colocated) > 0 {
-		l := newLearned()
-		l.first, l.policy, l.withoutColocations = known.first, known.policy, true
+		l := newLearned(d)
+		l.withoutColocations = true
 		if plain := ps.makeRounds(l, chosen, maxPrice); !s.placesMoreThan(plain) {
 			plain.searches.inherit(&s.searches, Rounds, Colocation)
 			s = plain
@@ -235,7 +232,21 @@ func (ps *preferenceSearch) choose(plain *solver) Plan {
 	}
 	ps.best.searches.inherit(&plain.searches, searchNames...) // the order of pods is taken from it
 	ps.best.searches.cut(Preferred, ps.undecided)
-	p := ps.best.plan()
+	p := ps.summarized(ps.best, before)
+	if p.Preferences.Cost > 0 {
+		plain.searches.inherit(&ps.best.searches, searchNames...)
+		if without := ps.summarized(plain, before); without.Preferences.Honoured >= p.Preferences.Honoured {
+			return without // others were lost for those that were to be honoured
+		}
+	}
+	return p
+}
+
+// summarized is the plan of an attempt, the best one from then on, with what it honours and how much more
+// it costs than before.
+func (ps *preferenceSearch) summarized(s *solver, before offering.Price) Plan {
+	ps.best = s
+	p := s.plan()
 	p.Preferences = ps.summarize(&p)
 	p.Preferences.Cost = max(0, p.Price()-before)
 	return p
