@@ -42,10 +42,19 @@ func PodsOfJob(j *batchv1.Job) int {
 	}
 	n := replicas(j.DeletionTimestamp, j.Spec.Parallelism)
 	if j.Spec.Completions != nil {
-		return max(0, min(n, int(*j.Spec.Completions)-int(j.Status.Succeeded)))
+		return max(0, min(n, int(*j.Spec.Completions)-succeeded(j)))
 	}
-	if j.Status.Succeeded > 0 {
+	if succeeded(j) > 0 {
 		return 0
+	}
+	return n
+}
+
+// succeeded is how many pods of the Job have, also those that its controller has yet to count.
+func succeeded(j *batchv1.Job) int {
+	n := int(j.Status.Succeeded)
+	if u := j.Status.UncountedTerminatedPods; u != nil {
+		n += len(u.Succeeded)
 	}
 	return n
 }
@@ -69,7 +78,7 @@ func StripOwner(o any) (any, error) {
 		return &appsv1.StatefulSet{ObjectMeta: identityOf(&o.ObjectMeta), Spec: appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas}}, nil
 	case *batchv1.Job:
 		out := &batchv1.Job{ObjectMeta: identityOf(&o.ObjectMeta), Spec: batchv1.JobSpec{Parallelism: o.Spec.Parallelism, Completions: o.Spec.Completions, Suspend: o.Spec.Suspend}}
-		out.Status.Succeeded, out.Status.Conditions = o.Status.Succeeded, o.Status.Conditions
+		out.Status.Succeeded, out.Status.Conditions = int32(succeeded(o)), o.Status.Conditions
 		return out, nil
 	}
 	return nil, fmt.Errorf("a %T owns no pods", o)

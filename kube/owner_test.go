@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // How many pods a controller keeps, also by what the cache keeps of it.
@@ -41,6 +42,10 @@ func TestPodsOfOwners(t *testing.T) {
 		"a StatefulSet":      {&appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3))}}, 3},
 		"a Job":              {job(func(*batchv1.Job) {}), 40},
 		"a Job near its end": {job(func(j *batchv1.Job) { j.Spec.Completions, j.Status.Succeeded = new(int32(100)), 95 }), 5},
+		"with pods not counted yet": {job(func(j *batchv1.Job) {
+			j.Spec.Completions, j.Status.Succeeded = new(int32(100)), 95
+			j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"a", "b"}}
+		}), 3},
 		"a Job that has ended": {job(func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 		}), 0},

@@ -20,19 +20,27 @@ func (o *owed) set(owner string, pods int) {
 }
 
 // count sets how many pods like theirs the classes are owed. What a controller owes counts once, for
-// the first class that has pending pods of it.
+// the first class that has pending pods of it and can be planned for. All classes together are owed no more
+// than maxOwed.
 func (o owed) count(classes []*PodClass) {
-	counted := map[string]bool{}
+	counted, left := map[string]bool{}, maxOwed
 	for _, c := range classes {
-		c.Owed = 0
+		if c.Owed = 0; len(o) == 0 || c.Refused != "" {
+			continue
+		}
 		for _, owner := range c.owners {
 			if n := o[owner]; n > 0 && !counted[owner] {
 				counted[owner] = true
-				c.Owed += n
+				n = min(n, left)
+				c.Owed, left = c.Owed+n, left-n
 			}
 		}
 	}
 }
+
+// maxOwed is how many pods are supposed to come at most, so that a decision takes no longer because a
+// controller asks for a million.
+const maxOwed = 1 << 15
 
 // setOwners lists the owners of the class's pending pods.
 func (c *PodClass) setOwners() {
@@ -48,17 +56,13 @@ func (c *PodClass) setOwners() {
 	}
 }
 
-// maxOwed is how many pods are supposed to come at most for a class, so that a decision takes no longer
-// because a controller asks for a million.
-const maxOwed = 1 << 15
-
 // WithOwed returns a snapshot whose classes are those of which pods are owed, and whose pods to place
 // include these. The classes are shared, so s must not be used before restore is called. It returns nil
 // where nothing is owed.
 func (s *Snapshot) WithOwed() (with *Snapshot, restore func()) {
 	var classes []*PodClass
 	for _, c := range s.Classes {
-		if c.Owed > 0 && c.Refused == "" {
+		if c.Owed > 0 {
 			classes = append(classes, c)
 		}
 	}
@@ -69,7 +73,7 @@ func (s *Snapshot) WithOwed() (with *Snapshot, restore func()) {
 	out.Classes = classes
 	for i, c := range classes {
 		before[i] = c.PodsToPlace
-		c.PodsToPlace = append(slices.Clip(c.PodsToPlace), make([]PodRef, min(c.Owed, maxOwed))...)
+		c.PodsToPlace = append(slices.Clip(c.PodsToPlace), make([]PodRef, c.Owed)...)
 	}
 	return &out, func() {
 		for i, c := range classes {

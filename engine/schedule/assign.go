@@ -114,8 +114,7 @@ func (t *topology) addToDomainCounts(g *podGroup, c *cell, n int) {
 	}
 }
 
-// bestCell picks the cell for the next pod: first one where a node has free capacity, then
-// the emptiest, then one where a node is to be launched already, then the cheapest.
+// bestCell picks the cell for the next pod: of those that its rules allow the best; see cellFinder.better.
 func (s *solver) bestCell(g *podGroup, cells []*cell) *cell {
 	var best *cell
 	mayBeFirst := g.noneToJoin(&s.counters)

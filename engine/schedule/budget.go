@@ -32,7 +32,8 @@ var searchNames = []Search{Rounds, Colocation, BindOrder, Improvement, Retry, En
 type CutShort struct {
 	Search Search
 	// Unexamined is how much it did not look at: for Improvement launches with free capacity, for
-	// Policies policies, for Preferred preferences of pod classes, and for the others pods.
+	// Policies policies, for Cells cells of pod classes, for Preferred preferences of pod classes, and for
+	// the others pods.
 	Unexamined int
 }
 

@@ -61,7 +61,9 @@ func (cf *cellFinder) find(g *podGroup) []*cell {
 	return out
 }
 
-// better reports whether cell a is better than b for the next pod; see bestCell.
+// better reports whether cell a is better than b for the next pod: first one where a node has free capacity,
+// then as directions and policy say, then the emptiest, then one where a node is to be launched already, then
+// the cheapest.
 func (cf *cellFinder) better(g *podGroup, a, b *cell) bool {
 	onA, onB := cf.nodes.nodeIn(g, a) >= 0, cf.nodes.nodeIn(g, b) >= 0
 	if onA != onB {

@@ -37,7 +37,7 @@ func NewDraft(snapshot *cluster.Snapshot, maxPrice offering.Price) *Draft {
 func (d *Draft) makeAttempt() {
 	ps := withoutPreferences(d.snapshot)
 	ps.options.noLaunches, ps.options.placeAllOrStop = d.maxPrice <= 0, true
-	ps.options.budgets[Policies] = 0 // a pass makes many drafts
+	ps.options.budgets[Policies], ps.options.budgets[Cells] = 0, 0 // a pass makes many drafts
 	d.attempt = ps.makeAttempt(nil, d.maxPrice)
 }
 

@@ -32,14 +32,29 @@ func SolveWithBudget(snapshot *cluster.Snapshot, of Search, steps int) Plan {
 	return ps.decide()
 }
 
-// HonouredByChance is how many preferences the plan meets that knows none.
-func HonouredByChance(snapshot *cluster.Snapshot) int {
+// SolveByZeroPolicy is Solve by the zero policy, with no other cells than it chooses.
+func SolveByZeroPolicy(snapshot *cluster.Snapshot) Plan {
 	ps := newPreferenceSearch(snapshot)
-	return ps.summarized(ps.makeAttempt(nil, noMaxPrice), 0).Preferences.Honoured
+	ps.options.budgets[Policies], ps.options.budgets[Cells] = 0, 0
+	return ps.decide()
+}
+
+// PaysForPreferences reports whether the plan costs more for preferences, and whether that is in vain: no
+// more of them hold than in the plan that knows none.
+func PaysForPreferences(snapshot *cluster.Snapshot) (pays, inVain bool) {
+	ps := newPreferenceSearch(snapshot)
+	plan := ps.solve()
+	if plan.Preferences.Cost == 0 {
+		return false, false
+	}
+	_, honoured := ps.summarize(ps.best, &plan)
+	plain := newPreferenceSearch(snapshot)
+	_, byChance := plain.summarized(plain.makeAttempt(nil, noMaxPrice), 0)
+	return true, !honoursMore(honoured, byChance)
 }
 
 // PolicyPrices is what a plan costs by the zero policy, by the best policy of the portfolio, and by the
-// best of all but largestDomains, in USD/h. Plans that place fewer pods than the one by the zero policy
+// best of all combinations of five switches, in USD/h. Plans that place fewer pods than the one by the zero policy
 // do not count.
 func PolicyPrices(snapshot *cluster.Snapshot) (zero, best, bestOfAll float64) {
 	ps := withoutPreferences(snapshot)

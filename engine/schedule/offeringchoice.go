@@ -48,6 +48,9 @@ func (oc *offeringChooser) reserveAccepted(l *launch) acceptedOfferings {
 	oc.accepted.Copy(oc.choosable(l))
 	rows := oc.accepted
 	rows.Keep(oc.holding)
+	if l.isForOwed() {
+		rows.DropAll(pool.tooSmall)
+	}
 	if pool.hasMinValues() {
 		oc.suitable.Copy(rows)
 	}
@@ -63,9 +66,6 @@ func (oc *offeringChooser) reserveAccepted(l *launch) acceptedOfferings {
 	}
 	if len(pool.Catalog.Types) > maxInstanceTypes {
 		oc.keepFirstTypes(l, rows, maxInstanceTypes)
-	}
-	if l.isForOwed() {
-		rows.DropAll(pool.tooSmall)
 	}
 	rows.Put(l.row) // it was reserved, even if quota or other launches exclude it now
 	return acceptedOfferings{rows: rows, holding: oc.holding}

@@ -17,7 +17,8 @@ func (ps *preferenceSearch) tryOtherCells(s *solver, maxPrice offering.Price) *s
 	if budget == 0 || ps.options.noLaunches || len(s.launches.all) == 0 || s.limits.overMaxPrice() || countPods(s.podGroups) < 2 {
 		return s
 	}
-	steps, best, unexamined := policySteps(countPods(s.podGroups), len(s.podGroups)), ratedPlan{}, 0
+	steps := policySteps(countPods(s.podGroups), len(s.podGroups)) + len(s.snapshot.Nodes)/nodesPerStep
+	best, unexamined := ratedPlan{}, 0
 	for _, it := range cellsToTry(s.podGroups) {
 		if budget -= steps; budget < 0 {
 			unexamined++
@@ -44,6 +45,9 @@ func (ps *preferenceSearch) tryOtherCells(s *solver, maxPrice offering.Price) *s
 	s.searches.cut(Cells, unexamined)
 	return s
 }
+
+// nodesPerStep is of how many nodes a plan counts the pods, by topology domain, in the time of a step.
+const nodesPerStep = 16
 
 // classInCell is a class and the name of a cell.
 type classInCell struct {

@@ -18,7 +18,8 @@ import (
 // It returns plan, which has no such pods in mind, where it launches nothing for pods of which more are
 // owed, and where the other plan leaves out a pod that plan places.
 func (ps *preferenceSearch) planForOwed(plan Plan) Plan {
-	if !launchesForOwed(ps.snapshot, plan) {
+	launches := launchesForOwed(ps.snapshot, plan)
+	if len(launches) == 0 {
 		return plan
 	}
 	sizes, cut := ps.sizesForOwed()
@@ -28,9 +29,9 @@ func (ps *preferenceSearch) planForOwed(plan Plan) Plan {
 	}
 	again := newPreferenceSearch(ps.snapshot)
 	again.options.budgets = ps.options.budgets
-	again.options.tooSmall = map[*cluster.PoolCatalog]bitset.Set{}
-	for _, m := range ps.snapshot.PoolCatalogs {
-		again.options.tooSmall[m] = sizes.tooSmall(m)
+	again.options.tooSmall = sizes.tooSmall(ps.snapshot.PoolCatalogs)
+	if !someTooSmall(launches, again.options.tooSmall) {
+		return plan
 	}
 	larger := again.solve()
 	cut = joinCuts(plan.CutShort, larger.CutShort)
@@ -41,38 +42,65 @@ func (ps *preferenceSearch) planForOwed(plan Plan) Plan {
 	return plan
 }
 
-// launchesForOwed reports whether the plan launches nodes for pods of which more are owed.
-func launchesForOwed(snapshot *cluster.Snapshot, plan Plan) bool {
+// launchesForOwed lists the plan's launches for pods of which more are owed.
+func launchesForOwed(snapshot *cluster.Snapshot, plan Plan) []Launch {
 	owed := podSet{}
 	for _, c := range snapshot.Classes {
 		if c.Owed > 0 {
 			owed.add(c.PodsToPlace)
 		}
 	}
-	return len(owed) > 0 && slices.ContainsFunc(plan.Launches, func(l Launch) bool {
-		return slices.ContainsFunc(l.Pods, func(p cluster.PodRef) bool { return owed[p] })
-	})
-}
-
-// nodeSizes are what nodes must have at least: as much as one of them of each of the resources.
-type nodeSizes struct {
-	least []quantity.Vector
-	dims  []quantity.Dim
-}
-
-// tooSmall returns the pool's offerings that are smaller than all of the sizes.
-func (ns *nodeSizes) tooSmall(m *cluster.PoolCatalog) bitset.Set {
-	var out bitset.Set
-	for row := range m.Catalog.Offerings {
-		if !slices.ContainsFunc(ns.least, func(size quantity.Vector) bool { return ns.covers(&m.Allocatable[row], &size) }) {
-			out.Put(row)
+	var out []Launch
+	for _, l := range plan.Launches {
+		if len(owed) > 0 && slices.ContainsFunc(l.Pods, func(p cluster.PodRef) bool { return owed[p] }) {
+			out = append(out, l)
 		}
 	}
 	return out
 }
 
+// someTooSmall reports whether the first offering of some of the launches is too small.
+func someTooSmall(launches []Launch, tooSmall map[*cluster.PoolCatalog]bitset.Set) bool {
+	small := map[string]map[offering.Ref]bool{} // by NodePool
+	for m, rows := range tooSmall {
+		refs := map[offering.Ref]bool{}
+		for row := range rows.All() {
+			refs[m.Catalog.Ref(row)] = true
+		}
+		small[m.Pool.Name] = refs
+	}
+	return slices.ContainsFunc(launches, func(l Launch) bool { return small[l.Pool][l.Offerings[0]] })
+}
+
+// nodeSizes are what nodes must have at least: about as much as one of them of each of the resources.
+type nodeSizes struct {
+	least []quantity.Vector
+	dims  []quantity.Dim
+}
+
+// tooSmall returns the offerings of each pool that are smaller than all of the sizes. Pools with minValues
+// have none: they need the choice.
+func (ns *nodeSizes) tooSmall(pools []*cluster.PoolCatalog) map[*cluster.PoolCatalog]bitset.Set {
+	out := map[*cluster.PoolCatalog]bitset.Set{}
+	for _, m := range pools {
+		if len(m.MinValues) > 0 {
+			continue
+		}
+		var rows bitset.Set
+		for row := range m.Catalog.Offerings {
+			if !slices.ContainsFunc(ns.least, func(size quantity.Vector) bool { return ns.covers(&m.Allocatable[row], &size) }) {
+				rows.Put(row)
+			}
+		}
+		out[m] = rows
+	}
+	return out
+}
+
+// covers reports whether a node has the size, or little less: types of one size differ in what the system
+// reserves, and pools in their DaemonSets.
 func (ns *nodeSizes) covers(has, size *quantity.Vector) bool {
-	return !slices.ContainsFunc(ns.dims, func(d quantity.Dim) bool { return has[d] < size[d] })
+	return !slices.ContainsFunc(ns.dims, func(d quantity.Dim) bool { return has[d] < size[d]-size[d]/32 })
 }
 
 // tailPermille is the part of a plan's price, in thousandths, that nodes for the last pods may cost: they

@@ -3,35 +3,49 @@
 package schedule
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
 // summarize counts the preferences that hold once every pod is placed, whether or not the
-// attempt tried to honour them. A launch counts as its first offering. For a spread, every
-// domain counts in which the pods could run or a node be launched for them.
-func (ps *preferenceSearch) summarize(p *Plan) Preferences {
-	a := ps.audit(p)
+// attempt tried to honour them: together, and by weight. p is the plan of the attempt.
+func (ps *preferenceSearch) summarize(s *solver, p *Plan) (Preferences, map[int32]int) {
+	a := ps.audit(s, p)
 	var out Preferences
+	byWeight := map[int32]int{}
 	for _, c := range ps.snapshot.Classes {
 		for _, p := range ps.wanted[c] {
-			out.Asked += len(c.PodsToPlace)
-			out.Honoured += a.honoured(c, p)
+			n := a.honoured(c, p)
+			out.Asked, out.Honoured = out.Asked+len(c.PodsToPlace), out.Honoured+n
+			byWeight[p.weight] += n
 		}
 	}
-	return out
+	return out, byWeight
 }
 
-// audit examines the best attempt, of which p is the plan.
-func (ps *preferenceSearch) audit(p *Plan) *preferenceAudit {
+// honoursMore reports whether more preferences hold: of the largest weight in which the counts differ.
+func honoursMore(a, b map[int32]int) bool {
+	for _, weight := range slices.Backward(slices.Sorted(maps.Keys(a))) {
+		if a[weight] != b[weight] {
+			return a[weight] > b[weight]
+		}
+	}
+	return false
+}
+
+// audit examines an attempt, of which p is the plan.
+func (ps *preferenceSearch) audit(s *solver, p *Plan) *preferenceAudit {
 	a := &preferenceAudit{
-		snapshot: ps.snapshot, pools: &ps.best.pools, topology: &ps.best.topology, plan: p,
+		snapshot: ps.snapshot, pools: &s.pools, topology: &s.topology, plan: p,
 		placementsOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[labelCountKey]map[int]int{},
 	}
-	for _, at := range ps.best.placements.all {
+	for _, at := range s.placements.all {
 		a.placementsOf[at.group.class] = append(a.placementsOf[at.group.class], at)
 	}
-	for i, l := range ps.best.launches.all {
+	for i, l := range s.launches.all {
 		a.index[l] = i
 	}
 	return a

@@ -232,24 +232,25 @@ func (ps *preferenceSearch) choose(plain *solver) Plan {
 	}
 	ps.best.searches.inherit(&plain.searches, searchNames...) // the order of pods is taken from it
 	ps.best.searches.cut(Preferred, ps.undecided)
-	p := ps.summarized(ps.best, before)
+	p, honoured := ps.summarized(ps.best, before)
 	if p.Preferences.Cost > 0 {
 		plain.searches.inherit(&ps.best.searches, searchNames...)
-		if without := ps.summarized(plain, before); without.Preferences.Honoured >= p.Preferences.Honoured {
-			return without // others were lost for those that were to be honoured
+		if without, byChance := ps.summarized(plain, before); !honoursMore(honoured, byChance) {
+			ps.best = plain // others were lost for those that were to be honoured
+			return without
 		}
 	}
 	return p
 }
 
-// summarized is the plan of an attempt, the best one from then on, with what it honours and how much more
-// it costs than before.
-func (ps *preferenceSearch) summarized(s *solver, before offering.Price) Plan {
-	ps.best = s
+// summarized is the plan of an attempt with what it honours, also by weight, and how much more it costs
+// than before.
+func (ps *preferenceSearch) summarized(s *solver, before offering.Price) (Plan, map[int32]int) {
 	p := s.plan()
-	p.Preferences = ps.summarize(&p)
+	var byWeight map[int32]int
+	p.Preferences, byWeight = ps.summarize(s, &p)
 	p.Preferences.Cost = max(0, p.Price()-before)
-	return p
+	return p, byWeight
 }
 
 // search looks for the best plan that costs at most the surplus more than the plan that
@@ -279,7 +280,7 @@ func (ps *preferenceSearch) allMetByChance() bool {
 	if slices.ContainsFunc(ps.byWeight, classPreference.dependsOnOffering) {
 		return false
 	}
-	a := ps.audit(&Plan{}) // hostnames and taints do not depend on how launches are described
+	a := ps.audit(ps.best, &Plan{}) // hostnames and taints do not depend on how launches are described
 	return !slices.ContainsFunc(ps.byWeight, func(p classPreference) bool { return a.honoured(p.class, p.preference) < ps.placed[p.class] })
 }
 

@@ -177,8 +177,8 @@ func (c *comparison) addUnlaunchable(row int) {
 	switch r := &pool.Catalog.Offerings[row]; {
 	case r.Unavailable != "":
 		c.add(&c.unlaunchable, pool, row, reason.Availability, func() (string, map[string]any) { return explainUnavailable(r) })
-	case pool.tooSmall.Has(row):
-		c.add(&c.incompatible, pool, row, reason.Resources, func() (string, map[string]any) {
+	case c.launch.isForOwed() && pool.tooSmall.Has(row):
+		c.add(&c.unlaunchable, pool, row, reason.Resources, func() (string, map[string]any) {
 			return "too small for the pods that are to come", map[string]any{"room": map[string]int64(c.snapshot.Resources.Amounts(pool.Allocatable[row]))}
 		})
 	case !c.quota.covers(r, pool.Catalog.Offerings[c.launch.row].QuotaUses):

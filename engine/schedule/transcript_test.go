@@ -31,7 +31,7 @@ func TestZeroPolicy(t *testing.T) {
 
 // byZeroPolicy plans by no other policy than the zero one.
 func byZeroPolicy(snapshot *cluster.Snapshot) schedule.Plan {
-	return schedule.SolveWithBudget(snapshot, schedule.Policies, 0)
+	return schedule.SolveByZeroPolicy(snapshot)
 }
 
 // TestReasons replays testdata/why, where the answer is what a plan says about its reasons,

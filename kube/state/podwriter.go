@@ -99,6 +99,9 @@ func (w *podWriter) convertPod(uid string) (cluster.Pod, bool) {
 	case role == superseded && p.facts.Terminating:
 		out.ExclusiveClaims = nil // its replacement takes them over as soon as it is gone
 	}
+	if role != evicting && p.facts.Terminating && p.facts.ReplacedAtOnce {
+		out.Owner = "" // its owner owes the next one already
+	}
 	if nominated {
 		node, _ := w.builder.node(key)
 		out.Node, out.ReschedulableNow = node.Name, true
