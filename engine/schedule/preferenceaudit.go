@@ -11,7 +11,9 @@ import (
 )
 
 // summarize counts the preferences that hold once every pod is placed, whether or not the
-// attempt tried to honour them: together, and by weight. p is the plan of the attempt.
+// attempt tried to honour them: together, and by weight. p is the plan of the attempt. A launch counts
+// as its first offering. For a spread, every domain counts in which the pods could run or a node be
+// launched for them.
 func (ps *preferenceSearch) summarize(s *solver, p *Plan) (Preferences, map[int32]int) {
 	a := ps.audit(s, p)
 	var out Preferences
