@@ -36,7 +36,7 @@ type ManagedNode struct {
 // DisruptionNode is a node as decisions about nodes see it at a given moment. soft says that
 // the node's pool replaces expired nodes within budgets, like drifted ones (see SoftExpiry).
 // HasBufferCapacity is left unset: it depends on capacity buffers.
-func DisruptionNode(m ManagedNode, checker EvictionChecker, soft bool, now time.Time) disrupt.Node {
+func DisruptionNode(m ManagedNode, checker EvictionChecker, stays Stays, soft bool, now time.Time) disrupt.Node {
 	n := disrupt.Node{
 		Key:                       m.Claim.Name,
 		Pool:                      m.InSnapshot.Pool,
@@ -60,8 +60,9 @@ func DisruptionNode(m ManagedNode, checker EvictionChecker, soft bool, now time.
 		return n
 	}
 	n.Name, n.Ready = m.Node.Name, Ready(m.Node)
-	pods := summarize(m.Pods, checker, now)
+	pods := summarize(m.Pods, checker, stays, now)
 	n.Pods, n.EvictionCost, n.PDBs = pods.reschedulable, pods.cost, pods.pdbs
+	pods.shortStays.read(&n)
 	n.Blocks = append(append(severalNodes(m), ownBlocks(m.Node)...), pods.blocks()...)
 	return n
 }

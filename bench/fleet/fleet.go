@@ -225,7 +225,7 @@ func (f *Fleet) bind(node string, pods []types.UID, unplaced map[types.UID]bool,
 			d.Bound = append(d.Bound, f.run(waiting, node))
 			delete(f.Waiting, uid)
 		case unplaced[uid]:
-			d.Moved = append(d.Moved, f.run(f.Pods[uid], node))
+			d.Moved = append(d.Moved, f.run(f.successor(uid), node))
 			delete(unplaced, uid)
 			f.Moved[uid] = true
 			f.Evictions++
@@ -245,6 +245,17 @@ func (f *Fleet) run(p *corev1.Pod, node string) *corev1.Pod {
 	}
 	out.Spec.NodeName = node
 	f.addPod(&out)
+	return &out
+}
+
+// successor is the pod that its controller makes in the place of an evicted one: it is as young as the
+// eviction. For the bookkeeping it keeps name and UID.
+func (f *Fleet) successor(uid types.UID) *corev1.Pod {
+	out := *f.Pods[uid] // a shallow copy, like that of run
+	if !f.Now.IsZero() {
+		out.CreationTimestamp = metav1.NewTime(f.Now)
+		scenario.Run(&out, out.Spec.NodeName, f.Now)
+	}
 	return &out
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/karve-dev/karve/bench/consolidate"
@@ -64,7 +65,7 @@ func NewDisruption(s *scenario.Scenario) *Disruption {
 // Observe applies a change to the Mirror, as its watches would.
 func (d *Disruption) Observe(delta fleet.Delta) error {
 	for _, p := range delta.Ended {
-		d.mirror.RemovePod(p)
+		d.end(p)
 	}
 	for _, b := range delta.PDBs {
 		d.mirror.SetPDB(b)
@@ -87,6 +88,25 @@ func (d *Disruption) Observe(delta fleet.Delta) error {
 		d.mirror.RemoveClaim(delta.GoneClaims[i])
 	}
 	return nil
+}
+
+// end shows a pod that ends as its watch would: first that it was asked to.
+func (d *Disruption) end(p *corev1.Pod) {
+	if !d.now.IsZero() {
+		ended := *p // a shallow copy: nothing behind its pointers changes
+		at := metav1.NewTime(d.now)
+		ended.DeletionTimestamp = &at
+		d.mirror.SetPod(&ended, false)
+	}
+	d.mirror.RemovePod(p)
+}
+
+// stays is how long pods may be expected to stay; where time does not matter, all do.
+func (d *Disruption) stays() kube.Stays {
+	if d.now.IsZero() {
+		return kube.Stays{}
+	}
+	return kube.Stays{Lifetimes: d.mirror.Lifetimes(), Expected: d.settings.ExpectedStay}
 }
 
 // Pass searches the whole cluster.
@@ -113,7 +133,7 @@ func (d *Disruption) search() disrupt.Plan {
 		if !d.now.IsZero() {
 			m.Activity = time.Time{} // the Mirror saw it by another clock; the claim has it too
 		}
-		c.Nodes[i] = kube.DisruptionNode(m, d.budgets, false, now)
+		c.Nodes[i] = kube.DisruptionNode(m, d.budgets, d.stays(), false, now)
 	})
 	var plan disrupt.Plan
 	d.mirror.View(func(w *cluster.Snapshot) { plan = disrupt.Search(w, c, disrupt.Cursor{}) })

@@ -208,7 +208,7 @@ func (r *replay) apply(c fleet.Change) error {
 		r.out.Replacing += len(d.Moved)
 	}
 	for _, p := range d.Moved {
-		if r.Now.Sub(p.CreationTimestamp.Time) < young {
+		if r.Now.Sub(r.arrived[p.UID].CreationTimestamp.Time) < young { // its own time is that of its last move
 			r.out.Young++
 		}
 	}

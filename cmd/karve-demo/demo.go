@@ -116,8 +116,9 @@ func (o demoOptions) start(ctx context.Context, voice *scenario.Voice) (*local.E
 	options := local.Options{
 		Dir: o.StateDir, Controlplane: o.Controlplane, Karve: o.Karve,
 		ProvisionMode: o.ProvisionMode,
-		// Like Azure's delays: karve watches a move for 15 s before it begins.
-		KarveEnv:  []string{fmt.Sprintf("CONSOLIDATION_VALIDATION_DELAY=%dms", int(15_000*o.TimeScale))},
+		// Like Azure's delays: karve watches a move for 15 s before it begins. No pod of a demo is
+		// old enough to be expected to stay.
+		KarveEnv:  []string{fmt.Sprintf("CONSOLIDATION_VALIDATION_DELAY=%dms", int(15_000*o.TimeScale)), "CONSOLIDATION_EXPECTED_STAY=0s"},
 		Azure:     o.azure(),
 		Restarted: func(what string) { voice.Say("%s", what) },
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -141,6 +142,9 @@ func (c SchedulingConfig) check(f *faults) {
 type ConsolidationConfig struct {
 	// ConsolidationValidation is how long a consolidation must stay right before it begins.
 	ConsolidationValidation, ConsolidationMinAge time.Duration
+	// ConsolidationExpectedStay is how long pods must be expected to stay for their evictions not
+	// to cost more.
+	ConsolidationExpectedStay time.Duration
 	// ConsolidationMinSavings is what a replacement must save, see kube.MinSavings;
 	// ConsolidationRules is Karve or Karpenter.
 	ConsolidationMinSavings, ConsolidationRules string
@@ -152,6 +156,7 @@ func (c *ConsolidationConfig) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.ConsolidationValidation, "consolidation-validation-delay", 15*time.Second, "how long a consolidation, or the removal of an empty node, must stay right before it begins")
 	flags.StringVar(&c.ConsolidationMinSavings, "consolidation-min-savings", "5%", "the least that replacing nodes must save: a share of their price, or dollars an hour such as $0.02/h; the annotation karve.dev/min-savings of a NodePool overrides it")
 	flags.DurationVar(&c.ConsolidationMinAge, "consolidation-min-node-age", 5*time.Minute, "how old a node with pods must be before it is consolidated; the annotation karve.dev/min-node-age of a NodePool overrides it")
+	flags.DurationVar(&c.ConsolidationExpectedStay, "consolidation-expected-stay", disrupt.Defaults().ExpectedStay, "how long a pod must be expected to stay on its node, by how long it and others of its workload have stayed, for a consolidation not to have to save more for moving it; 0 for all pods alike")
 	flags.StringVar(&c.ConsolidationRules, "consolidation-rules", "Karve", "Karve, or Karpenter: any saving pays, new nodes count like old ones, several nodes are replaced by at most one, and spot by spot only with 15 cheaper instance types")
 	flags.IntVar(&c.ConsolidationSteps, "consolidation-steps", 200, "how many sets of nodes consolidation looks into before pending pods get a turn; 0 for no bound")
 }
@@ -161,6 +166,7 @@ func (c ConsolidationConfig) check(f *faults) {
 	_, err := kube.MinSavings(c.ConsolidationMinSavings)
 	f.check(err == nil, "consolidation-min-savings", "%v", err)
 	f.check(c.ConsolidationMinAge >= 0, "consolidation-min-node-age", "must not be negative, got %s", c.ConsolidationMinAge)
+	f.check(c.ConsolidationExpectedStay >= 0, "consolidation-expected-stay", "must not be negative, got %s", c.ConsolidationExpectedStay)
 	f.oneOf("consolidation-rules", c.ConsolidationRules, "Karve", "Karpenter")
 	f.check(c.ConsolidationSteps >= 0, "consolidation-steps", "must not be negative, got %d", c.ConsolidationSteps)
 }

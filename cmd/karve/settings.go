@@ -26,14 +26,15 @@ func (c CoreConfig) settings() cluster.Settings {
 // disruption is what the flags say about every decision about nodes. The Config is valid.
 func (c CoreConfig) disruption() disrupt.Settings {
 	minSavings, _ := kube.MinSavings(c.ConsolidationMinSavings) // validated
-	minSavings.PerEviction, minSavings.MaxShareOfPodCost = disrupt.Defaults().MinSavings.PerEviction, disrupt.Defaults().MinSavings.MaxShareOfPodCost
+	minSavings.PerEviction, minSavings.ShareOfPodCost = disrupt.Defaults().MinSavings.PerEviction, disrupt.Defaults().MinSavings.ShareOfPodCost
 	gates, _ := features(c.FeatureGates)
 	return disrupt.Settings{
-		MinSavings: minSavings,
-		MinAge:     c.ConsolidationMinAge,
-		SpotToSpot: gates.SpotToSpotConsolidation,
-		Upstream:   c.ConsolidationRules == "Karpenter",
-		MaxSteps:   c.ConsolidationSteps,
+		MinSavings:   minSavings,
+		MinAge:       c.ConsolidationMinAge,
+		ExpectedStay: c.ConsolidationExpectedStay,
+		SpotToSpot:   gates.SpotToSpotConsolidation,
+		Upstream:     c.ConsolidationRules == "Karpenter",
+		MaxSteps:     c.ConsolidationSteps,
 	}
 }
 

@@ -49,10 +49,10 @@ func TestDisruptionSettings(t *testing.T) {
 		want disrupt.Settings
 	}{
 		{nil, karve},
-		{map[string]string{"CONSOLIDATION_MIN_SAVINGS": "$0.02/h", "CONSOLIDATION_MIN_NODE_AGE": "1h", "CONSOLIDATION_STEPS": "0"},
-			disrupt.Settings{MinSavings: disrupt.MinSavings{PerHour: 2e7, PerEviction: karve.MinSavings.PerEviction, MaxShareOfPodCost: karve.MinSavings.MaxShareOfPodCost}, MinAge: minutes(60)}},
+		{map[string]string{"CONSOLIDATION_MIN_SAVINGS": "$0.02/h", "CONSOLIDATION_MIN_NODE_AGE": "1h", "CONSOLIDATION_EXPECTED_STAY": "10m", "CONSOLIDATION_STEPS": "0"},
+			disrupt.Settings{MinSavings: disrupt.MinSavings{PerHour: 2e7, PerEviction: karve.MinSavings.PerEviction, ShareOfPodCost: karve.MinSavings.ShareOfPodCost}, MinAge: minutes(60), ExpectedStay: minutes(10)}},
 		{map[string]string{"CONSOLIDATION_RULES": "Karpenter", "FEATURE_GATES": "SpotToSpotConsolidation=true"},
-			disrupt.Settings{MinSavings: karve.MinSavings, MinAge: minutes(5), MaxSteps: 200, Upstream: true, SpotToSpot: true}},
+			disrupt.Settings{MinSavings: karve.MinSavings, MinAge: minutes(5), ExpectedStay: minutes(150), MaxSteps: 200, Upstream: true, SpotToSpot: true}},
 	} {
 		env := complete()
 		maps.Copy(env, tc.env)
@@ -78,6 +78,7 @@ func TestSettingsAreRefused(t *testing.T) {
 		{"CONSOLIDATION_MIN_SAVINGS", "plenty", "--consolidation-min-savings (or CONSOLIDATION_MIN_SAVINGS) "},
 		{"CONSOLIDATION_RULES", "mine", "must be one of Karve, Karpenter"},
 		{"CONSOLIDATION_VALIDATION_DELAY", "-1s", "must not be negative"},
+		{"CONSOLIDATION_EXPECTED_STAY", "-1s", "must not be negative"},
 		{"MIN_VALUES_POLICY", "Loose", "must be one of Strict, BestEffort"},
 	} {
 		env := complete()

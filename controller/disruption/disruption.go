@@ -84,7 +84,7 @@ func New(o Options) *Controller {
 	}
 	return &Controller{
 		mirror: o.Mirror, log: o.Log, every: o.Every, writer: o.Client,
-		observer: observer{mirror: o.Mirror, buffers: o.Buffers, events: o.Events},
+		observer: observer{mirror: o.Mirror, buffers: o.Buffers, events: o.Events, expectedStay: o.Settings.ExpectedStay},
 		surging:  surging, moves: moves, backOffs: backOffs, outcomes: outcomes, executor: executor, report: report,
 		annotations: &annotationStore{client: o.Client, live: o.Live, mirror: o.Mirror, log: o.Log, backOffs: backOffs, outcomes: outcomes},
 		recovery:    &recovery{moves: moves, marks: marks, deleter: deleter, executor: executor, log: o.Log},

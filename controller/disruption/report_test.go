@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/disruption"
@@ -87,6 +88,40 @@ func TestConsolidationIsReported(t *testing.T) {
 func said(e *controllertest.Env, a, b, begin string) bool {
 	synctest.Wait()
 	return slices.ContainsFunc(append(e.EventTexts(a), e.EventTexts(b)...), func(s string) bool { return strings.HasPrefix(s, begin) })
+}
+
+// Nodes whose pods may leave soon are left alone, and say so, as long as that costs more than it saves.
+//
+// Rule CONSOLIDATION-24.
+func TestShortLivedPodsAreNotMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := decided(t, 2, func(c *disruption.Options) { c.Settings.ExpectedStay = 10_000 * time.Hour }) // the nodes are large
+		now := metav1.Now()
+		for _, p := range e.Pods() {
+			p.Status.StartTime = &now
+			if err := e.API.Status().Update(t.Context(), &p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.Pace = 20 * time.Second
+		e.Steps(60)
+		synctest.Wait()
+		nodes := e.Nodes()
+		if len(nodes) != 2 || taintedNodes(e) > 0 {
+			t.Fatalf("%d nodes, %d of them tainted", len(nodes), taintedNodes(e))
+		}
+		for _, node := range nodes {
+			if texts := e.EventTexts(node.Name); !slices.ContainsFunc(texts, func(s string) bool {
+				return strings.HasPrefix(s, "Unconsolidatable: Its pods may leave by themselves") && strings.Contains(s, "may be expected to stay for another")
+			}) {
+				t.Errorf("node %s does not say why it stays: %q", node.Name, texts)
+			}
+		}
+		e.Disrupt = func(c *disruption.Options) { c.Settings.ExpectedStay = 0 }
+		e.Restart()
+		e.Pace = 5 * time.Second
+		e.Until(200, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
+	})
 }
 
 // An event on a node that is kept gives the reason and its cost; the pool's gauge adds the costs

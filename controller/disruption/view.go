@@ -34,6 +34,8 @@ type observer struct {
 	mirror  *state.Mirror
 	buffers *buffer.Keeper
 	events  *events.Recorder
+	// expectedStay is disrupt.Settings.ExpectedStay.
+	expectedStay time.Duration
 }
 
 func (o *observer) observe(now time.Time, round int) *view {
@@ -50,9 +52,10 @@ func (o *observer) observe(now time.Time, round int) *view {
 	for _, p := range o.mirror.Pools() { // those without nodes, too: replacements may be launched there
 		v.pools[p.Name], softExpiry[p.Name] = o.pool(p, now), kube.SoftExpiry(p)
 	}
+	stays := kube.Stays{Lifetimes: o.mirror.Lifetimes(), Expected: o.expectedStay}
 	v.nodes = make([]disrupt.Node, len(nodes))
 	panics.Each(len(nodes), func(i int) {
-		v.nodes[i] = kube.DisruptionNode(nodes[i], o.mirror.PDBs(), softExpiry[nodes[i].InSnapshot.Pool], now)
+		v.nodes[i] = kube.DisruptionNode(nodes[i], o.mirror.PDBs(), stays, softExpiry[nodes[i].InSnapshot.Pool], now)
 		v.nodes[i].HasBufferCapacity = o.buffers.Holds(v.nodes[i].Key)
 	})
 	return v

@@ -104,8 +104,8 @@ type Options struct {
 	DisruptEvery, CollectEvery, CollectGrace time.Duration
 
 	// Disruption holds for every decision about nodes (--consolidation-min-savings,
-	// --consolidation-min-node-age, --consolidation-rules, --consolidation-steps and the
-	// feature gate SpotToSpotConsolidation); see disrupt.Defaults.
+	// --consolidation-min-node-age, --consolidation-expected-stay, --consolidation-rules,
+	// --consolidation-steps and the feature gate SpotToSpotConsolidation); see disrupt.Defaults.
 	Disruption disrupt.Settings
 	// Validation is how long a consolidation must remain valid before its nodes are marked
 	// (--consolidation-validation-delay). Zero: they are marked at once.

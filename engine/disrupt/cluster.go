@@ -59,11 +59,7 @@ type Node struct {
 	// not wait for pods that block eviction.
 	HasTerminationGracePeriod bool
 
-	// Pods counts the pods that need another node when this one is removed. EvictionCost is what
-	// evicting them costs: the sum of Karpenter's eviction costs (1 for an ordinary pod, -10 to
-	// 10), with negative ones counted as 0.
-	Pods         int
-	EvictionCost float64
+	Evictees
 	// Nominated is set while pods are nominated to the node; NominatedUntil is when that lapses by
 	// itself, zero when it does not.
 	Nominated      bool
@@ -80,6 +76,20 @@ type Node struct {
 	PDBs []PDB
 	// Due are the causes for which the node must be replaced whatever it costs, oldest first.
 	Due []DueCause
+}
+
+// Evictees are the pods that need another node when theirs is removed, summed up.
+type Evictees struct {
+	Pods int
+	// EvictionCost is what evicting them costs: the sum of Karpenter's eviction costs (1 for an
+	// ordinary pod, -10 to 10), with negative ones counted as 0.
+	EvictionCost float64
+	// ShortStayCost is what it costs beyond that because some may be expected to leave soon; see the
+	// function. ShortestStay is how long the first of these may be expected to stay, and
+	// ShortestStayPod its namespace and name.
+	ShortStayCost   float64
+	ShortestStay    time.Duration
+	ShortestStayPod string
 }
 
 // PDB is a PodDisruptionBudget that selects pods of a node.
@@ -143,6 +153,9 @@ type Settings struct {
 	// MinSavings and MinAge apply to pools without their own.
 	MinSavings MinSavings
 	MinAge     time.Duration
+	// ExpectedStay is how long pods must be expected to stay for their evictions not to cost more;
+	// see ShortStayCost. It is used where Nodes are made.
+	ExpectedStay time.Duration
 	// SpotToSpot allows spot nodes to be replaced by cheaper spot nodes.
 	SpotToSpot bool
 	// Upstream restores Karpenter's exact rules where karve is more careful or does more: any

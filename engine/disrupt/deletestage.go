@@ -77,6 +77,9 @@ func (s *deleteStage) consider(n *node) {
 		return
 	}
 	m, kept := s.builder.build([]*node{n})
+	if kept.Because == ShortLivedPods {
+		n.keep(kept)
+	}
 	if kept.Because != "" {
 		return
 	}
@@ -118,6 +121,9 @@ func (s deletionBuilder) build(set []*node) (Move, Kept) {
 	}
 	before := priceOf(set)
 	if before > 0 && !s.savings.pays(set, before, 0) { // no known price: it surely saves
+		if n := set[0]; len(set) == 1 && s.savings.paysIfStaying(n, before) {
+			return Move{}, shortLivedPods(n, before)
+		}
 		return Move{}, savingsTooSmall(set[0], before, s.savings.required(set))
 	}
 	scores, approved := s.savings.scoreByPool(set, before)

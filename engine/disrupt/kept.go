@@ -4,6 +4,7 @@ package disrupt
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
@@ -97,6 +98,14 @@ func savingsTooSmall(n *node, saves, required offering.Price) Kept {
 	return Kept{Because: SavingsTooSmall, WouldSave: saves,
 		Detail: fmt.Sprintf("Can't replace with a cheaper node: the cheapest replacement saves $%s/h, less than the $%s/h that a replacement must save", saves, required),
 		Facts:  reason.FactsOf(map[string]any{"price": n.price.String(), "saves": saves.String(), "least": required.String()})}
+}
+
+// shortLivedPods says that moving the node's pods would save enough if they were expected to stay.
+func shortLivedPods(n *node, saves offering.Price) Kept {
+	stay := n.ShortestStay.Truncate(time.Second)
+	return Kept{Because: ShortLivedPods, WouldSave: saves,
+		Detail: fmt.Sprintf("Its pods may leave by themselves before the $%s/h that would be saved pay for moving them: %s may be expected to stay for another %s", saves, n.ShortestStayPod, stay),
+		Facts:  reason.FactsOf(map[string]any{"saves": saves.String(), "pod": n.ShortestStayPod, "stays": stay.Seconds()})}
 }
 
 // scoreTooLow says that a Balanced pool would gain too little.

@@ -14,30 +14,48 @@ import (
 type MinSavings struct {
 	Share   float64        // of the cost of the removed nodes, 0 to 1
 	PerHour offering.Price // absolute
-	// PerEviction is for each ordinary pod that moves (see Node.EvictionCost). A node that is
-	// removed without a replacement must save it, too.
-	PerEviction offering.Price
-	// MaxShareOfPodCost lowers PerEviction to this share of the average cost of a pod that may
-	// move: see setPerEviction. Zero leaves PerEviction as it is. Only Settings.MinSavings has one.
-	MaxShareOfPodCost float64
+	// PerEviction is for each ordinary pod that moves (see Node.EvictionCost), PerShortStay for each
+	// unit of Node.ShortStayCost. A node that is removed without a replacement must save it, too.
+	PerEviction, PerShortStay offering.Price
+	// ShareOfPodCost lowers PerEviction to this share of the average cost of a pod that may move,
+	// and sets PerShortStay: see setPerEviction. Zero leaves both as they are. Only
+	// Settings.MinSavings has one.
+	ShareOfPodCost float64
+}
+
+// leastStay is the shortest stay that is told apart.
+const leastStay = time.Minute
+
+// ShortStayCost is what evicting a pod of that EvictionCost costs beyond it, if the pod may be expected to
+// stay for only that much longer: what is saved by the hour must pay for the eviction in the time that
+// remains, for after it the capacity would have become free without an eviction. There is no such cost
+// from Settings.ExpectedStay on.
+func ShortStayCost(evictionCost float64, remaining, expectedStay time.Duration) float64 {
+	if remaining >= expectedStay {
+		return 0
+	}
+	return evictionCost * max(0, float64(expectedStay)/float64(max(remaining, leastStay))-1)
 }
 
 // Defaults are karve's default settings. A replacement restarts pods, pulls images and warms
 // caches, so a saving of a few percent does not pay for it: tomorrow's prices may reverse it. A
-// restart that saves less than a quarter of what the pod costs does not pay either. A node that
-// was just launched will be used soon.
+// restart that saves less than a quarter of what the pod costs does not pay either, and in two and a
+// half hours that pays for little more than half an hour of the pod: so much an eviction is taken to cost.
+// (On a real trace fewer than one eviction in twenty then hits a pod younger than half an hour.) A node
+// that was just launched will be used soon.
 func Defaults() Settings {
-	return Settings{MinSavings: MinSavings{Share: 0.05, PerEviction: 2.5e6, MaxShareOfPodCost: 0.25}, MinAge: 5 * time.Minute}
+	return Settings{MinSavings: MinSavings{Share: 0.05, PerEviction: 2.5e6, ShareOfPodCost: 0.25}, MinAge: 5 * time.Minute, ExpectedStay: 150 * time.Minute}
 }
 
 // Part is one pool's share of a move.
 type Part struct {
 	Pool *Pool
 	// Nodes counts the pool's nodes that the move removes, Price is what they cost per hour,
-	// and EvictionCost is what it costs to evict their pods (the sum of Node.EvictionCost).
-	Nodes        int
-	Price        offering.Price
-	EvictionCost float64
+	// and EvictionCost and ShortStayCost are what it costs to evict their pods (the sums of the
+	// Nodes').
+	Nodes                       int
+	Price                       offering.Price
+	EvictionCost, ShortStayCost float64
 }
 
 // DisruptionCost is the part's disruption cost as Karpenter counts it: one for each node and one
@@ -77,7 +95,8 @@ func (p Part) minSavings(s Settings) MinSavings {
 
 // evictionSavings is what the part's evictions must save.
 func (p Part) evictionSavings(s Settings) offering.Price {
-	return offering.Price(math.Ceil(p.EvictionCost * float64(p.minSavings(s).PerEviction)))
+	t := p.minSavings(s)
+	return offering.Price(math.Ceil(p.EvictionCost*float64(t.PerEviction) + p.ShortStayCost*float64(t.PerShortStay)))
 }
 
 // ForPrice is what replacing nodes of that price must save.

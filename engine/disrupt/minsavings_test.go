@@ -5,6 +5,7 @@ package disrupt
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,6 +20,7 @@ func TestMinSavings(t *testing.T) {
 	pool := func(t *MinSavings) *Pool { return &Pool{Name: "p", MinSavings: t} }
 	plain := []Part{{Pool: pool(nil), Nodes: 1, Price: 100 * cent}}
 	money := []Part{{Pool: pool(&MinSavings{Share: 0.01, PerHour: 2 * cent}), Price: 100 * cent}, {Pool: pool(nil), Price: 100 * cent}}
+	perEviction := Settings{MinSavings: MinSavings{PerEviction: cent / 4, PerShortStay: cent / 5}}
 	for name, tc := range map[string]struct {
 		parts    []Part
 		after    offering.Price
@@ -26,18 +28,20 @@ func TestMinSavings(t *testing.T) {
 		s        Settings
 		want     bool
 	}{
-		"enough":                    {plain, 95 * cent, 1, Defaults(), true},
-		"too little":                {plain, 95*cent + 1, 1, Defaults(), false},
-		"any saving":                {plain, 100*cent - 1, 1, Settings{}, true},
-		"no saving":                 {plain, 100 * cent, 1, Settings{}, false},
-		"any saving for Karpenter":  {plain, 100*cent - 1, 1, Settings{MinSavings: MinSavings{Share: 0.5}, Upstream: true}, true},
-		"no saving for Karpenter":   {plain, 100 * cent, 1, Settings{Upstream: true}, false},
-		"a deletion":                {plain, 0, 0, Settings{MinSavings: MinSavings{PerHour: 500 * cent}}, true},
-		"a deletion for many pods":  {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 5}}, 0, 0, Defaults(), false},
-		"a deletion for some pods":  {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 4}}, 0, 0, Defaults(), true},
-		"two pools, enough":         {money, 193 * cent, 1, Defaults(), true},
-		"two pools, too little":     {money, 193*cent + 1, 1, Defaults(), false},
-		"a pool that asks for none": {[]Part{{Pool: pool(&MinSavings{}), Price: 100 * cent}}, 100*cent - 1, 1, Defaults(), true},
+		"enough":                      {plain, 95 * cent, 1, Defaults(), true},
+		"too little":                  {plain, 95*cent + 1, 1, Defaults(), false},
+		"any saving":                  {plain, 100*cent - 1, 1, Settings{}, true},
+		"no saving":                   {plain, 100 * cent, 1, Settings{}, false},
+		"any saving for Karpenter":    {plain, 100*cent - 1, 1, Settings{MinSavings: MinSavings{Share: 0.5}, Upstream: true}, true},
+		"no saving for Karpenter":     {plain, 100 * cent, 1, Settings{Upstream: true}, false},
+		"a deletion":                  {plain, 0, 0, Settings{MinSavings: MinSavings{PerHour: 500 * cent}}, true},
+		"a deletion for many pods":    {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 5}}, 0, 0, perEviction, false},
+		"a deletion for some pods":    {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 4}}, 0, 0, perEviction, true},
+		"a deletion for short stays":  {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 2, ShortStayCost: 2.6}}, 0, 0, perEviction, false},
+		"a deletion for longer stays": {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 2, ShortStayCost: 2.5}}, 0, 0, perEviction, true},
+		"two pools, enough":           {money, 193 * cent, 1, Defaults(), true},
+		"two pools, too little":       {money, 193*cent + 1, 1, Defaults(), false},
+		"a pool that asks for none":   {[]Part{{Pool: pool(&MinSavings{}), Price: 100 * cent}}, 100*cent - 1, 1, Defaults(), true},
 	} {
 		before := offering.Price(0)
 		for _, p := range tc.parts {
@@ -55,13 +59,33 @@ func TestMinSavings(t *testing.T) {
 	}
 }
 
+// Rule CONSOLIDATION-24: the sooner a pod may leave by itself, the more its eviction costs.
+func TestShortStayCost(t *testing.T) {
+	for _, tc := range []struct {
+		cost      float64
+		remaining time.Duration
+		want      float64
+	}{
+		{1, 3 * time.Hour, 0}, {1, 2 * time.Hour, 0}, {1, time.Hour, 1}, {2, time.Hour / 2, 6}, {1, time.Minute, 119}, {1, 0, 119}, {1, -time.Hour, 119}, {0, 0, 0},
+	} {
+		if got := ShortStayCost(tc.cost, tc.remaining, 2*time.Hour); got != tc.want {
+			t.Errorf("a pod of cost %v that stays for %v costs %v more, want %v", tc.cost, tc.remaining, got, tc.want)
+		}
+	}
+	for _, short := range []time.Duration{0, time.Second} {
+		if got := ShortStayCost(1, 0, short); got != 0 {
+			t.Errorf("where pods must be expected to stay for %v, one costs %v more", short, got)
+		}
+	}
+}
+
 // Rule CONSOLIDATION-17: a move in a Balanced pool saves at least half the share of it that it
 // disrupts.
 func TestBalanced(t *testing.T) {
 	nodes := make([]Node, 10)
 	prices := map[string]offering.Price{}
 	for i := range nodes {
-		nodes[i] = Node{Key: string(rune('a' + i)), Pool: "p", Pods: 9, EvictionCost: 9}
+		nodes[i] = Node{Key: string(rune('a' + i)), Pool: "p", Evictees: Evictees{Pods: 9, EvictionCost: 9}}
 		prices[nodes[i].Key] = 10 * cent
 	}
 	nodes[9].Pool = "q"
@@ -100,14 +124,14 @@ func TestBalanced(t *testing.T) {
 	if s := Score(1, 0, PoolTotals{Price: 1, DisruptionCost: 1}); !math.IsInf(s, 1) {
 		t.Errorf("disturbing nothing scores %v", s)
 	}
-	if n := (Node{EvictionCost: 99}); !CannotReachThreshold(&n, p, 10*cent, want["p"]) || CannotReachThreshold(&n, p, 90*cent, want["p"]) || CannotReachThreshold(&n, p, cent, PoolTotals{}) {
+	if n := (Node{Evictees: Evictees{EvictionCost: 99}}); !CannotReachThreshold(&n, p, 10*cent, want["p"]) || CannotReachThreshold(&n, p, 90*cent, want["p"]) || CannotReachThreshold(&n, p, cent, PoolTotals{}) {
 		t.Error("nodes that can reach the threshold are not distinguished from those that cannot")
 	}
 }
 
 // Rule CONSOLIDATION-18: a saving is worth more the less it disrupts.
 func TestPricePerDisruption(t *testing.T) {
-	if a, b := PricePerDisruption(10*cent, &Node{EvictionCost: 9}), PricePerDisruption(10*cent, &Node{}); b != 10*a {
+	if a, b := PricePerDisruption(10*cent, &Node{Evictees: Evictees{EvictionCost: 9}}), PricePerDisruption(10*cent, &Node{}); b != 10*a {
 		t.Errorf("%v and %v", a, b)
 	}
 }

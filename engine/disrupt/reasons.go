@@ -35,6 +35,7 @@ const (
 	ScoreTooLow           reason.Reason = "ScoreTooLow"          // it saves too little for the disruption, by the pool's Balanced policy
 	RehearsalFailed       reason.Reason = "RehearsalFailed"      // kube-scheduler may put its pods so that the move does not pay
 	SavingsTooSmall       reason.Reason = "SavingsTooSmall"      // it saves less than the pool's minimum savings
+	ShortLivedPods        reason.Reason = "ShortLivedPods"       // it saves too little in the time that its pods may be expected to stay
 )
 
 // Event is the reason of the event that Karpenter publishes for a node that is kept; empty when

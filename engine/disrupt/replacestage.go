@@ -124,9 +124,15 @@ func (s *replaceStage) replaceUsingFreeCapacity(n *node) {
 			return // accept recorded why
 		}
 	}
-	if n.kept.Because != RehearsalFailed && n.kept.Because != NeededByOtherMove { // its removal may have failed
-		n.keep(wastesTooLittle(n))
+	switch n.kept.Because {
+	case RehearsalFailed, NeededByOtherMove, ShortLivedPods: // its removal failed for that
+		return
 	}
+	if n.ShortStayCost > 0 && n.waste >= s.savings.requiredIfStaying(n) {
+		n.keep(shortLivedPods(n, n.waste))
+		return
+	}
+	n.keep(wastesTooLittle(n))
 }
 
 // maxFailures is how many nodes of a group are tried in sets without success before the others

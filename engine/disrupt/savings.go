@@ -20,6 +20,25 @@ func (s savings) required(set []*node) offering.Price {
 	return RequiredSavings(partsOf(set), s.in.Settings)
 }
 
+// requiredIfStaying is what replacing the node must save if all its pods are expected to stay.
+func (s savings) requiredIfStaying(n *node) offering.Price {
+	return RequiredSavings(staying(partsOf([]*node{n})), s.in.Settings)
+}
+
+// paysIfStaying reports whether removing the node without a launch would save enough if all its pods
+// were expected to stay.
+func (s savings) paysIfStaying(n *node, saves offering.Price) bool {
+	return Pays(staying(partsOf([]*node{n})), saves, 0, s.in.Settings)
+}
+
+// staying are the parts without what it costs that pods may leave soon.
+func staying(parts []Part) []Part {
+	for i := range parts {
+		parts[i].ShortStayCost = 0
+	}
+	return parts
+}
+
 // pays reports whether a move of the nodes saves enough.
 func (s savings) pays(set []*node, saves offering.Price, launches int) bool {
 	return Pays(partsOf(set), saves, launches, s.in.Settings)
@@ -65,6 +84,7 @@ func partsOf(set []*node) []Part {
 		out[i].Nodes++
 		out[i].Price = out[i].Price.Add(n.price)
 		out[i].EvictionCost += n.EvictionCost
+		out[i].ShortStayCost += n.ShortStayCost
 	}
 	slices.SortFunc(out, func(x, y Part) int { return cmp.Compare(x.Pool.Name, y.Pool.Name) })
 	return out

@@ -83,25 +83,27 @@ func newSearch(snapshot *cluster.Snapshot, in *Input, rehearsed bool) *search {
 // average is the price that remains in the best case (the price of nodes that are kept
 // indefinitely, and the price of nodes for the other pods at the best prices) divided by the pods
 // that may move: where few pods may move, the saving of the whole cluster depends on these. The
-// value does not change while the cluster shrinks, so no plan is undone by the next.
+// value does not change while the cluster shrinks, so no plan is undone by the next. For short stays
+// it is the same share of what the pods that may move cost themselves.
 func setPerEviction(in *Input, all []*node, prices *schedule.ShadowPrices) {
 	t := &in.Settings.MinSavings
-	if t.MaxShareOfPodCost <= 0 {
+	if t.ShareOfPodCost <= 0 {
 		return
 	}
-	remains, pods := offering.Price(0), 0.0
+	kept, movable, pods := offering.Price(0), offering.Price(0), 0.0
 	for _, n := range all {
 		switch {
 		case n.info == nil || n.role == leaves || n.info.MarkedForDeletion:
 		case n.keptIndefinitely():
-			remains = remains.Add(n.price)
+			kept = kept.Add(n.price)
 		default:
-			remains = remains.Add(prices.Worth(n.info))
+			movable = movable.Add(prices.Worth(n.info))
 			pods += n.EvictionCost
 		}
 	}
 	if pods > 0 {
-		t.PerEviction = min(t.PerEviction, offering.Price(t.MaxShareOfPodCost*float64(remains)/pods))
+		t.PerEviction = min(t.PerEviction, offering.Price(t.ShareOfPodCost*float64(kept.Add(movable))/pods))
+		t.PerShortStay = offering.Price(t.ShareOfPodCost * float64(movable) / pods)
 	}
 }
 

@@ -75,9 +75,9 @@ func replay(t *testing.T, pattern string, check func(*testing.T, *scenario, disr
 // scenario is a cluster and what disruption knows of it. Nodes are ready, and were launched and
 // had their last pod event long ago; any saving is enough; unless a line says something else:
 //
-//	disrupt node a [drifted=1h] [do-not-disrupt] [last-pod-event=1m]
+//	disrupt node a [drifted=1h] [do-not-disrupt] [last-pod-event=1m] [stay=9m (of each pod)]
 //	disrupt pool p [budget=1] [consolidate-after=1m] [min-savings=0.01] [back-off=1m]
-//	disrupt settings [min-savings=5%] [no-spot-to-spot] [upstream]
+//	disrupt settings [min-savings=5%] [share-of-pod-cost=25%] [no-spot-to-spot] [upstream]
 type scenario struct {
 	script   *enginetest.Script
 	cluster  *disrupttest.Cluster
@@ -157,6 +157,10 @@ func (s *scenario) setting(key, value string) error {
 		percent, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
 		s.settings.MinSavings.Share = percent / 100
 		return err
+	case "share-of-pod-cost":
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
+		s.settings.MinSavings.PerEviction, s.settings.MinSavings.ShareOfPodCost = disrupt.Defaults().MinSavings.PerEviction, percent/100
+		return err
 	case "no-spot-to-spot":
 		s.settings.SpotToSpot = false
 	case "upstream":
@@ -193,7 +197,7 @@ func nodeWord(key, value string) (func(*disrupt.Node), error) {
 	if key == "do-not-disrupt" {
 		return func(n *disrupt.Node) { n.Blocks = []disrupt.Block{{Because: disrupt.DoNotDisrupt}} }, nil
 	}
-	ago, err := time.ParseDuration(value)
+	ago, err := time.ParseDuration(value) // stay: from now on
 	at := disrupttest.Now().Add(-ago)
 	switch key {
 	case "drifted":
@@ -202,6 +206,10 @@ func nodeWord(key, value string) (func(*disrupt.Node), error) {
 		}, err
 	case "last-pod-event":
 		return func(n *disrupt.Node) { n.LastPodEvent = at }, err
+	case "stay":
+		return func(n *disrupt.Node) {
+			n.ShortStayCost, n.ShortestStay, n.ShortestStayPod = disrupt.ShortStayCost(n.EvictionCost, ago, disrupt.Defaults().ExpectedStay), ago, "default/"+n.Key
+		}, err
 	}
 	return nil, fmt.Errorf("not a word of a node")
 }

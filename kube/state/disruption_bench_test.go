@@ -5,6 +5,7 @@ package state
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -49,7 +50,7 @@ func BenchmarkDisruptionNodes(b *testing.B) {
 	b.Run("nodes", func(b *testing.B) {
 		for b.Loop() {
 			for i := range nodes {
-				kube.DisruptionNode(nodes[i], m.PDBs(), false, noon)
+				kube.DisruptionNode(nodes[i], m.PDBs(), kube.Stays{Lifetimes: m.Lifetimes(), Expected: 2 * time.Hour}, false, noon)
 			}
 		}
 	})

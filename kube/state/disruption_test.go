@@ -96,7 +96,7 @@ func TestBlocks(t *testing.T) {
 		if tc.node != "" {
 			m.Node.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: tc.node}
 		}
-		got := kube.DisruptionNode(m, NewPDBs(tc.budgets...), false, noon)
+		got := kube.DisruptionNode(m, NewPDBs(tc.budgets...), kube.Stays{}, false, noon)
 		if diff := cmp.Diff(tc.want, got.Blocks); diff != "" {
 			t.Errorf("%s: %s", tc.name, diff)
 		}
@@ -139,7 +139,7 @@ func TestEvictionCost(t *testing.T) {
 		}
 	}
 	m := readyManagedNode(runningPod("a"), runningPod("b", cost("-2147483647")), runningPod("c", ownedAs("apps/v1", "DaemonSet")), runningPod("d", annotate("true")))
-	if n := kube.DisruptionNode(m, nil, false, noon); n.Pods != 2 || n.EvictionCost != 1 {
+	if n := kube.DisruptionNode(m, nil, kube.Stays{}, false, noon); n.Pods != 2 || n.EvictionCost != 1 {
 		t.Errorf("%d pods for %v", n.Pods, n.EvictionCost)
 	}
 }
@@ -199,12 +199,12 @@ func TestDisruptionNode(t *testing.T) {
 		tc.change(&x)
 		want := plain
 		tc.want(&want)
-		if diff := cmp.Diff(want, kube.DisruptionNode(x, nil, true, noon)); diff != "" {
+		if diff := cmp.Diff(want, kube.DisruptionNode(x, nil, kube.Stays{}, true, noon)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
 	m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("90m")
-	if n := kube.DisruptionNode(m, nil, false, noon); n.Due != nil {
+	if n := kube.DisruptionNode(m, nil, kube.Stays{}, false, noon); n.Due != nil {
 		t.Error("a node past its life is replaced in a pool that deletes it")
 	}
 }
@@ -218,11 +218,11 @@ func TestPDBsThatAllowSomeEvictions(t *testing.T) {
 		p.UID = types.UID(p.Name)
 	}
 	want := []disrupt.PDB{{Name: "default/web", Allowed: 1, Pods: []string{"a", "b"}}}
-	if diff := cmp.Diff(want, kube.DisruptionNode(m, NewPDBs(pdbOf("web")), false, noon).PDBs); diff != "" {
+	if diff := cmp.Diff(want, kube.DisruptionNode(m, NewPDBs(pdbOf("web")), kube.Stays{}, false, noon).PDBs); diff != "" {
 		t.Errorf("one of two may go: %s", diff)
 	}
 	none := pdbOf("web", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 })
-	if n := kube.DisruptionNode(m, NewPDBs(none), false, noon); n.PDBs != nil || len(n.Blocks) != 2 {
+	if n := kube.DisruptionNode(m, NewPDBs(none), kube.Stays{}, false, noon); n.PDBs != nil || len(n.Blocks) != 2 {
 		t.Errorf("none may go: PDBs %v, %d blocks", n.PDBs, len(n.Blocks))
 	}
 }

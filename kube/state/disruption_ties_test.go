@@ -28,7 +28,7 @@ func TestSeveralNodesOfOneClaim(t *testing.T) {
 		x, _ := m.ManagedNode("a")
 		n := disrupt.Node{}
 		if x.Node != nil {
-			n = kube.DisruptionNode(x, m.PDBs(), false, noon)
+			n = kube.DisruptionNode(x, m.PDBs(), kube.Stays{Lifetimes: m.Lifetimes(), Expected: 2 * time.Hour}, false, noon)
 		}
 		if n.Name != node || node != "" && x.InSnapshot.Name != node || (len(n.Blocks) > 0) != blocked {
 			t.Errorf("%s: node %q (%q for decisions), blocks %v; want %q, blocked: %t", step, n.Name, x.InSnapshot.Name, n.Blocks, node, blocked)

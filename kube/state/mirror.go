@@ -32,10 +32,11 @@ type Mirror struct {
 	// allowed. It must not call back into the Mirror.
 	OnLeftOut func(o client.Object, because *panics.Panic)
 
-	wake     func(pod string)
-	revision revision
-	pdbs     *PDBs // has a lock of its own
-	feeds    []*feed
+	wake      func(pod string)
+	revision  revision
+	pdbs      *PDBs      // has a lock of its own
+	lifetimes *Lifetimes // likewise
+	feeds     []*feed
 
 	// deciding is held while a decision has the Snapshot; lock it before mu. No event waits for it.
 	deciding sync.Mutex
@@ -55,8 +56,8 @@ func NewMirror(wake func(pod string)) *Mirror {
 	if wake == nil {
 		wake = func(string) {}
 	}
-	m := &Mirror{wake: wake, pdbs: NewPDBs(), leftOut: leftOutObjects{}}
-	m.parts = newParts(&m.revision, m.pdbs)
+	m := &Mirror{wake: wake, pdbs: NewPDBs(), lifetimes: &Lifetimes{}, leftOut: leftOutObjects{}}
+	m.parts = newParts(&m.revision, m.pdbs, m.lifetimes)
 	return m
 }
 

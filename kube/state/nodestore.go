@@ -74,6 +74,12 @@ func (s *nodeStore) interrupted(node string) bool {
 	return node != "" && kube.Interrupted(s.claims[s.key(node)])
 }
 
+// leaving reports whether the node of that name is being deleted, interrupted or gone.
+func (s *nodeStore) leaving(node string) bool {
+	n, c := s.byName[node], s.claims[s.key(node)]
+	return n == nil || n.DeletionTimestamp != nil || c != nil && c.DeletionTimestamp != nil || s.interrupted(node)
+}
+
 // sortedClaims lists all NodeClaims in the order of their names.
 func (s *nodeStore) sortedClaims() []*karpv1.NodeClaim {
 	return slices.SortedFunc(maps.Values(s.claims), func(a, b *karpv1.NodeClaim) int { return strings.Compare(a.Name, b.Name) })

@@ -43,7 +43,7 @@ type parts struct {
 	moves      *moves
 }
 
-func newParts(r *revision, pdbs *PDBs) parts {
+func newParts(r *revision, pdbs *PDBs, lifetimes *Lifetimes) parts {
 	p := parts{
 		builder: newBuilder(r), pods: newPodStore(), nodes: newNodeStore(), pools: map[string]*karpv1.NodePool{},
 		catalogs: newCatalogs(), volumes: newVolumes(), nominations: newNominations(r), podReplacements: newPodReplacements(),
@@ -62,7 +62,7 @@ func newParts(r *revision, pdbs *PDBs) parts {
 		evictions: p.evictions, builder: p.builder, podWriter: p.podWriter}
 	p.podEvents = &podEvents{revision: r, pods: p.pods, nodes: p.nodes, activity: p.activity, protections: p.protections,
 		volumes: p.volumes, nominations: p.nominations, podReplacements: p.podReplacements, daemonSets: p.daemonSets,
-		interruptions: p.interruptions, evictions: p.evictions, nominator: p.nominator, podWriter: p.podWriter}
+		interruptions: p.interruptions, evictions: p.evictions, nominator: p.nominator, podWriter: p.podWriter, lifetimes: lifetimes}
 	p.moves = &moves{nodes: p.nodes, pods: p.pods, nominations: p.nominations, builder: p.builder, podWriter: p.podWriter,
 		nodeWriter: p.nodeWriter, nodeEvents: p.nodeEvents, nominator: p.nominator}
 	return p

@@ -23,6 +23,7 @@ type podEvents struct {
 	evictions       *evictions
 	nominator       *nominator
 	podWriter       *podWriter
+	lifetimes       *Lifetimes
 }
 
 // set adds or replaces a pod; see Mirror.SetPod.
@@ -31,6 +32,7 @@ func (e *podEvents) set(p *corev1.Pod, listed bool) wakeups {
 	old, now := e.pods.set(p)
 	if !listed {
 		e.activity.record(old, now)
+		e.lifetimes.record(old, now, e.nodes.leaving)
 	}
 	e.revision.incrementIf(podChanged(old, now))
 	e.protections.recordInvalidAnnotation(uid, now)

@@ -19,6 +19,9 @@ import (
 // PDBs returns the PodDisruptionBudgets of the cluster, kept current.
 func (m *Mirror) PDBs() *PDBs { return m.pdbs }
 
+// Lifetimes is how long pods stay on their nodes.
+func (m *Mirror) Lifetimes() *Lifetimes { return m.lifetimes }
+
 // Pod returns the pod with that UID, or nil.
 func (m *Mirror) Pod(uid string) *corev1.Pod {
 	m.lock()

@@ -39,7 +39,7 @@ func (m *Mirror) listable() bool {
 // object that caused it is left out then, or the old parts are dropped.
 func (m *Mirror) rebuild(old *parts) bool {
 	m.pdbs.clear()
-	m.parts = newParts(&m.revision, m.pdbs)
+	m.parts = newParts(&m.revision, m.pdbs, m.lifetimes)
 	remembered := m.Panics.Try(restoring, "", func() { m.parts.copyBeforeObjects(old) }) == nil
 	if remembered && !m.feedAll() {
 		return false
@@ -47,7 +47,7 @@ func (m *Mirror) rebuild(old *parts) bool {
 	if remembered && m.Panics.Try(restoring, "", func() { m.parts.copyAfterObjects(old) }) == nil {
 		return true
 	}
-	*old = newParts(&m.revision, NewPDBs())
+	*old = newParts(&m.revision, NewPDBs(), &Lifetimes{})
 	return false
 }
 

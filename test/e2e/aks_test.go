@@ -27,7 +27,7 @@ func aksEnvironment(t *testing.T) *local.Environment {
 		Controlplane:  b.controlplane,
 		Karve:         b.karve,
 		ProvisionMode: "aksmachineapiheaderbatch",
-		KarveEnv:      []string{"ORPHAN_GRACE_PERIOD=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s"},
+		KarveEnv:      []string{"ORPHAN_GRACE_PERIOD=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s", "CONSOLIDATION_EXPECTED_STAY=0s"},
 		Azure:         azureemulator.Options{TimeScale: 0.02, Seed: 1},
 		Progress:      func(step string) { t.Log(step) },
 	})

@@ -117,7 +117,7 @@ func (s *system) startEnvironment() (*local.Environment, error) {
 		// make the tests wait. The lease is long: on a computer that does much else at
 		// the same time a leader may be slow to renew it, and is no less alive. Moves are
 		// watched as briefly before they begin as Azure's delays are short.
-		KarveEnv: []string{"ORPHAN_GRACE_PERIOD=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s", "LOG_LEVEL=debug"},
+		KarveEnv: []string{"ORPHAN_GRACE_PERIOD=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s", "CONSOLIDATION_EXPECTED_STAY=0s", "LOG_LEVEL=debug"},
 		Azure:    azureemulator.Options{TimeScale: 0.02, Seed: 1},
 		Progress: func(step string) { fmt.Println(filepath.Base(s.dir)+":", step) },
 	})

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/engine/lifetime"
+	"github.com/karve-dev/karve/kube"
+)
+
+// Lifetimes learns how long the pods of each workload stay on their nodes, from those that leave of
+// their own accord. It is not written anywhere: after a restart it knows only how long pods have
+// stayed so far. It may be used from several goroutines. Nil and the zero value know nothing.
+type Lifetimes struct {
+	mu         sync.RWMutex
+	workloads  map[kube.Workload]*workloadRecord
+	mostOfThem int // replaces mostWorkloads in tests
+}
+
+type workloadRecord struct {
+	lifetime.Record
+	last time.Time // when a pod left
+}
+
+// mostWorkloads bounds the workloads that are known: jobs may have a new name each time. About 2 MB.
+const mostWorkloads = 10_000
+
+// Remaining is for how much longer the pod may be expected to stay on its node.
+func (l *Lifetimes) Remaining(p *corev1.Pod, now time.Time) time.Duration {
+	stayed := kube.Stayed(p, now)
+	if l == nil {
+		return (&lifetime.Record{}).Remaining(stayed)
+	}
+	workload, _ := kube.WorkloadOf(p)
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if known := l.workloads[workload]; known != nil {
+		return known.Remaining(stayed)
+	}
+	return (&lifetime.Record{}).Remaining(stayed)
+}
+
+// record counts the pod when it now leaves its node of its own accord. Either pod may be nil; the node
+// is nil when it is not known.
+func (l *Lifetimes) record(old, now *knownPod, leaving func(node string) bool) {
+	if phaseOnNode(old) != 1 || now == nil || phaseOnNode(now) < 2 || now.facts.DaemonSet != "" {
+		return
+	}
+	workload, owned := kube.WorkloadOf(now.Pod)
+	if !owned || kube.Disrupted(now.Pod) || leaving(now.Spec.NodeName) {
+		return
+	}
+	at := kube.LeftAt(now.Pod)
+	if at.IsZero() {
+		return
+	}
+	l.add(workload, kube.Stayed(now.Pod, at), at)
+}
+
+func (l *Lifetimes) add(w kube.Workload, stay time.Duration, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.workloads == nil {
+		l.workloads = map[kube.Workload]*workloadRecord{}
+	}
+	r := l.workloads[w]
+	if r == nil {
+		l.makeRoom()
+		r = &workloadRecord{}
+		l.workloads[w] = r
+	}
+	r.Add(stay)
+	if at.After(r.last) {
+		r.last = at
+	}
+}
+
+// makeRoom forgets half of the workloads when there are too many: those whose last pod left longest
+// ago.
+func (l *Lifetimes) makeRoom() {
+	if len(l.workloads) < cmp.Or(l.mostOfThem, mostWorkloads) {
+		return
+	}
+	all := slices.SortedFunc(maps.Keys(l.workloads), func(a, b kube.Workload) int {
+		return cmp.Or(l.workloads[a].last.Compare(l.workloads[b].last), strings.Compare(a.Namespace, b.Namespace),
+			strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	for _, w := range all[:len(all)/2] {
+		delete(l.workloads, w)
+	}
+}
