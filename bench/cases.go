@@ -77,7 +77,7 @@ func (c config) azure() []item {
 	large := of("azure unconstrained", 10000, true)
 	large.alone = "upstream: see the constrained row and the smaller one"
 	return []item{of("azure", 10000, false), large, small, {name: "one deployment of 4000", make: func(ctx context.Context) (*scenario.Scenario, error) {
-		return scenario.Deployment(ctx, 4000, 250)
+		return scenario.Deployments(ctx, scenario.Deployment{Replicas: 4000, Milli: 250, MiB: 500})
 	}}}
 }
 

@@ -16,7 +16,7 @@ import (
 // pods would cost at the least price that any offering has per pod: no plan can cost less than that.
 func TestOneDeployment(t *testing.T) {
 	const replicas, milli, mib = 4000, 250, 2 * 250
-	s, err := scenario.Deployment(t.Context(), replicas, milli)
+	s, err := scenario.Deployments(t.Context(), scenario.Deployment{Replicas: replicas, Milli: milli, MiB: mib})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,11 +40,17 @@ func Azure(ctx context.Context, count int, plain bool) (*Scenario, error) {
 	}, nil
 }
 
-// Deployment is an empty cluster in the same region: one NodePool without requirements but for
-// linux and nodes on demand, no DaemonSets, and one Deployment of so many replicas with so many
-// millicores each and 2 MiB per millicore. The CPU of burstable sizes counts at what they have all
-// the time; upstream, which knows no such thing, counts all of it.
-func Deployment(ctx context.Context, replicas int, milli int64) (*Scenario, error) {
+// Deployment is how many replicas there are, and what each asks for: millicores, MiB and GPUs.
+type Deployment struct {
+	Replicas   int
+	Milli, MiB int64
+	GPUs       int64
+}
+
+// Deployments is an empty cluster in the same region: one NodePool without requirements but for
+// linux and nodes on demand, no DaemonSets, and those Deployments. The CPU of burstable sizes counts
+// at what they have all the time; upstream, which knows no such thing, counts all of it.
+func Deployments(ctx context.Context, all ...Deployment) (*Scenario, error) {
 	types, err := region(ctx)
 	if err != nil {
 		return nil, err
@@ -52,8 +58,14 @@ func Deployment(ctx context.Context, replicas int, milli int64) (*Scenario, erro
 	p := azurePool("default", 1, "", in(karpv1.CapacityTypeLabelKey, karpv1.CapacityTypeOnDemand))
 	delete(p.Annotations, kube.BurstableCPUAnnotation)
 	s := &Scenario{Name: "deployment", Types: withoutConstrained(withoutQuotas(types)), Pools: []*karpv1.NodePool{p}}
-	for i := range replicas {
-		s.Pending = append(s.Pending, pending(serial("web", i), requests(milli, 2*milli)))
+	for k, d := range all {
+		asked := requests(d.Milli, d.MiB)
+		if d.GPUs > 0 {
+			asked["nvidia.com/gpu"] = *quantityOf(d.GPUs)
+		}
+		for i := range d.Replicas {
+			s.Pending = append(s.Pending, pending(serial(fmt.Sprintf("web-%d", k), i), asked))
+		}
 	}
 	return s, nil
 }
