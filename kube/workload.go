@@ -75,9 +75,11 @@ func LeftAt(p *corev1.Pod) time.Time {
 		return at
 	}
 	var last time.Time
-	for i := range p.Status.ContainerStatuses {
-		if ended := p.Status.ContainerStatuses[i].State.Terminated; ended != nil && ended.FinishedAt.After(last) {
-			last = ended.FinishedAt.Time
+	for _, all := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range all {
+			if ended := all[i].State.Terminated; ended != nil && ended.FinishedAt.After(last) {
+				last = ended.FinishedAt.Time
+			}
 		}
 	}
 	if at.IsZero() || !last.IsZero() && last.Before(at) {

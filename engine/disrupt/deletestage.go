@@ -121,10 +121,7 @@ func (s deletionBuilder) build(set []*node) (Move, Kept) {
 	}
 	before := priceOf(set)
 	if before > 0 && !s.savings.pays(set, before, 0) { // no known price: it surely saves
-		if n := set[0]; len(set) == 1 && s.savings.paysIfStaying(n, before) {
-			return Move{}, shortLivedPods(n, before)
-		}
-		return Move{}, savingsTooSmall(set[0], before, s.savings.required(set))
+		return Move{}, s.savings.tooSmall(set, before, 0)
 	}
 	scores, approved := s.savings.scoreByPool(set, before)
 	if !approved {

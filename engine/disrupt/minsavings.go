@@ -14,11 +14,11 @@ import (
 type MinSavings struct {
 	Share   float64        // of the cost of the removed nodes, 0 to 1
 	PerHour offering.Price // absolute
-	// PerEviction is for each ordinary pod that moves (see Node.EvictionCost), PerShortStay for each
-	// unit of Node.ShortStayCost. A node that is removed without a replacement must save it, too.
-	PerEviction, PerShortStay offering.Price
+	// PerEviction is for each ordinary pod that moves (see Node.EvictionCost). A node that is
+	// removed without a replacement must save it, too.
+	PerEviction offering.Price
 	// ShareOfPodCost lowers PerEviction to this share of the average cost of a pod that may move,
-	// and sets PerShortStay: see setPerEviction. Zero leaves both as they are. Only
+	// and is what short stays cost: see setPerEviction. Zero leaves PerEviction as it is. Only
 	// Settings.MinSavings has one.
 	ShareOfPodCost float64
 }
@@ -51,11 +51,13 @@ func Defaults() Settings {
 type Part struct {
 	Pool *Pool
 	// Nodes counts the pool's nodes that the move removes, Price is what they cost per hour,
-	// and EvictionCost and ShortStayCost are what it costs to evict their pods (the sums of the
-	// Nodes').
-	Nodes                       int
-	Price                       offering.Price
-	EvictionCost, ShortStayCost float64
+	// and EvictionCost is what it costs to evict their pods (the sum of Node.EvictionCost).
+	Nodes        int
+	Price        offering.Price
+	EvictionCost float64
+	// ShortStays is what must be saved besides because pods may leave soon; see setShortStays. It
+	// does not hold for pools with MinSavings of their own.
+	ShortStays offering.Price
 }
 
 // DisruptionCost is the part's disruption cost as Karpenter counts it: one for each node and one
@@ -95,8 +97,11 @@ func (p Part) minSavings(s Settings) MinSavings {
 
 // evictionSavings is what the part's evictions must save.
 func (p Part) evictionSavings(s Settings) offering.Price {
-	t := p.minSavings(s)
-	return offering.Price(math.Ceil(p.EvictionCost*float64(t.PerEviction) + p.ShortStayCost*float64(t.PerShortStay)))
+	least := offering.Price(math.Ceil(p.EvictionCost * float64(p.minSavings(s).PerEviction)))
+	if p.Pool.MinSavings == nil {
+		least = least.Add(p.ShortStays)
+	}
+	return least
 }
 
 // ForPrice is what replacing nodes of that price must save.

@@ -20,7 +20,7 @@ func TestMinSavings(t *testing.T) {
 	pool := func(t *MinSavings) *Pool { return &Pool{Name: "p", MinSavings: t} }
 	plain := []Part{{Pool: pool(nil), Nodes: 1, Price: 100 * cent}}
 	money := []Part{{Pool: pool(&MinSavings{Share: 0.01, PerHour: 2 * cent}), Price: 100 * cent}, {Pool: pool(nil), Price: 100 * cent}}
-	perEviction := Settings{MinSavings: MinSavings{PerEviction: cent / 4, PerShortStay: cent / 5}}
+	perEviction := Settings{MinSavings: MinSavings{PerEviction: cent / 4}}
 	for name, tc := range map[string]struct {
 		parts    []Part
 		after    offering.Price
@@ -28,20 +28,21 @@ func TestMinSavings(t *testing.T) {
 		s        Settings
 		want     bool
 	}{
-		"enough":                      {plain, 95 * cent, 1, Defaults(), true},
-		"too little":                  {plain, 95*cent + 1, 1, Defaults(), false},
-		"any saving":                  {plain, 100*cent - 1, 1, Settings{}, true},
-		"no saving":                   {plain, 100 * cent, 1, Settings{}, false},
-		"any saving for Karpenter":    {plain, 100*cent - 1, 1, Settings{MinSavings: MinSavings{Share: 0.5}, Upstream: true}, true},
-		"no saving for Karpenter":     {plain, 100 * cent, 1, Settings{Upstream: true}, false},
-		"a deletion":                  {plain, 0, 0, Settings{MinSavings: MinSavings{PerHour: 500 * cent}}, true},
-		"a deletion for many pods":    {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 5}}, 0, 0, perEviction, false},
-		"a deletion for some pods":    {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 4}}, 0, 0, perEviction, true},
-		"a deletion for short stays":  {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 2, ShortStayCost: 2.6}}, 0, 0, perEviction, false},
-		"a deletion for longer stays": {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 2, ShortStayCost: 2.5}}, 0, 0, perEviction, true},
-		"two pools, enough":           {money, 193 * cent, 1, Defaults(), true},
-		"two pools, too little":       {money, 193*cent + 1, 1, Defaults(), false},
-		"a pool that asks for none":   {[]Part{{Pool: pool(&MinSavings{}), Price: 100 * cent}}, 100*cent - 1, 1, Defaults(), true},
+		"enough":                                   {plain, 95 * cent, 1, Defaults(), true},
+		"too little":                               {plain, 95*cent + 1, 1, Defaults(), false},
+		"any saving":                               {plain, 100*cent - 1, 1, Settings{}, true},
+		"no saving":                                {plain, 100 * cent, 1, Settings{}, false},
+		"any saving for Karpenter":                 {plain, 100*cent - 1, 1, Settings{MinSavings: MinSavings{Share: 0.5}, Upstream: true}, true},
+		"no saving for Karpenter":                  {plain, 100 * cent, 1, Settings{Upstream: true}, false},
+		"a deletion":                               {plain, 0, 0, Settings{MinSavings: MinSavings{PerHour: 500 * cent}}, true},
+		"a deletion for many pods":                 {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 5}}, 0, 0, perEviction, false},
+		"a deletion for some pods":                 {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 4}}, 0, 0, perEviction, true},
+		"a deletion for short stays":               {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 2, ShortStays: cent/2 + 1}}, 0, 0, perEviction, false},
+		"a deletion for longer stays":              {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 2, ShortStays: cent / 2}}, 0, 0, perEviction, true},
+		"short stays in a pool that asks for none": {[]Part{{Pool: pool(&MinSavings{}), Nodes: 1, Price: cent, EvictionCost: 2, ShortStays: 5 * cent}}, 0, 0, perEviction, true},
+		"two pools, enough":                        {money, 193 * cent, 1, Defaults(), true},
+		"two pools, too little":                    {money, 193*cent + 1, 1, Defaults(), false},
+		"a pool that asks for none":                {[]Part{{Pool: pool(&MinSavings{}), Price: 100 * cent}}, 100*cent - 1, 1, Defaults(), true},
 	} {
 		before := offering.Price(0)
 		for _, p := range tc.parts {

@@ -28,6 +28,7 @@ type node struct {
 	// requiredSavings is what replacing it must save; queueIndex is its place in the queue of
 	// replaceStage.
 	waste, requiredSavings offering.Price
+	shortStays             offering.Price // see setShortStays
 	queueIndex             int
 	replaceable            bool // as far as its capacity type decides it
 	role                   moveRole
@@ -193,7 +194,7 @@ func (s *nodes) kept() []Kept {
 		if n.role == leaves {
 			continue
 		}
-		if n.kept.Because == "" && n.role == receives {
+		if (n.kept.Because == "" || n.kept.Because == ShortLivedPods) && n.role == receives {
 			n.keep(Kept{Because: ReceivesPods, Detail: "Pods of other nodes are to move there"})
 		}
 		if n.kept.Because != "" {

@@ -28,7 +28,7 @@ func (s replacementBuilder) build(set []*node, d *schedule.Draft) (Move, Kept) {
 		return Move{}, kept
 	}
 	if before <= required {
-		return Move{}, savingsTooSmall(set[0], 0, required)
+		return Move{}, s.savings.unaffordable(set, before)
 	}
 	plan, relaunched, kept := s.plan(set, before-required, d)
 	if relaunched != nil {
@@ -57,7 +57,7 @@ func (s replacementBuilder) build(set []*node, d *schedule.Draft) (Move, Kept) {
 	}
 	m := newMove(Underutilized, set, plan)
 	if !s.savings.pays(set, m.Saves(), len(m.Launches)) {
-		return Move{}, savingsTooSmall(set[0], m.Saves(), required)
+		return Move{}, s.savings.tooSmall(set, m.Saves(), len(m.Launches))
 	}
 	scores, approved := s.savings.scoreByPool(set, m.Saves())
 	if !approved {

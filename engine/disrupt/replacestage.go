@@ -4,6 +4,7 @@ package disrupt
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/offering"
@@ -119,7 +120,9 @@ func (s *replaceStage) replaceUsingFreeCapacity(n *node) {
 			s.failedWithFreeCapacity[n.poolZoneCapacityType] = 0
 			return
 		}
-		s.failedWithFreeCapacity[n.poolZoneCapacityType]++
+		if !s.keptByShortStays(n) { // it says nothing of other nodes
+			s.failedWithFreeCapacity[n.poolZoneCapacityType]++
+		}
 		if p != nil {
 			return // accept recorded why
 		}
@@ -128,11 +131,17 @@ func (s *replaceStage) replaceUsingFreeCapacity(n *node) {
 	case RehearsalFailed, NeededByOtherMove, ShortLivedPods: // its removal failed for that
 		return
 	}
-	if n.ShortStayCost > 0 && n.waste >= s.savings.requiredIfStaying(n) {
-		n.keep(shortLivedPods(n, n.waste))
+	if n.replaceable && s.keptByShortStays(n) {
+		n.keep(shortLivedPods(n, fmt.Sprintf("up to $%s/h", n.waste), n.waste))
 		return
 	}
 	n.keep(wastesTooLittle(n))
+}
+
+// keptByShortStays reports whether the node wastes enough for a replacement, were its pods expected to
+// stay.
+func (s *replaceStage) keptByShortStays(n *node) bool {
+	return n.shortStays > 0 && n.waste < n.requiredSavings && s.savings.paysIfStaying([]*node{n}, n.waste, 1)
 }
 
 // maxFailures is how many nodes of a group are tried in sets without success before the others
@@ -274,7 +283,7 @@ func (s *replaceStage) proposeSingle(n *node) *proposal {
 	case n.price-d.Price() <= 0:
 		n.keep(replacementCostsMore(n, d.Price()-n.price, true))
 	case n.price-d.Price() < n.requiredSavings:
-		n.keep(savingsTooSmall(n, n.price-d.Price(), n.requiredSavings))
+		n.keep(s.savings.tooSmall(set, n.price-d.Price(), 1))
 	default:
 		return newProposal(set, n.price-d.Price(), nil)
 	}

@@ -4,6 +4,7 @@ package disrupt
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/offering"
@@ -20,23 +21,32 @@ func (s savings) required(set []*node) offering.Price {
 	return RequiredSavings(partsOf(set), s.in.Settings)
 }
 
-// requiredIfStaying is what replacing the node must save if all its pods are expected to stay.
-func (s savings) requiredIfStaying(n *node) offering.Price {
-	return RequiredSavings(staying(partsOf([]*node{n})), s.in.Settings)
-}
-
-// paysIfStaying reports whether removing the node without a launch would save enough if all its pods
-// were expected to stay.
-func (s savings) paysIfStaying(n *node, saves offering.Price) bool {
-	return Pays(staying(partsOf([]*node{n})), saves, 0, s.in.Settings)
-}
-
-// staying are the parts without what it costs that pods may leave soon.
-func staying(parts []Part) []Part {
+// paysIfStaying reports whether a move of the nodes would save enough if all their pods were expected to
+// stay.
+func (s savings) paysIfStaying(set []*node, saves offering.Price, launches int) bool {
+	parts := partsOf(set)
 	for i := range parts {
-		parts[i].ShortStayCost = 0
+		parts[i].ShortStays = 0
 	}
-	return parts
+	return Pays(parts, saves, launches, s.in.Settings)
+}
+
+// tooSmall says why a move of the nodes that saves that much does not pay.
+func (s savings) tooSmall(set []*node, saves offering.Price, launches int) Kept {
+	i := slices.IndexFunc(set, func(n *node) bool { return n.shortStays > 0 })
+	if i >= 0 && s.paysIfStaying(set, saves, launches) {
+		return shortLivedPods(set[i], fmt.Sprintf("$%s/h", saves), saves)
+	}
+	return savingsTooSmall(set[0], saves, s.required(set))
+}
+
+// unaffordable says why no replacement of the nodes pays, as they cost less than it must save.
+func (s savings) unaffordable(set []*node, before offering.Price) Kept {
+	i := slices.IndexFunc(set, func(n *node) bool { return n.shortStays > 0 })
+	if i >= 0 && s.paysIfStaying(set, before, 1) {
+		return shortLivedPods(set[i], fmt.Sprintf("less than $%s/h", before), 0)
+	}
+	return savingsTooSmall(set[0], 0, s.required(set))
 }
 
 // pays reports whether a move of the nodes saves enough.
@@ -84,7 +94,7 @@ func partsOf(set []*node) []Part {
 		out[i].Nodes++
 		out[i].Price = out[i].Price.Add(n.price)
 		out[i].EvictionCost += n.EvictionCost
-		out[i].ShortStayCost += n.ShortStayCost
+		out[i].ShortStays = out[i].ShortStays.Add(n.shortStays)
 	}
 	slices.SortFunc(out, func(x, y Part) int { return cmp.Compare(x.Pool.Name, y.Pool.Name) })
 	return out

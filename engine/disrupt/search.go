@@ -3,6 +3,7 @@
 package disrupt
 
 import (
+	"math"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -83,8 +84,7 @@ func newSearch(snapshot *cluster.Snapshot, in *Input, rehearsed bool) *search {
 // average is the price that remains in the best case (the price of nodes that are kept
 // indefinitely, and the price of nodes for the other pods at the best prices) divided by the pods
 // that may move: where few pods may move, the saving of the whole cluster depends on these. The
-// value does not change while the cluster shrinks, so no plan is undone by the next. For short stays
-// it is the same share of what the pods that may move cost themselves.
+// value does not change while the cluster shrinks, so no plan is undone by the next.
 func setPerEviction(in *Input, all []*node, prices *schedule.ShadowPrices) {
 	t := &in.Settings.MinSavings
 	if t.ShareOfPodCost <= 0 {
@@ -103,7 +103,23 @@ func setPerEviction(in *Input, all []*node, prices *schedule.ShadowPrices) {
 	}
 	if pods > 0 {
 		t.PerEviction = min(t.PerEviction, offering.Price(t.ShareOfPodCost*float64(kept.Add(movable))/pods))
-		t.PerShortStay = offering.Price(t.ShareOfPodCost * float64(movable) / pods)
+		if !in.Settings.Upstream {
+			setShortStays(all, prices, t.ShareOfPodCost, float64(movable)/pods)
+		}
+	}
+}
+
+// maxOfOwnCost bounds what a pod that may leave soon is taken to cost, as a multiple of what a pod of its
+// node costs: pods that use hardly anything do not keep a node.
+const maxOfOwnCost = 4
+
+// setShortStays computes what must be saved for the short stays of each node's pods: for each unit of
+// ShortStayCost that share of what an average pod costs.
+func setShortStays(all []*node, prices *schedule.ShadowPrices, share, averagePod float64) {
+	for _, n := range all {
+		if n.info != nil && n.ShortStayCost > 0 && n.EvictionCost > 0 {
+			n.shortStays = offering.Price(math.Ceil(n.ShortStayCost * share * min(averagePod, maxOfOwnCost*float64(prices.Worth(n.info))/n.EvictionCost)))
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func (r *Record) Remaining(stayed time.Duration) time.Duration {
 		sum += longer * float64((from-stayed)+(to-from)/2)
 		pods += longer
 	}
-	return time.Duration(sum / pods)
+	return time.Duration(min(sum/pods, 1<<62))
 }
 
 // bucketOf is the range of the stay: 0 below a minute, else one more than the binary logarithm of its

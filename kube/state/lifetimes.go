@@ -51,7 +51,7 @@ func (l *Lifetimes) Remaining(p *corev1.Pod, now time.Time) time.Duration {
 // record counts the pod when it now leaves its node of its own accord. Either pod may be nil; the node
 // is nil when it is not known.
 func (l *Lifetimes) record(old, now *knownPod, leaving func(node string) bool) {
-	if phaseOnNode(old) != 1 || now == nil || phaseOnNode(now) < 2 || now.facts.DaemonSet != "" {
+	if phaseOnNode(old) != 1 || now == nil || phaseOnNode(now) < 2 || now.facts.DaemonSet != "" || now.facts.OwnedByNode {
 		return
 	}
 	workload, owned := kube.WorkloadOf(now.Pod)
@@ -61,6 +61,9 @@ func (l *Lifetimes) record(old, now *knownPod, leaving func(node string) bool) {
 	at := kube.LeftAt(now.Pod)
 	if at.IsZero() {
 		return
+	}
+	if seen := time.Now(); at.After(seen) { // by the clock of a node that is fast
+		at = seen
 	}
 	l.add(workload, kube.Stayed(now.Pod, at), at)
 }
