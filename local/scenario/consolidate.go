@@ -83,11 +83,19 @@ func (s *runner) tellConsolidation(ctx context.Context, before state, told int) 
 		return err
 	}
 	s.times.After = s.prices.total(now.Claims)
-	s.voice.Say("%d nodes instead of %d, $%.4f an hour instead of $%.4f: %.0f %% less, $%.0f a month",
-		len(now.Claims), len(before.Claims), s.times.After, s.times.Before,
+	s.voice.Say("%s, $%.4f an hour instead of $%.4f: %.0f %% less, $%.0f a month",
+		nodesInstead(len(now.Claims), len(before.Claims)), s.times.After, s.times.Before,
 		100*(1-s.times.After/s.times.Before), (s.times.Before-s.times.After)*hoursPerMonth)
 	s.voice.Block(moveTable(moves[told:]))
 	return nil
+}
+
+// nodesInstead says how many nodes there are now.
+func nodesInstead(now, before int) string {
+	if now == before {
+		return fmt.Sprintf("%d nodes as before, but cheaper ones", now)
+	}
+	return fmt.Sprintf("%d nodes instead of %d", now, before)
 }
 
 // hoursPerMonth is the number that Azure uses.

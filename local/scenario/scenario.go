@@ -257,8 +257,8 @@ func (s *runner) scaleDown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.voice.Say("%d nodes instead of %d: $%.4f an hour instead of $%.4f",
-		len(now.Claims), len(before.Claims), s.prices.total(now.Claims), s.prices.total(before.Claims))
+	s.voice.Say("%s: $%.4f an hour instead of $%.4f",
+		nodesInstead(len(now.Claims), len(before.Claims)), s.prices.total(now.Claims), s.prices.total(before.Claims))
 	return nil
 }
 
