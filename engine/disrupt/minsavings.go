@@ -39,12 +39,11 @@ func ShortStayCost(evictionCost float64, remaining, expectedStay time.Duration) 
 
 // Defaults are karve's default settings. A replacement restarts pods, pulls images and warms
 // caches, so a saving of a few percent does not pay for it: tomorrow's prices may reverse it. A
-// restart that saves less than a quarter of what the pod costs does not pay either, and in two and a
-// half hours that pays for little more than half an hour of the pod: so much an eviction is taken to cost.
-// (On a real trace fewer than one eviction in twenty then hits a pod younger than half an hour.) A node
-// that was just launched will be used soon.
+// restart that saves less than a quarter of what the pod costs does not pay either, and in an hour that
+// pays for a quarter of an hour of the pod: so much an eviction is taken to cost. A node that was just
+// launched will be used soon.
 func Defaults() Settings {
-	return Settings{MinSavings: MinSavings{Share: 0.05, PerEviction: 2.5e6, ShareOfPodCost: 0.25}, MinAge: 5 * time.Minute, ExpectedStay: 150 * time.Minute}
+	return Settings{MinSavings: MinSavings{Share: 0.05, PerEviction: 2.5e6, ShareOfPodCost: 0.25}, MinAge: 5 * time.Minute, ExpectedStay: time.Hour}
 }
 
 // Part is one pool's share of a move.
