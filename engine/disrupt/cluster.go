@@ -59,7 +59,7 @@ type Node struct {
 	// not wait for pods that block eviction.
 	HasTerminationGracePeriod bool
 
-	Evictees
+	ReschedulablePods
 	// Nominated is set while pods are nominated to the node; NominatedUntil is when that lapses by
 	// itself, zero when it does not.
 	Nominated      bool
@@ -78,8 +78,8 @@ type Node struct {
 	Due []DueCause
 }
 
-// Evictees are the pods that need another node when theirs is removed, summed up.
-type Evictees struct {
+// ReschedulablePods sums up the pods that need another node when theirs is removed.
+type ReschedulablePods struct {
 	Pods int
 	// EvictionCost is what evicting them costs: the sum of Karpenter's eviction costs (1 for an
 	// ordinary pod, -10 to 10), with negative ones counted as 0.

@@ -100,12 +100,12 @@ func savingsTooSmall(n *node, saves, required offering.Price) Kept {
 		Facts:  reason.FactsOf(map[string]any{"price": n.price.String(), "saves": saves.String(), "least": required.String()})}
 }
 
-// shortLivedPods says that moving the node's pods would save enough if they were expected to stay; saving
-// says in words how much.
+// shortLivedPods says that moving the node's pods would pay if they were expected to stay; saving says in
+// words how much would be saved.
 func shortLivedPods(n *node, saving string, saves offering.Price) Kept {
 	stay := n.ShortestStay.Truncate(time.Second)
 	return Kept{Because: ShortLivedPods, WouldSave: saves,
-		Detail: fmt.Sprintf("Its pods may leave by themselves before the %s that would be saved pays for moving them: %s may be expected to stay for another %s", saving, n.ShortestStayPod, stay),
+		Detail: fmt.Sprintf("Its pods may leave by themselves before moving them pays: %s may be expected to stay for another %s, and %s would be saved", n.ShortestStayPod, stay, saving),
 		Facts:  reason.FactsOf(map[string]any{"saves": saves.String(), "pod": n.ShortestStayPod, "stays": int64(stay / time.Second)})}
 }
 

@@ -17,9 +17,9 @@ type MinSavings struct {
 	// PerEviction is for each ordinary pod that moves (see Node.EvictionCost). A node that is
 	// removed without a replacement must save it, too.
 	PerEviction offering.Price
-	// ShareOfPodCost lowers PerEviction to this share of the average cost of a pod that may move,
-	// and is what short stays cost: see setPerEviction. Zero leaves PerEviction as it is. Only
-	// Settings.MinSavings has one.
+	// ShareOfPodCost lowers PerEviction to this share of the average cost of a pod that may move: see
+	// setPerEviction. It is also the price of ShortStayCost: see setShortStaySavings. Zero leaves
+	// PerEviction as it is, and short stays cost nothing. Only Settings.MinSavings has one.
 	ShareOfPodCost float64
 }
 
@@ -54,9 +54,9 @@ type Part struct {
 	Nodes        int
 	Price        offering.Price
 	EvictionCost float64
-	// ShortStays is what must be saved besides because pods may leave soon; see setShortStays. It
-	// does not hold for pools with MinSavings of their own.
-	ShortStays offering.Price
+	// ShortStaySavings is what must be saved besides because pods may leave soon; see
+	// setShortStaySavings. It does not hold for pools with MinSavings of their own.
+	ShortStaySavings offering.Price
 }
 
 // DisruptionCost is the part's disruption cost as Karpenter counts it: one for each node and one
@@ -98,7 +98,7 @@ func (p Part) minSavings(s Settings) MinSavings {
 func (p Part) evictionSavings(s Settings) offering.Price {
 	least := offering.Price(math.Ceil(p.EvictionCost * float64(p.minSavings(s).PerEviction)))
 	if p.Pool.MinSavings == nil {
-		least = least.Add(p.ShortStays)
+		least = least.Add(p.ShortStaySavings)
 	}
 	return least
 }

@@ -37,9 +37,9 @@ func TestMinSavings(t *testing.T) {
 		"a deletion":                               {plain, 0, 0, Settings{MinSavings: MinSavings{PerHour: 500 * cent}}, true},
 		"a deletion for many pods":                 {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 5}}, 0, 0, perEviction, false},
 		"a deletion for some pods":                 {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 4}}, 0, 0, perEviction, true},
-		"a deletion for short stays":               {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 2, ShortStays: cent/2 + 1}}, 0, 0, perEviction, false},
-		"a deletion for longer stays":              {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 2, ShortStays: cent / 2}}, 0, 0, perEviction, true},
-		"short stays in a pool that asks for none": {[]Part{{Pool: pool(&MinSavings{}), Nodes: 1, Price: cent, EvictionCost: 2, ShortStays: 5 * cent}}, 0, 0, perEviction, true},
+		"a deletion for short stays":               {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 2, ShortStaySavings: cent/2 + 1}}, 0, 0, perEviction, false},
+		"a deletion for longer stays":              {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, EvictionCost: 2, ShortStaySavings: cent / 2}}, 0, 0, perEviction, true},
+		"short stays in a pool that asks for none": {[]Part{{Pool: pool(&MinSavings{}), Nodes: 1, Price: cent, EvictionCost: 2, ShortStaySavings: 5 * cent}}, 0, 0, perEviction, true},
 		"two pools, enough":                        {money, 193 * cent, 1, Defaults(), true},
 		"two pools, too little":                    {money, 193*cent + 1, 1, Defaults(), false},
 		"a pool that asks for none":                {[]Part{{Pool: pool(&MinSavings{}), Price: 100 * cent}}, 100*cent - 1, 1, Defaults(), true},
@@ -86,7 +86,7 @@ func TestBalanced(t *testing.T) {
 	nodes := make([]Node, 10)
 	prices := map[string]offering.Price{}
 	for i := range nodes {
-		nodes[i] = Node{Key: string(rune('a' + i)), Pool: "p", Evictees: Evictees{Pods: 9, EvictionCost: 9}}
+		nodes[i] = Node{Key: string(rune('a' + i)), Pool: "p", ReschedulablePods: ReschedulablePods{Pods: 9, EvictionCost: 9}}
 		prices[nodes[i].Key] = 10 * cent
 	}
 	nodes[9].Pool = "q"
@@ -125,14 +125,14 @@ func TestBalanced(t *testing.T) {
 	if s := Score(1, 0, PoolTotals{Price: 1, DisruptionCost: 1}); !math.IsInf(s, 1) {
 		t.Errorf("disturbing nothing scores %v", s)
 	}
-	if n := (Node{Evictees: Evictees{EvictionCost: 99}}); !CannotReachThreshold(&n, p, 10*cent, want["p"]) || CannotReachThreshold(&n, p, 90*cent, want["p"]) || CannotReachThreshold(&n, p, cent, PoolTotals{}) {
+	if n := (Node{ReschedulablePods: ReschedulablePods{EvictionCost: 99}}); !CannotReachThreshold(&n, p, 10*cent, want["p"]) || CannotReachThreshold(&n, p, 90*cent, want["p"]) || CannotReachThreshold(&n, p, cent, PoolTotals{}) {
 		t.Error("nodes that can reach the threshold are not distinguished from those that cannot")
 	}
 }
 
 // Rule CONSOLIDATION-18: a saving is worth more the less it disrupts.
 func TestPricePerDisruption(t *testing.T) {
-	if a, b := PricePerDisruption(10*cent, &Node{Evictees: Evictees{EvictionCost: 9}}), PricePerDisruption(10*cent, &Node{}); b != 10*a {
+	if a, b := PricePerDisruption(10*cent, &Node{ReschedulablePods: ReschedulablePods{EvictionCost: 9}}), PricePerDisruption(10*cent, &Node{}); b != 10*a {
 		t.Errorf("%v and %v", a, b)
 	}
 }

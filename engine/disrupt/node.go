@@ -25,17 +25,16 @@ type node struct {
 	// pdbs are its PDBs by the UIDs of their pods; see pdbsByPod.
 	pdbs map[string]*schedsim.PDB
 	// waste is what the node costs beyond what its pods would cost at the best prices;
-	// requiredSavings is what replacing it must save; queueIndex is its place in the queue of
-	// replaceStage.
-	waste, requiredSavings offering.Price
-	shortStays             offering.Price // see setShortStays
-	queueIndex             int
-	replaceable            bool // as far as its capacity type decides it
-	role                   moveRole
-	eligibility            eligibility
-	forecast               nodeForecast
-	takesPods              takesPods
-	kept                   Kept
+	// requiredSavings is what replacing it must save, shortStaySavings the part of that for pods that
+	// may leave soon; queueIndex is its place in the queue of replaceStage.
+	waste, requiredSavings, shortStaySavings offering.Price
+	queueIndex                               int
+	replaceable                              bool // as far as its capacity type decides it
+	role                                     moveRole
+	eligibility                              eligibility
+	forecast                                 nodeForecast
+	takesPods                                takesPods
+	kept                                     Kept
 }
 
 // moveRole is the part that a node has in the moves of the plan and in those under way.

@@ -141,7 +141,7 @@ func (s *replaceStage) replaceUsingFreeCapacity(n *node) {
 // keptByShortStays reports whether the node wastes enough for a replacement, were its pods expected to
 // stay.
 func (s *replaceStage) keptByShortStays(n *node) bool {
-	return n.shortStays > 0 && n.waste < n.requiredSavings && s.savings.paysIfStaying([]*node{n}, n.waste, 1)
+	return n.waste < n.requiredSavings && s.savings.shortLived([]*node{n}, n.waste, 1) != nil
 }
 
 // maxFailures is how many nodes of a group are tried in sets without success before the others

@@ -17,7 +17,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // quietNode may be disrupted for any cause.
 func quietNode() Node {
 	return Node{
-		Key: "claim-1", Name: "node-1", Pool: "general", Ready: true, Evictees: Evictees{Pods: 3, EvictionCost: 3},
+		Key: "claim-1", Name: "node-1", Pool: "general", Ready: true, ReschedulablePods: ReschedulablePods{Pods: 3, EvictionCost: 3},
 		Created: noon.Add(-2 * time.Hour), Initialized: noon.Add(-2 * time.Hour), LastPodEvent: noon.Add(-time.Hour),
 		Due: []DueCause{{Cause: Drifted, Since: noon.Add(-time.Minute)}, {Cause: Expired, Since: noon}},
 	}

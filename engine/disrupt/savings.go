@@ -21,30 +21,40 @@ func (s savings) required(set []*node) offering.Price {
 	return RequiredSavings(partsOf(set), s.in.Settings)
 }
 
-// paysIfStaying reports whether a move of the nodes would save enough if all their pods were expected to
-// stay.
-func (s savings) paysIfStaying(set []*node, saves offering.Price, launches int) bool {
+// shortLived is the node whose pods may leave first, if a move of the nodes that saves that much would pay
+// were all pods expected to stay; else nil.
+func (s savings) shortLived(set []*node, saves offering.Price, launches int) *node {
+	var first *node
+	for _, n := range set {
+		if n.shortStaySavings > 0 && (first == nil || n.ShortestStay < first.ShortestStay) {
+			first = n
+		}
+	}
+	if first == nil {
+		return nil
+	}
 	parts := partsOf(set)
 	for i := range parts {
-		parts[i].ShortStays = 0
+		parts[i].ShortStaySavings = 0
 	}
-	return Pays(parts, saves, launches, s.in.Settings)
+	if !Pays(parts, saves, launches, s.in.Settings) {
+		return nil
+	}
+	return first
 }
 
 // tooSmall says why a move of the nodes that saves that much does not pay.
 func (s savings) tooSmall(set []*node, saves offering.Price, launches int) Kept {
-	i := slices.IndexFunc(set, func(n *node) bool { return n.shortStays > 0 })
-	if i >= 0 && s.paysIfStaying(set, saves, launches) {
-		return shortLivedPods(set[i], fmt.Sprintf("$%s/h", saves), saves)
+	if n := s.shortLived(set, saves, launches); n != nil {
+		return shortLivedPods(n, fmt.Sprintf("$%s/h", saves), saves)
 	}
 	return savingsTooSmall(set[0], saves, s.required(set))
 }
 
-// unaffordable says why no replacement of the nodes pays, as they cost less than it must save.
+// unaffordable says why no replacement of the nodes pays: they cost less than it must save.
 func (s savings) unaffordable(set []*node, before offering.Price) Kept {
-	i := slices.IndexFunc(set, func(n *node) bool { return n.shortStays > 0 })
-	if i >= 0 && s.paysIfStaying(set, before, 1) {
-		return shortLivedPods(set[i], fmt.Sprintf("less than $%s/h", before), 0)
+	if n := s.shortLived(set, before, 1); n != nil {
+		return shortLivedPods(n, fmt.Sprintf("less than $%s/h", before), 0)
 	}
 	return savingsTooSmall(set[0], 0, s.required(set))
 }
@@ -94,7 +104,7 @@ func partsOf(set []*node) []Part {
 		out[i].Nodes++
 		out[i].Price = out[i].Price.Add(n.price)
 		out[i].EvictionCost += n.EvictionCost
-		out[i].ShortStays = out[i].ShortStays.Add(n.shortStays)
+		out[i].ShortStaySavings = out[i].ShortStaySavings.Add(n.shortStaySavings)
 	}
 	slices.SortFunc(out, func(x, y Part) int { return cmp.Compare(x.Pool.Name, y.Pool.Name) })
 	return out

@@ -101,24 +101,26 @@ func setPerEviction(in *Input, all []*node, prices *schedule.ShadowPrices) {
 			pods += n.EvictionCost
 		}
 	}
-	if pods > 0 {
-		t.PerEviction = min(t.PerEviction, offering.Price(t.ShareOfPodCost*float64(kept.Add(movable))/pods))
-		if !in.Settings.Upstream {
-			setShortStays(all, prices, t.ShareOfPodCost, float64(movable)/pods)
-		}
+	if pods == 0 {
+		return
+	}
+	t.PerEviction = min(t.PerEviction, offering.Price(t.ShareOfPodCost*float64(kept.Add(movable))/pods))
+	if !in.Settings.Upstream {
+		setShortStaySavings(all, prices, t.ShareOfPodCost, float64(movable)/pods)
 	}
 }
 
-// maxOfOwnCost bounds what a pod that may leave soon is taken to cost, as a multiple of what a pod of its
-// node costs: pods that use hardly anything do not keep a node.
+// maxOfOwnCost bounds what a pod that may leave soon is taken to cost, as a multiple of what pods of its
+// node cost on average: pods that use hardly anything do not keep a node.
 const maxOfOwnCost = 4
 
-// setShortStays computes what must be saved for the short stays of each node's pods: for each unit of
-// ShortStayCost that share of what an average pod costs.
-func setShortStays(all []*node, prices *schedule.ShadowPrices, share, averagePod float64) {
+// setShortStaySavings computes what a move of each node must save for the pods that may leave soon: for
+// each unit of ShortStayCost that share of what an average pod costs.
+func setShortStaySavings(all []*node, prices *schedule.ShadowPrices, share, averagePod float64) {
 	for _, n := range all {
 		if n.info != nil && n.ShortStayCost > 0 && n.EvictionCost > 0 {
-			n.shortStays = offering.Price(math.Ceil(n.ShortStayCost * share * min(averagePod, maxOfOwnCost*float64(prices.Worth(n.info))/n.EvictionCost)))
+			own := float64(prices.Worth(n.info)) / n.EvictionCost
+			n.shortStaySavings = offering.Price(math.Ceil(n.ShortStayCost * share * min(averagePod, maxOfOwnCost*own)))
 		}
 	}
 }

@@ -18,11 +18,11 @@ import (
 
 // Lifetimes learns how long the pods of each workload stay on their nodes, from those that leave of
 // their own accord. It is not written anywhere: after a restart it knows only how long pods have
-// stayed so far. It may be used from several goroutines. Nil and the zero value know nothing.
+// stayed so far. It may be used from several goroutines. The zero value knows nothing.
 type Lifetimes struct {
-	mu         sync.RWMutex
-	workloads  map[kube.Workload]*workloadRecord
-	mostOfThem int // replaces mostWorkloads in tests
+	mu        sync.RWMutex
+	workloads map[kube.Workload]*workloadRecord
+	limit     int // replaces mostWorkloads in tests
 }
 
 type workloadRecord struct {
@@ -35,21 +35,24 @@ const mostWorkloads = 10_000
 
 // Remaining is for how much longer the pod may be expected to stay on its node.
 func (l *Lifetimes) Remaining(p *corev1.Pod, now time.Time) time.Duration {
-	stayed := kube.Stayed(p, now)
-	if l == nil {
-		return (&lifetime.Record{}).Remaining(stayed)
+	var r lifetime.Record
+	if workload, owned := kube.WorkloadOf(p); owned {
+		r = l.recordOf(workload)
 	}
-	workload, _ := kube.WorkloadOf(p)
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if known := l.workloads[workload]; known != nil {
-		return known.Remaining(stayed)
-	}
-	return (&lifetime.Record{}).Remaining(stayed)
+	return r.Remaining(kube.Stayed(p, now))
 }
 
-// record counts the pod when it now leaves its node of its own accord. Either pod may be nil; the node
-// is nil when it is not known.
+func (l *Lifetimes) recordOf(w kube.Workload) lifetime.Record {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if known := l.workloads[w]; known != nil {
+		return known.Record
+	}
+	return lifetime.Record{}
+}
+
+// record counts the pod when it now leaves its node of its own accord. Either pod may be nil; leaving
+// reports whether the node of that name goes.
 func (l *Lifetimes) record(old, now *knownPod, leaving func(node string) bool) {
 	if phaseOnNode(old) != 1 || now == nil || phaseOnNode(now) < 2 || now.facts.DaemonSet != "" || now.facts.OwnedByNode {
 		return
@@ -89,7 +92,7 @@ func (l *Lifetimes) add(w kube.Workload, stay time.Duration, at time.Time) {
 // makeRoom forgets half of the workloads when there are too many: those whose last pod left longest
 // ago.
 func (l *Lifetimes) makeRoom() {
-	if len(l.workloads) < cmp.Or(l.mostOfThem, mostWorkloads) {
+	if len(l.workloads) < cmp.Or(l.limit, mostWorkloads) {
 		return
 	}
 	all := slices.SortedFunc(maps.Keys(l.workloads), func(a, b kube.Workload) int {

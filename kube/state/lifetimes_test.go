@@ -100,7 +100,7 @@ func TestLifetimesCountEachPodOnce(t *testing.T) {
 }
 
 func TestLifetimesAreBounded(t *testing.T) {
-	l := &Lifetimes{mostOfThem: 100}
+	l := &Lifetimes{limit: 100}
 	for i := range 1000 {
 		l.add(kube.Workload{Name: fmt.Sprint(i)}, time.Minute, noon.Add(time.Duration(i)*time.Minute))
 		if len(l.workloads) > 100 {
