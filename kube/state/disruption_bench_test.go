@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/kube"
@@ -34,7 +35,7 @@ func BenchmarkDisruptionNodes(b *testing.B) {
 			app := fmt.Sprint("app-", (i*20+j)%400)
 			p := runningPod(fmt.Sprint("p", i, "-", j), func(p *corev1.Pod) {
 				p.Labels = map[string]string{"app": app, "tier": "web", "pod-template-hash": "x", "env": "prod"}
-				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", UID: types.UID(app)}}
+				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app + "-x", UID: types.UID(app), Controller: ptr.To(true)}}
 			})
 			p.Spec.NodeName = node.Name
 			m.SetPod(p, true)
@@ -47,13 +48,18 @@ func BenchmarkDisruptionNodes(b *testing.B) {
 		}
 	})
 	nodes := m.ManagedNodes()
-	b.Run("nodes", func(b *testing.B) {
-		for b.Loop() {
-			for i := range nodes {
-				kube.DisruptionNode(nodes[i], m.PDBs(), kube.Stays{Lifetimes: m.Lifetimes(), Expected: 2 * time.Hour}, false, noon)
+	for i := range 400 {
+		m.Lifetimes().add(kube.Workload{Namespace: "default", Kind: "Deployment", Name: fmt.Sprint("app-", i)}, time.Hour, noon)
+	}
+	for name, expected := range map[string]time.Duration{"disruption": 0, "disruption with stays": 2 * time.Hour} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				for i := range nodes {
+					kube.DisruptionNode(nodes[i], m.PDBs(), kube.Stays{Lifetimes: m.Lifetimes(), Expected: expected}, false, noon)
+				}
 			}
-		}
-	})
+		})
+	}
 	b.Run("budget", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			one := pdbOf("b7", func(p *policyv1.PodDisruptionBudget) {
