@@ -35,18 +35,6 @@ func (t *AntiAffinityTerm) OwnedBy(c *PodClass) bool { return slices.Contains(c.
 // must not be changed.
 func (c *PodClass) RequiredAntiAffinity() []*AntiAffinityTerm { return c.ownTerms }
 
-// AntiAffinityAgainst lists those of the Snapshot's AntiAffinityTerms whose selector selects
-// pods of the class, in order.
-func (s *Snapshot) AntiAffinityAgainst(c *PodClass) []*AntiAffinityTerm {
-	var out []*AntiAffinityTerm
-	for _, t := range s.AntiAffinityTerms {
-		if t.Selector.Selects(c) {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
 // antiAffinityTerms is the required anti-affinity terms of all pods, each shared by the classes
 // whose pods have it.
 type antiAffinityTerms struct {

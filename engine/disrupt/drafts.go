@@ -106,8 +106,12 @@ func (s *drafts) existing(m *Move) []*cluster.NodeInfo {
 func nodeOfLaunch(l *schedule.Launch, snapshot *cluster.Snapshot) cluster.Node {
 	n := cluster.Node{Pool: l.Pool, HasNodeClaim: true, Price: l.Offerings[0].Price}
 	if m := snapshot.PoolCatalogOf(l.Pool); m != nil {
-		size(&n, l.Offerings, m.Catalog)
+		size := m.Catalog.NodeSize(l.Offerings)
+		n.Capacity, n.Allocatable = size.Capacity, size.Allocatable
 		n.Labels = shared(l.Offerings, m.Catalog)
+		if t := m.Catalog.InstanceType(l.Offerings[0].Type); t != nil {
+			n.QuotaUses = t.QuotaUses(l.Offerings[0])
+		}
 	}
 	return n
 }
@@ -123,40 +127,20 @@ func launchedNode(l *schedule.Launch, kind cluster.Node, key string) cluster.Nod
 	return n
 }
 
-// size sets the node's capacity, allocatable and quota use.
-func size(n *cluster.Node, offerings []offering.Ref, on *offering.Catalog) {
-	seen := map[string]bool{}
-	var all offering.NodeSize
-	for at, c := range offerings {
-		t := on.InstanceType(c.Type)
-		if t == nil || seen[c.Type] {
-			continue
-		}
-		seen[c.Type] = true
-		all.Include(t)
-		if at == 0 {
-			n.QuotaUses = t.QuotaUses(c)
-		}
-	}
-	n.Capacity, n.Allocatable = all.Capacity, all.Allocatable
-}
-
 // shared are the labels that a node has whichever offering is launched.
 func shared(offerings []offering.Ref, on *offering.Catalog) map[string]string {
 	var common []label
-	done := map[string]bool{} // types of which an offering without labels of its own was seen: its others are like it
+	alike := map[string]bool{} // types none of whose offerings has labels of its own: one stands for all
 	for at, c := range offerings {
+		if alike[c.Type] {
+			continue
+		}
 		t := on.InstanceType(c.Type)
 		if t == nil {
 			continue
 		}
+		alike[c.Type] = !slices.ContainsFunc(t.Offerings, func(o offering.Offering) bool { return len(o.Labels) > 0 })
 		o := t.Offering(c)
-		if ownLabels := o != nil && len(o.Labels) > 0; !ownLabels {
-			if done[c.Type] {
-				continue
-			}
-			done[c.Type] = true
-		}
 		if at == 0 {
 			common = collect(nil, t.Labels)
 			if o != nil {

@@ -42,6 +42,8 @@ type Catalog struct {
 	// Fallbacks are the offerings with Fallback set.
 	Fallbacks bitset.Set
 
+	byName         map[string]int     // indexes into Types
+	allocatable    []quantity.Amounts // of Types[i]: what its pods can use, as in Allocatable
 	columns        map[*constraint.Key]*column
 	flexible       bitset.Set // offerings with several values for some label
 	vectorsVersion int        // version of the resources' positions that the vectors use
@@ -62,10 +64,12 @@ const negativePrice = "its price is negative, so it is not known"
 // Compile sorts and indexes the instance types of a provider. Of types with equal names it
 // keeps the first. It does not change the input.
 func Compile(interner *constraint.Interner, resources *quantity.Positions, types []InstanceType) *Catalog {
-	c := &Catalog{Source: types, Types: slices.Clone(types), columns: map[*constraint.Key]*column{}}
+	c := &Catalog{Source: types, Types: slices.Clone(types), byName: make(map[string]int, len(types)), columns: map[*constraint.Key]*column{}}
 	slices.SortStableFunc(c.Types, func(a, b InstanceType) int { return cmp.Compare(a.Name, b.Name) })
 	c.Types = slices.CompactFunc(c.Types, func(a, b InstanceType) bool { return a.Name == b.Name })
 	for i, t := range c.Types {
+		c.byName[t.Name] = i
+		c.allocatable = append(c.allocatable, t.Capacity.Sub(t.Overhead))
 		if t.SustainedCPU > 0 {
 			c.Burstable.Put(i)
 		}
@@ -106,11 +110,11 @@ func (c *Catalog) UpdateVectors(resources *quantity.Positions) {
 	c.Sustained = make([]quantity.Vector, len(c.Types))
 	for i, t := range c.Types {
 		c.Capacity[i] = resources.CapacityVector(t.Capacity)
-		c.Allocatable[i] = resources.CapacityVector(t.Capacity.Sub(t.Overhead))
+		c.Allocatable[i] = resources.CapacityVector(c.allocatable[i])
 		c.Sustained[i] = c.Allocatable[i]
 		if c.Burstable.Has(i) {
 			burst := quantity.Amounts{quantity.NameCPU: t.Capacity[quantity.NameCPU] - t.SustainedCPU}
-			c.Sustained[i] = resources.CapacityVector(t.Capacity.Sub(t.Overhead).Sub(burst))
+			c.Sustained[i] = resources.CapacityVector(c.allocatable[i].Sub(burst))
 		}
 	}
 }
@@ -123,11 +127,24 @@ func (c *Catalog) Ref(i int) Ref {
 
 // InstanceType returns the type of that name; nil when there is none.
 func (c *Catalog) InstanceType(name string) *InstanceType {
-	i, ok := slices.BinarySearchFunc(c.Types, name, func(t InstanceType, name string) int { return cmp.Compare(t.Name, name) })
+	i, ok := c.byName[name]
 	if !ok {
 		return nil
 	}
 	return &c.Types[i]
+}
+
+// NodeSize is the size of a node that may be launched as any of the offerings.
+func (c *Catalog) NodeSize(offerings []Ref) NodeSize {
+	var size NodeSize
+	var seen bitset.Set
+	for i := range offerings {
+		if at, known := c.byName[offerings[i].Type]; known && !seen.Has(at) {
+			seen.Put(at)
+			size.include(c.Types[at].Capacity, c.allocatable[at])
+		}
+	}
+	return size
 }
 
 // QuotaUses is what a launch of the offering takes of the region's quotas.

@@ -21,13 +21,14 @@ type NodeSize struct {
 }
 
 // Include adds a type that the node may be launched as.
-func (s *NodeSize) Include(t *InstanceType) {
-	allocatable := t.Capacity.Sub(t.Overhead)
+func (s *NodeSize) Include(t *InstanceType) { s.include(t.Capacity, t.Capacity.Sub(t.Overhead)) }
+
+func (s *NodeSize) include(capacity, allocatable quantity.Amounts) {
 	if s.Capacity == nil {
-		s.Capacity, s.Allocatable = maps.Clone(t.Capacity), allocatable
+		s.Capacity, s.Allocatable = maps.Clone(capacity), maps.Clone(allocatable)
 		return
 	}
-	for name, n := range t.Capacity {
+	for name, n := range capacity {
 		s.Capacity[name] = max(s.Capacity[name], n)
 	}
 	for name, n := range s.Allocatable {

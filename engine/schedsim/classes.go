@@ -82,7 +82,8 @@ type classes struct {
 	groups   *groups
 	nodes    *nodes
 	compiled map[*cluster.PodClass]*podClass
-	atStart  map[*cluster.PodClass][]podsAt // see runningAtStart
+	atStart  map[*cluster.PodClass][]podsAt      // see runningAtStart
+	against  map[int][]*cluster.AntiAffinityTerm // by the ID of the PodSelector; see antiAffinityAgainst
 }
 
 // podsAt is the pods of a class on a node, without those that terminate.
@@ -133,7 +134,7 @@ func (s *classes) compile(c *cluster.PodClass) *podClass {
 			keepDomain(t.Key)
 		}
 	}
-	for _, t := range s.snapshot.AntiAffinityAgainst(c) {
+	for _, t := range s.antiAffinityAgainst(c) {
 		if t.Key.Name == cluster.LabelHostname {
 			p.antiAffinityAgainst = append(p.antiAffinityAgainst, t)
 		} else {
@@ -141,6 +142,22 @@ func (s *classes) compile(c *cluster.PodClass) *podClass {
 		}
 	}
 	return p
+}
+
+// antiAffinityAgainst lists the terms of any pods that keep pods of the class away.
+func (s *classes) antiAffinityAgainst(c *cluster.PodClass) []*cluster.AntiAffinityTerm {
+	if s.against == nil {
+		s.against = map[int][]*cluster.AntiAffinityTerm{}
+		for _, t := range s.snapshot.AntiAffinityTerms {
+			id := t.Selector.ID()
+			s.against[id] = append(s.against[id], t)
+		}
+	}
+	var out []*cluster.AntiAffinityTerm
+	for id := range c.Selectors().All() {
+		out = append(out, s.against[id]...)
+	}
+	return out
 }
 
 // spread compiles a spread of the class, with the pods that it counts now.

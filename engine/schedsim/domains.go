@@ -101,12 +101,17 @@ func (t *domainCount) countGroup(g *nodeGroup, by int) {
 }
 
 // domains is the domain counts that spreads of the compiled classes use.
-type domains struct{ counts []*domainCount }
+type domains struct {
+	counts     []*domainCount
+	bySelector map[int][]*domainCount // by the ID of the PodSelector
+}
+
+func newDomains() domains { return domains{bySelector: map[int][]*domainCount{}} }
 
 // find is the count with the same definition; nil when there is none.
 func (d *domains) find(like *domainCount) *domainCount {
-	for _, t := range d.counts {
-		if t.key == like.key && t.selector == like.selector && t.shape == like.shape && t.taints == like.taints {
+	for _, t := range d.bySelector[like.selector.ID()] {
+		if t.key == like.key && t.shape == like.shape && t.taints == like.taints {
 			return t
 		}
 	}
@@ -117,6 +122,7 @@ func (d *domains) find(like *domainCount) *domainCount {
 func (d *domains) add(t *domainCount, groups []*nodeGroup) {
 	t.number = len(d.counts)
 	d.counts = append(d.counts, t)
+	d.bySelector[t.selector.ID()] = append(d.bySelector[t.selector.ID()], t)
 	for _, g := range groups {
 		if g.nodes > 0 {
 			t.countGroup(g, 1)
@@ -133,11 +139,11 @@ func (d *domains) countGroup(g *nodeGroup, by int) {
 
 // countsOf are the counts that pods of the class change.
 func (d *domains) countsOf(c *podClass) []*domainCount {
-	for _, t := range d.counts[c.countsSeen:] {
-		if t.selector.Selects(c.PodClass) {
-			c.countedIn = append(c.countedIn, t)
+	if c.countsSeen < len(d.counts) {
+		c.countedIn, c.countsSeen = c.countedIn[:0], len(d.counts)
+		for id := range c.Selectors().All() {
+			c.countedIn = append(c.countedIn, d.bySelector[id]...)
 		}
 	}
-	c.countsSeen = len(d.counts)
 	return c.countedIn
 }

@@ -3,9 +3,9 @@
 package schedsim
 
 import (
-	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
@@ -44,6 +44,7 @@ type nodeGroup struct {
 type rank struct {
 	emptiest float64
 	group    *nodeGroup
+	number   int // of the group
 }
 
 // groupKey is what the nodes of a group share.
@@ -87,7 +88,7 @@ func (s *groups) findOrAdd(key groupKey) *nodeGroup {
 	if g == nil {
 		g = &nodeGroup{perCPU: 1 / float64(max(1, key.cpu)), perMemory: 1 / float64(max(1, key.memory)), number: len(s.all), rank: len(s.all), in: s}
 		s.byKey[key] = g
-		s.all, s.ranks = append(s.all, g), append(s.ranks, rank{math.Inf(-1), g})
+		s.all, s.ranks = append(s.all, g), append(s.ranks, rank{math.Inf(-1), g, g.number})
 	}
 	return g
 }
@@ -163,7 +164,7 @@ func valueAtLaunch(catalog *cluster.PoolCatalog, row int, k *constraint.Key) (in
 
 // rankAgain puts the group in its place among all groups: mostly it moves only a little.
 func (g *nodeGroup) rankAgain() {
-	now := rank{math.Inf(-1), g}
+	now := rank{math.Inf(-1), g, g.number}
 	if len(g.slots) > 0 {
 		now.emptiest = g.slots[0].emptiness
 	}
@@ -192,26 +193,23 @@ func (g *nodeGroup) remove(s slot) {
 	g.rankAgain()
 }
 
-// update updates the slot of a node: mostly it moves only a little.
+// update updates the slot of a node.
 func (g *nodeGroup) update(before, after slot) {
-	i, all := g.position(before), g.slots
-	for ; i+1 < len(all) && all[i+1].before(after) < 0; i++ {
-		all[i] = all[i+1]
+	from, to := g.position(before), g.position(after)
+	if to > from { // it counts itself
+		to--
+		copy(g.slots[from:to], g.slots[from+1:])
+	} else {
+		copy(g.slots[to+1:from+1], g.slots[to:])
 	}
-	for ; i > 0 && after.before(all[i-1]) < 0; i-- {
-		all[i] = all[i-1]
-	}
-	all[i] = after
+	g.slots[to] = after
 	g.rankAgain()
 }
 
-// position is the index of the slot, or where it should be.
+// position is the index of the slot, or where it should be: the emptiest come first.
 func (g *nodeGroup) position(s slot) int {
-	i, _ := slices.BinarySearchFunc(g.slots, s, slot.before)
-	return i
-}
-
-// before is the order of slots: the emptiest first.
-func (s slot) before(o slot) int {
-	return cmp.Or(cmp.Compare(o.emptiness, s.emptiness), cmp.Compare(s.at, o.at))
+	return sort.Search(len(g.slots), func(i int) bool {
+		o := &g.slots[i]
+		return o.emptiness < s.emptiness || o.emptiness == s.emptiness && o.at >= s.at
+	})
 }

@@ -44,7 +44,7 @@ const (
 )
 
 func newNodes(infos []*cluster.NodeInfo, g *groups) *nodes {
-	n := &nodes{all: make([]node, 0, len(infos)+len(infos)/8), byInfo: make(map[*cluster.NodeInfo]int, len(infos)), groups: g, launched: map[*cluster.PoolCatalog]int{}}
+	n := &nodes{all: make([]node, 0, len(infos)+len(infos)/8), byInfo: make(map[*cluster.NodeInfo]int, len(infos)), groups: g, domains: newDomains(), launched: map[*cluster.PoolCatalog]int{}}
 	for _, info := range infos {
 		if info.Initialized && info.Index >= 0 {
 			n.byInfo[info] = n.add(node{info: info, group: g.ofNode(info), free: info.Free, running: info.PodsByClass()})

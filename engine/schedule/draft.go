@@ -151,12 +151,7 @@ func (l *Launch) node(snapshot *cluster.Snapshot) cluster.Node {
 	n := cluster.Node{Key: "launch/" + l.Pods[0].UID, Pool: l.Pool, Labels: maps.Clone(l.Labels), Taints: l.Taints, HasNodeClaim: true, Price: l.Offerings[0].Price}
 	n.Labels[cluster.LabelNodePool] = l.Pool
 	catalog := snapshot.PoolCatalogOf(l.Pool).Catalog
-	var size offering.NodeSize
-	for i, o := range l.Offerings {
-		if i == 0 || o.Type != l.Offerings[i-1].Type {
-			size.Include(catalog.InstanceType(o.Type))
-		}
-	}
+	size := catalog.NodeSize(l.Offerings)
 	n.Capacity, n.Allocatable = size.Capacity, size.Allocatable
 	n.QuotaUses = catalog.InstanceType(l.Offerings[0].Type).QuotaUses(l.Offerings[0])
 	return n
