@@ -27,17 +27,21 @@ func allSpot(set []*node) bool {
 	return !slices.ContainsFunc(set, func(n *node) bool { return n.info.Labels[cluster.LabelCapacityType] != offering.Spot })
 }
 
-// relaunchedNode returns a node of the set whose offering one of the launches would launch again.
-func relaunchedNode(launches []schedule.Launch, set []*node) *node {
+// relaunchedNodes are the nodes of the set whose offerings the launches would launch again: at most
+// one for each launch.
+func relaunchedNodes(launches []schedule.Launch, set []*node) []*node {
+	again := map[offering.Key]int{}
 	for i := range launches {
-		launched := launches[i].Offerings[0].Key(launches[i].Pool)
-		for _, n := range set {
-			if n.offering == launched {
-				return n
-			}
+		again[launches[i].Offerings[0].Key(launches[i].Pool)]++
+	}
+	var out []*node
+	for _, n := range set {
+		if again[n.offering] > 0 {
+			again[n.offering]--
+			out = append(out, n)
 		}
 	}
-	return nil
+	return out
 }
 
 // limitPrice keeps those of each launch's offerings with which the move still pays, whichever are

@@ -31,8 +31,8 @@ func (s replacementBuilder) build(set []*node, d *schedule.Draft) (Move, Kept) {
 		return Move{}, s.savings.unaffordable(set, before)
 	}
 	plan, relaunched, kept := s.plan(set, before-required, d)
-	if relaunched != nil {
-		others := slices.DeleteFunc(slices.Clone(set), func(n *node) bool { return n == relaunched })
+	if len(relaunched) > 0 && len(relaunched) < len(set) {
+		others := slices.DeleteFunc(slices.Clone(set), func(n *node) bool { return slices.Contains(relaunched, n) })
 		if m, kept := s.build(others, nil); kept.Because == "" {
 			return m, kept
 		}
@@ -40,7 +40,7 @@ func (s replacementBuilder) build(set []*node, d *schedule.Draft) (Move, Kept) {
 	if kept.Because != "" {
 		return Move{}, kept
 	}
-	if relaunched != nil && len(plan.Launches) == 0 {
+	if len(relaunched) > 0 && len(plan.Launches) == 0 {
 		plan = s.redraft(set, before-required)
 	}
 	if s.in.Settings.Upstream && len(plan.Launches) > 1 {
@@ -70,9 +70,9 @@ func (s replacementBuilder) build(set []*node, d *schedule.Draft) (Move, Kept) {
 // plan plans the replacements of the nodes; Kept says why there are none. Honouring preferences
 // of pods takes several plans, and hardly ever helps a move whose plan without preferences is
 // rejected. So the plan without preferences is checked first. When it would launch the offering
-// of one of the nodes, that node is returned as relaunched, with no plan. d is the draft if it was
-// made already.
-func (s replacementBuilder) plan(set []*node, maxPrice offering.Price, d *schedule.Draft) (plan schedule.Plan, relaunched *node, kept Kept) {
+// of some of the nodes, these are returned as relaunched, with no plan. d is the draft if it was made
+// already.
+func (s replacementBuilder) plan(set []*node, maxPrice offering.Price, d *schedule.Draft) (plan schedule.Plan, relaunched []*node, kept Kept) {
 	mark := s.drafts.remove(set)
 	defer s.drafts.rollback(mark)
 	if d == nil {
@@ -86,14 +86,14 @@ func (s replacementBuilder) plan(set []*node, maxPrice offering.Price, d *schedu
 	}
 	launches := slices.Clone(d.Launches())
 	if len(set) > 1 && !s.decided {
-		relaunched = relaunchedNode(launches, set)
+		relaunched = relaunchedNodes(launches, set)
 	}
-	if kept = s.limitPrice(launches, set, maxPrice); kept.Because != "" || relaunched != nil {
+	if kept = s.limitPrice(launches, set, maxPrice); kept.Because != "" || len(relaunched) > 0 {
 		return plan, relaunched, kept
 	}
 	plan = d.Plan()
 	if len(set) > 1 && !s.decided {
-		relaunched = relaunchedNode(plan.Launches, set)
+		relaunched = relaunchedNodes(plan.Launches, set)
 	}
 	return plan, relaunched, kept
 }

@@ -148,9 +148,10 @@ func (s *replaceStage) keptByShortStays(n *node) bool {
 // are tried alone.
 const maxFailures = 2
 
-// maxWrongTypes is how many nodes of the wrong instance type are replaced at once: enough for
-// the new nodes to be well filled, few enough that a failed launch delays little.
-const maxWrongTypes = 32
+// maxWrongTypes is how many nodes of the wrong instance type are replaced at once: enough for the new
+// nodes to be well filled (with half as many, clusters of 2000 and 5000 nodes end with 3 to 5 % more),
+// few enough that a failed launch delays little.
+const maxWrongTypes = 64
 
 // replaceWrongTypes replaces the node together with others of its pool that are the wrong instance
 // type for their pods. All of them will be replaced sooner or later and each saves much: it
