@@ -149,8 +149,8 @@ func (s *replaceStage) keptByShortStays(n *node) bool {
 const maxFailures = 2
 
 // maxWrongTypes is how many nodes of the wrong instance type are replaced at once: enough for the new
-// nodes to be well filled (with half as many, clusters of 2000 and 5000 nodes end with 3 to 5 % more),
-// few enough that a failed launch delays little.
+// nodes to be well filled (with 32, clusters of 2000 and 5000 nodes end with 3 to 5 % more nodes), few
+// enough that a failed launch delays little.
 const maxWrongTypes = 64
 
 // replaceWrongTypes replaces the node together with others of its pool that are the wrong instance

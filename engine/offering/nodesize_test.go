@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 )
@@ -32,6 +33,23 @@ func TestNodeSize(t *testing.T) {
 		delete(got.Allocatable, "gpu") // zero or missing: the same
 		if diff := cmp.Diff(quantity.Amounts{quantity.NameCPU: 1900, disk: 4}, got.Allocatable); diff != "" {
 			t.Errorf("allocatable:\n%s", diff)
+		}
+	}
+	catalog := offering.Compile(constraint.NewInterner(), quantity.NewPositions(), []offering.InstanceType{*small, *large})
+	for _, refs := range [][]offering.Ref{{{Type: "large"}, {Type: "small"}, {Type: "large", Zone: "2"}, {Type: "unknown"}}, {{Type: "small"}}, {}} {
+		var want offering.NodeSize
+		for _, ref := range refs {
+			if it := catalog.InstanceType(ref.Type); it != nil {
+				want.Include(it)
+			}
+		}
+		for range 2 { // what is returned is the caller's to change
+			got := catalog.NodeSize(refs)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("node of %v:\n%s", refs, diff)
+			}
+			clear(got.Capacity)
+			clear(got.Allocatable)
 		}
 	}
 	if small.Capacity[quantity.NameCPU] != 2000 || large.Capacity["gpu"] != 1 {

@@ -44,7 +44,6 @@ type nodeGroup struct {
 type rank struct {
 	emptiest float64
 	group    *nodeGroup
-	number   int // of the group
 }
 
 // groupKey is what the nodes of a group share.
@@ -88,7 +87,7 @@ func (s *groups) findOrAdd(key groupKey) *nodeGroup {
 	if g == nil {
 		g = &nodeGroup{perCPU: 1 / float64(max(1, key.cpu)), perMemory: 1 / float64(max(1, key.memory)), number: len(s.all), rank: len(s.all), in: s}
 		s.byKey[key] = g
-		s.all, s.ranks = append(s.all, g), append(s.ranks, rank{math.Inf(-1), g, g.number})
+		s.all, s.ranks = append(s.all, g), append(s.ranks, rank{math.Inf(-1), g})
 	}
 	return g
 }
@@ -164,7 +163,7 @@ func valueAtLaunch(catalog *cluster.PoolCatalog, row int, k *constraint.Key) (in
 
 // rankAgain puts the group in its place among all groups: mostly it moves only a little.
 func (g *nodeGroup) rankAgain() {
-	now := rank{math.Inf(-1), g, g.number}
+	now := rank{math.Inf(-1), g}
 	if len(g.slots) > 0 {
 		now.emptiest = g.slots[0].emptiness
 	}
@@ -196,7 +195,7 @@ func (g *nodeGroup) remove(s slot) {
 // update updates the slot of a node.
 func (g *nodeGroup) update(before, after slot) {
 	from, to := g.position(before), g.position(after)
-	if to > from { // it counts itself
+	if to > from { // to counts the slot itself
 		to--
 		copy(g.slots[from:to], g.slots[from+1:])
 	} else {

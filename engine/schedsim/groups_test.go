@@ -3,13 +3,16 @@
 package schedsim
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
-// The scheduler stops at the first group that cannot score higher, so the groups must stay in the
-// order of their emptiest nodes whatever is listed, moved or removed.
+// The scheduler stops at the first node of a group, and at the first group, that cannot score higher:
+// the nodes must stay in the order of how empty they are, and the groups in that of their emptiest
+// nodes, whatever is listed, moved or removed.
 func TestGroupsAreRankedByTheirEmptiestNodes(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -33,6 +36,12 @@ func TestGroupsAreRankedByTheirEmptiestNodes(t *testing.T) {
 			listed[g] = append(have[:i:i], have[i+1:]...)
 		}
 		for i, ranked := range s.ranks {
+			inOrder := slices.SortedFunc(slices.Values(listed[ranked.group]), func(x, y slot) int {
+				return cmp.Or(cmp.Compare(y.emptiness, x.emptiness), cmp.Compare(x.at, y.at))
+			})
+			if !slices.Equal(ranked.group.slots, inOrder) {
+				t.Fatalf("seed %d, step %d: group %d lists %v; want %v", seed, at, ranked.group.number, ranked.group.slots, inOrder)
+			}
 			emptiest := math.Inf(-1)
 			for _, x := range listed[ranked.group] {
 				emptiest = max(emptiest, x.emptiness)

@@ -80,11 +80,8 @@ func (s *scheduler) best(p *leavingPod, policy scorePolicy) int {
 		if r.emptiest+leeway < found.score {
 			break // no node of the groups that follow scores as high
 		}
-		if !p.admission.admits[r.number] {
-			continue
-		}
 		g := r.group
-		if r.emptiest-policy.deduction(g.share(&p.Requests))+leeway < found.score {
+		if !p.admission.admits[g.number] || r.emptiest-policy.deduction(g.share(&p.Requests))+leeway < found.score {
 			continue
 		}
 		if p.inPlannedDomains(planned, g) && p.spreadsAdmit(g) {
