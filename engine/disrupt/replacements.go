@@ -88,8 +88,11 @@ func (s replacementBuilder) plan(set []*node, maxPrice offering.Price, d *schedu
 	if len(set) > 1 && !s.decided {
 		relaunched = relaunchedNodes(launches, set)
 	}
-	if kept = s.limitPrice(launches, set, maxPrice); kept.Because != "" || len(relaunched) > 0 {
-		return plan, relaunched, kept
+	if len(relaunched) > 0 {
+		return plan, relaunched, Kept{}
+	}
+	if kept = s.limitPrice(launches, set, maxPrice); kept.Because != "" {
+		return plan, nil, kept
 	}
 	plan = d.Plan()
 	if len(set) > 1 && !s.decided {

@@ -362,6 +362,9 @@ func (s *replaceStage) accept(p *proposal) bool {
 	}
 	for _, n := range p.set {
 		if n.role != leaves {
+			if n.forecast == wrongType {
+				n.forecast = keepExpected
+			}
 			n.keep(Kept{Because: ReceivesPods, Detail: "Nodes of its instance type go, and the node is kept instead of launching another one for their pods"})
 		}
 	}

@@ -5,7 +5,9 @@ package disrupt
 import (
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/karve-dev/karve/engine/enginetest"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/schedule"
 )
@@ -58,5 +60,45 @@ func TestRelaunchedNodes(t *testing.T) {
 				t.Errorf("%d nodes: %v; want %d", len(got), got, len(test.want))
 			}
 		})
+	}
+}
+
+// A node whose own offering a set would launch again stays, and is no longer taken to be the wrong type:
+// other sets without it need no second draft.
+func TestRelaunchedNodesAreNotTheWrongType(t *testing.T) {
+	script, err := enginetest.Parse(`
+type D2 cpu=2 mem=8Gi price=0.10
+type D8 cpu=8 mem=32Gi price=0.40
+pool p
+node a type=D8 pool=p
+node b type=D8 pool=p
+node c type=D2 pool=p
+pod a1 cpu=1 mem=1Gi on=a
+pod b1 cpu=1 mem=1Gi on=b
+pod c1 cpu=1 mem=1Gi on=c
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	in := Input{Now: now, Pools: []Pool{{Name: "p"}}}
+	for _, key := range []string{"a", "b", "c"} {
+		in.Nodes = append(in.Nodes, Node{Key: key, Name: key, Pool: "p", Ready: true, Initialized: now.Add(-time.Hour), ReschedulablePods: ReschedulablePods{Pods: 1, EvictionCost: 1}})
+	}
+	s := newSearch(script.Snapshot(), &in, false)
+	stage := s.replaceStage()
+	for _, n := range s.nodes.all {
+		n.forecast = wrongType
+		s.receivers.stop(n)
+	}
+	if set := slices.Clone(stage.list()); !stage.accept(&proposal{set: set}) {
+		t.Fatalf("nothing is replaced: %+v", set[0].kept)
+	}
+	m, kept := s.accepted.moves[0], s.nodes.byKey["c"]
+	if !slices.Equal(m.Nodes, []string{"a", "b"}) || len(m.Launches) != 1 {
+		t.Errorf("%v are replaced by %d nodes; want a and b by one", m.Nodes, len(m.Launches))
+	}
+	if kept.kept.Because != ReceivesPods || kept.forecast == wrongType {
+		t.Errorf("c is kept for %q and its forecast is %d", kept.kept.Because, kept.forecast)
 	}
 }

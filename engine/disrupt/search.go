@@ -153,8 +153,7 @@ func (s *search) stages(resumed bool) []stage {
 	due := &dueStage{s.in, s.nodes, s.budgets, s.accepted, s.dueMoves()}
 	deletion := &deleteStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, receivers: s.receivers, savings: s.savings,
 		builder: deletionBuilder{s.drafts, s.savings}, resumed: resumed, postponed: map[*node]bool{}}
-	replacement := &replaceStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, drafts: s.drafts, savings: s.savings,
-		builder: s.replacements(false), history: map[string]groupHistory{}, failedWithFreeCapacity: map[string]int{}, replacedAtOnce: map[string]int{}}
+	replacement := s.replaceStage()
 	settingCost := &settingCostStage{s.nodes, s.drafts, s.prices}
 	return []stage{
 		{empty.list, empty.consider},
@@ -165,6 +164,11 @@ func (s *search) stages(resumed bool) []stage {
 		{deletion.listPostponed, deletion.consider},
 		{settingCost.list, settingCost.consider},
 	}
+}
+
+func (s *search) replaceStage() *replaceStage {
+	return &replaceStage{nodes: s.nodes, budgets: s.budgets, accepted: s.accepted, drafts: s.drafts, savings: s.savings,
+		builder: s.replacements(false), history: map[string]groupHistory{}, failedWithFreeCapacity: map[string]int{}, replacedAtOnce: map[string]int{}}
 }
 
 func (s *search) dueMoves() dueMoveBuilder {
