@@ -63,8 +63,8 @@ func TestRelaunchedNodes(t *testing.T) {
 	}
 }
 
-// A node whose own offering a set would launch again stays, and is no longer taken to be the wrong type:
-// other sets without it need no second draft.
+// A node whose own offering would be launched again stays, and is no longer taken to be the wrong type.
+// In later sets it would be left out again, each time after another draft.
 func TestRelaunchedNodesAreNotTheWrongType(t *testing.T) {
 	script, err := enginetest.Parse(`
 type D2 cpu=2 mem=8Gi price=0.10

@@ -96,17 +96,21 @@ func (c *Cluster) Perform(m Move) {
 // Undo takes back the last Perform or PerformIfPays; a second call changes nothing.
 func (c *Cluster) Undo() { c.nodes.rollback() }
 
-// PerformIfPays simulates the move in the likeliest way; in other ways, too, where a few nodes more or
-// less decide. It returns the worst outcome. When that pays, the Cluster is left as after the
+// PerformIfPays simulates the move in the likeliest way; in other ways, too, unless the move saves more
+// than these may cost. It returns the worst outcome. When that pays, the Cluster is left as after the
 // likeliest way. Else it is left as it was, and Extra counts launches only up to the pod with which
 // the move stops paying.
 func (c *Cluster) PerformIfPays(m Move) Outcome {
 	c.nodes.commit()
 	c.collect(&m)
 	worst := c.simulate(&m, likeliestWay(), true)
-	if worst.Pays() && worst.net() < c.decisiveSaving(&m) {
+	if node := c.priceOfNode(&m); worst.Pays() && worst.net() < likelyDifference*node {
 		likeliest := c.nodes.changes()
-		if worst = c.simulateOtherWays(&m, worst); worst.Pays() {
+		worst = c.simulateEach(&m, otherLikelyWays(&m), worst)
+		if worst.Pays() && worst.net() < unlikelyDifference*node {
+			worst = c.simulateEach(&m, unlikelyWays(&m), worst)
+		}
+		if worst.Pays() {
 			c.nodes.rollback()
 			c.nodes.redo(likeliest)
 		}
@@ -117,9 +121,10 @@ func (c *Cluster) PerformIfPays(m Move) Outcome {
 	return worst
 }
 
-// simulateOtherWays returns the worst outcome, or the first one that does not pay.
-func (c *Cluster) simulateOtherWays(m *Move, worst Outcome) Outcome {
-	for _, w := range otherWays(m) {
+// simulateEach simulates the move in each of the ways and returns the worst outcome, or the first one
+// that does not pay.
+func (c *Cluster) simulateEach(m *Move, ways []way, worst Outcome) Outcome {
+	for _, w := range ways {
 		c.nodes.rollback()
 		o := c.simulate(m, w, true)
 		if !o.Pays() {
@@ -130,21 +135,24 @@ func (c *Cluster) simulateOtherWays(m *Move, worst Outcome) Outcome {
 	return worst
 }
 
-// decisiveNodes bounds what is simulated: a move that saves the price of so many nodes is simulated
-// only in the likeliest way. In clusters of 2000 and 5000 nodes the likely ways differ by up to 3.5
-// nodes.
-const decisiveNodes = 4
+// What a move must save not to be simulated in the other likely ways, and in the unlikely ones: the
+// price of so many nodes (see priceOfNode), which those ways may cost more. In the clusters of 200 to
+// 5000 nodes of bench, draining node by node took up to 8 nodes more; up to 3.3 where a move saved
+// the price of 16 or less.
+const (
+	likelyDifference   = 16
+	unlikelyDifference = 4
+)
 
-// decisiveSaving is the price of decisiveNodes nodes, each the most expensive that a single pod of
-// the move would need.
-func (c *Cluster) decisiveSaving(m *Move) offering.Price {
+// priceOfNode is the price of the most expensive node that a single pod of the move would need.
+func (c *Cluster) priceOfNode(m *Move) offering.Price {
 	most := offering.Price(0)
 	for i := range m.Drains {
 		m.Drains[i].Node.EachReschedulable(func(class *cluster.PodClass, _ []cluster.PodRef) {
 			most = max(most, c.offerings.cheapest(class.PodShape).price)
 		})
 	}
-	return decisiveNodes * most
+	return most
 }
 
 // collect lists the pods that must leave the nodes. It compiles their rules before any pod is
@@ -271,15 +279,23 @@ type way struct {
 // likeliestWay is the most likely way of a move. Later decisions assume it.
 func likeliestWay() way { return way{allNodesAtOnce, scorePolicy{}, firstOffering} }
 
-// otherWays are other possible ways. Nodes are drained at the same time, and which drain is faster is
-// unknown. Not all of the scheduler's scores are known here, nor which offerings are in stock.
-func otherWays(m *Move) []way {
+// otherLikelyWays are as likely: nodes are drained at the same time, and which drain is faster is
+// unknown.
+func otherLikelyWays(m *Move) []way {
+	if len(m.Drains) == 1 {
+		return nil
+	}
+	return []way{{nodeByNode, scorePolicy{}, firstOffering}}
+}
+
+// unlikelyWays are other possible ways: not all of the scheduler's scores are known here, nor
+// which offerings are in stock.
+func unlikelyWays(m *Move) []way {
 	orders := []evictionOrder{allNodesAtOnce}
-	var out []way
 	if len(m.Drains) > 1 {
 		orders = append(orders, nodeByNode, lastNodeFirst)
-		out = append(out, way{nodeByNode, scorePolicy{}, firstOffering})
 	}
+	var out []way
 	for _, o := range orders {
 		for _, policy := range []scorePolicy{{scoreBefore: true, adversarial: true}, {scoreBefore: true}, {adversarial: true}} {
 			out = append(out, way{o, policy, firstOffering})
