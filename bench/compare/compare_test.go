@@ -36,7 +36,7 @@ var boundAsMany = map[uint64]string{
 func TestUpstreamPlacesNoMore(t *testing.T) {
 	kinds := map[Kind]int{}
 	for seed := *first; seed < *first+*count; seed++ {
-		w := worlds.Shared(seed)
+		w := worlds.Shared(seed).WithWholePrices(seed)
 		r := World(t.Context(), w)
 		kinds[r.Kind()]++
 		_, known := boundAsMany[seed]

@@ -37,9 +37,8 @@ func Random(seed uint64) *World {
 	return draw(seed, w, newExtras(seed, w))
 }
 
-// Plain draws the world of Random without quotas, reserved capacity, prices of disks and fees,
-// minValues, capacity buffers, preferred pod affinity, workloads of many pods, and pods of nodes that
-// do not exist.
+// Plain draws the world of Random without quotas, reserved capacity, minValues, capacity buffers,
+// preferred pod affinity, workloads of many pods, and pods of nodes that do not exist.
 func Plain(seed uint64) *World { return draw(seed, &World{}, nil) }
 
 // Shared draws the world of Random without what upstream does not know, or has in another way:
@@ -56,7 +55,6 @@ func draw(seed uint64, w *World, x *extras) *World {
 	g.namespaces()
 	g.types()
 	x.supply()
-	x.wholePrices(seed)
 	g.pools()
 	x.minValues()
 	g.storageClasses()

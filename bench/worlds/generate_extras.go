@@ -85,35 +85,6 @@ func (x *extras) supply() {
 	}
 }
 
-// Prices per hour of what a node costs besides its instance.
-const (
-	diskPrice offering.Price = 27e6 // 128 GiB of Premium SSD, about $20 a month
-	agentFee  offering.Price = 20e6 // an agent that is billed by node, about $15 a month
-)
-
-// wholePrices adds to the offerings of some types the price of an OS disk that is not on the instance,
-// and in some worlds a fee for each node. Its random numbers leave the rest of the world the same.
-func (x *extras) wholePrices(seed uint64) {
-	if x == nil {
-		return
-	}
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0xd15c))}
-	var fee offering.Price
-	if g.chance(30) {
-		fee = agentFee
-	}
-	for i := range x.w.Types {
-		extra := fee
-		if g.chance(60) {
-			extra = extra.Add(diskPrice)
-		}
-		for j := range x.w.Types[i].Offerings {
-			o := &x.w.Types[i].Offerings[j]
-			o.Price, o.Extras = o.Price.Add(extra), extra
-		}
-	}
-}
-
 // reserve adds an offering of the type that costs nothing more, for so many nodes.
 func (x *extras) reserve(t *offering.InstanceType) {
 	name := "reservation of " + t.Name
@@ -176,4 +147,31 @@ func (x *extras) settings() {
 	if x != nil && x.chance(30) {
 		x.w.Settings.RelaxMinValues = true
 	}
+}
+
+// Prices per hour of what a node costs besides its instance.
+const (
+	diskPrice offering.Price = 27e6 // 128 GiB of Premium SSD, about $20 a month
+	agentFee  offering.Price = 20e6 // an agent that is billed by node, about $15 a month
+)
+
+// WithWholePrices adds to the offerings of some types the price of an OS disk that is not on the
+// instance, and in some worlds a fee for each node, and returns the world.
+func (w *World) WithWholePrices(seed uint64) *World {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0xd15c))}
+	var fee offering.Price
+	if g.chance(30) {
+		fee = agentFee
+	}
+	for i := range w.Types {
+		extra := fee
+		if g.chance(60) {
+			extra = extra.Add(diskPrice)
+		}
+		for j := range w.Types[i].Offerings {
+			o := &w.Types[i].Offerings[j]
+			o.Price, o.Extras = o.Price.Add(extra), o.Extras.Add(extra)
+		}
+	}
+	return w
 }

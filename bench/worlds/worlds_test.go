@@ -135,7 +135,7 @@ func TestRandomWorlds(t *testing.T) {
 	kinds := map[string]int{}
 	excused := map[string]int{}
 	for seed := *first; seed < *first+*count; seed++ {
-		w := Random(seed)
+		w := Random(seed).WithWholePrices(seed)
 		v := Judge(w, seed)
 		for rule, n := range v.Excused {
 			excused[rule] += n

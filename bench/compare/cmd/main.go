@@ -35,7 +35,7 @@ func run(first, count uint64, dearer bool, smaller int) int {
 	partly := 0
 	var ours, theirs sum
 	for seed := first; seed < first+count; seed++ {
-		w := worlds.Shared(seed)
+		w := worlds.Shared(seed).WithWholePrices(seed)
 		r := compare.World(ctx, w)
 		kind := r.Kind()
 		kinds[kind]++

@@ -33,7 +33,7 @@ func run(first, count uint64, show int) (failed int) {
 	var took time.Duration // without shrinking
 	for seed := first; seed < first+count; seed++ {
 		start := time.Now()
-		w := worlds.Random(seed)
+		w := worlds.Random(seed).WithWholePrices(seed)
 		v := worlds.Judge(w, seed)
 		took += time.Since(start)
 		for rule, n := range v.Excused {
