@@ -55,7 +55,7 @@ func TestMachinesOfAKSBecomeNodes(t *testing.T) {
 	apply(t, env, pool("aks", "default", `- {key: karpenter.azure.com/sku-cpu, operator: In, values: ["8"]}`))
 	apply(t, env, deployment("aks", 20, `{cpu: "1"}`, "nodeSelector: {pool: aks}"))
 	waitRunning(t, env, "aks", 20)
-	checkNodesOfAKS(t, env)
+	waitNodesOfAKS(t, env)
 
 	victim := env.Emulator().State().Machines[0]
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: victim.VM}}
@@ -79,26 +79,33 @@ func TestMachinesOfAKSBecomeNodes(t *testing.T) {
 	}
 }
 
-// checkNodesOfAKS compares each Node with the machine behind it.
-func checkNodesOfAKS(t *testing.T, env *local.Environment) {
+// waitNodesOfAKS waits until each machine of AKS has its initialized Node, which
+// comes a moment after its pods run, and no Node is without a machine.
+func waitNodesOfAKS(t *testing.T, env *local.Environment) {
 	t.Helper()
-	nodes, err := ownNodes(t.Context(), env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	byVM := map[string]corev1.Node{}
-	for _, n := range nodes {
-		byVM[filepath.Base(n.Spec.ProviderID)] = n
-	}
-	machines := env.Emulator().State().Machines
-	if len(machines) == 0 || len(machines) != len(nodes) {
-		t.Errorf("AKS has %d machines, the cluster %d nodes", len(machines), len(nodes))
-	}
-	for _, m := range machines {
-		n := byVM[m.VM]
-		if n.Labels["kubernetes.azure.com/agentpool"] != m.Pool || n.Labels["pool"] != "aks" || n.Labels["karpenter.sh/initialized"] != "true" {
-			t.Errorf("machine %s on %s has the node %q with labels %v", m.Name, m.VM, n.Name, n.Labels)
+	err := local.Until(t.Context(), waitLimit, "each machine of AKS has its node", func(ctx context.Context) (bool, error) {
+		nodes, err := ownNodes(ctx, env)
+		if err != nil {
+			return false, err
 		}
+		byVM := map[string]corev1.Node{}
+		for _, n := range nodes {
+			byVM[filepath.Base(n.Spec.ProviderID)] = n
+		}
+		machines := env.Emulator().State().Machines
+		if len(machines) == 0 || len(machines) != len(nodes) {
+			return false, fmt.Errorf("AKS has %d machines, the cluster %d nodes", len(machines), len(nodes))
+		}
+		for _, m := range machines {
+			n := byVM[m.VM]
+			if n.Labels["kubernetes.azure.com/agentpool"] != m.Pool || n.Labels["pool"] != "aks" || n.Labels["karpenter.sh/initialized"] != "true" {
+				return false, fmt.Errorf("machine %s on %s has the node %q with labels %v", m.Name, m.VM, n.Name, n.Labels)
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
