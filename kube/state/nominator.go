@@ -83,11 +83,15 @@ func (s *nominator) waits(uid string) bool {
 // they use more than there is.
 func (s *nominator) free(n cluster.Node) quantity.Amounts {
 	free := n.Allocatable
-	for _, uids := range []map[string]bool{s.pods.on(n.Name), s.nominations.to(n.Key)} {
-		for uid := range uids {
-			p, _ := s.builder.pod(uid)
-			free = free.Sub(p.Requests)
-		}
+	subtract := func(uid string) {
+		p, _ := s.builder.pod(uid)
+		free = free.Sub(p.Requests)
+	}
+	for uid := range s.pods.on(n.Name) {
+		subtract(uid)
+	}
+	for uid := range s.nominations.to(n.Key) {
+		subtract(uid)
 	}
 	return free
 }

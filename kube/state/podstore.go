@@ -27,12 +27,12 @@ func (p *knownPod) usesVolumes() bool {
 // podStore holds the pods of the cluster by UID, and finds them by node and by namespace.
 type podStore struct {
 	byUID       map[string]*knownPod
-	onNode      map[string]map[string]bool // node name → UIDs
-	inNamespace map[string]map[string]bool // namespace → UIDs
+	onNode      map[string]map[string]*knownPod // node name → pods by UID
+	inNamespace map[string]map[string]bool      // namespace → UIDs
 }
 
 func newPodStore() *podStore {
-	return &podStore{byUID: map[string]*knownPod{}, onNode: map[string]map[string]bool{}, inNamespace: map[string]map[string]bool{}}
+	return &podStore{byUID: map[string]*knownPod{}, onNode: map[string]map[string]*knownPod{}, inNamespace: map[string]map[string]bool{}}
 }
 
 // get is the pod with that UID, or nil.
@@ -44,13 +44,13 @@ func (s *podStore) set(p *corev1.Pod) (old, now *knownPod) {
 	uid := string(p.UID)
 	old = s.byUID[uid]
 	if old != nil && old.Spec.NodeName != p.Spec.NodeName {
-		unset(s.onNode, old.Spec.NodeName, uid)
+		remove(s.onNode, old.Spec.NodeName, uid)
 	}
 	now = &knownPod{p, kube.PodFactsOf(p)}
 	s.byUID[uid] = now
 	set(s.inNamespace, p.Namespace, uid)
 	if p.Spec.NodeName != "" {
-		set(s.onNode, p.Spec.NodeName, uid)
+		put(s.onNode, p.Spec.NodeName, uid, now)
 	}
 	return old, now
 }
@@ -59,14 +59,23 @@ func (s *podStore) set(p *corev1.Pod) (old, now *knownPod) {
 func (s *podStore) remove(p *corev1.Pod) {
 	uid := string(p.UID)
 	if old := s.byUID[uid]; old != nil {
-		unset(s.onNode, old.Spec.NodeName, uid)
+		remove(s.onNode, old.Spec.NodeName, uid)
 	}
 	delete(s.byUID, uid)
 	unset(s.inNamespace, p.Namespace, uid)
 }
 
-// on is the UIDs of the pods bound to a node, by the node's name.
-func (s *podStore) on(node string) map[string]bool { return s.onNode[node] }
+// on is the pods bound to a node, which is given by its name, by UID.
+func (s *podStore) on(node string) map[string]*knownPod { return s.onNode[node] }
+
+// listOn is the pods bound to a node, in no particular order.
+func (s *podStore) listOn(node string) []*corev1.Pod {
+	out := make([]*corev1.Pod, 0, len(s.onNode[node]))
+	for _, p := range s.onNode[node] {
+		out = append(out, p.Pod)
+	}
+	return out
+}
 
 // in is the UIDs of the pods in a namespace.
 func (s *podStore) in(namespace string) map[string]bool { return s.inNamespace[namespace] }
@@ -81,16 +90,21 @@ func (s *podStore) list(uids map[string]bool) []*corev1.Pod {
 }
 
 // set and unset keep a map of sets: a set without members is deleted.
-func set[K, M comparable](sets map[K]map[M]bool, key K, member M) {
-	if sets[key] == nil {
-		sets[key] = map[M]bool{}
+func set[K, M comparable](sets map[K]map[M]bool, key K, member M) { put(sets, key, member, true) }
+
+func unset[K, M comparable](sets map[K]map[M]bool, key K, member M) { remove(sets, key, member) }
+
+// put and remove keep a map of maps: a map without entries is deleted.
+func put[K, M comparable, V any](maps map[K]map[M]V, key K, member M, value V) {
+	if maps[key] == nil {
+		maps[key] = map[M]V{}
 	}
-	sets[key][member] = true
+	maps[key][member] = value
 }
 
-func unset[K, M comparable](sets map[K]map[M]bool, key K, member M) {
-	delete(sets[key], member)
-	if len(sets[key]) == 0 {
-		delete(sets, key)
+func remove[K, M comparable, V any](maps map[K]map[M]V, key K, member M) {
+	delete(maps[key], member)
+	if len(maps[key]) == 0 {
+		delete(maps, key)
 	}
 }

@@ -144,7 +144,7 @@ func (p *parts) managedNode(c *karpv1.NodeClaim) kube.ManagedNode {
 		return x
 	}
 	x.Nodes = len(p.nodes.namesOf[c.Status.ProviderID])
-	x.Pods = p.pods.list(p.pods.on(x.Node.Name))
+	x.Pods = p.pods.listOn(x.Node.Name)
 	x.Activity = p.activity[x.Node.Name]
 	return x
 }
