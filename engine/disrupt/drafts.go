@@ -16,7 +16,16 @@ import (
 type drafts struct {
 	before *cluster.Snapshot // without any of the changes
 	whatIf *cluster.WhatIf
-	steps  int // how many sets of nodes were tried, also without a draft; see Settings.MaxSteps
+	steps  int             // how many sets of nodes were tried, also without a draft; see Settings.MaxSteps
+	labels map[string]bool // by which pods distinguish nodes: the only ones that nodes of launches need
+}
+
+func newDrafts(snapshot *cluster.Snapshot) *drafts {
+	s := &drafts{before: snapshot, whatIf: snapshot.WhatIf(), labels: map[string]bool{}}
+	for _, k := range snapshot.LabelsUsedOrPreferred() {
+		s.labels[k.Name] = true
+	}
+	return s
 }
 
 // snapshot is the snapshot with the changes supposed so far.
@@ -65,7 +74,7 @@ func (s *drafts) apply(m *Move) arrivals {
 		l := &m.Launches[i]
 		kind, known := kinds[&l.Offerings[0]]
 		if !known {
-			kind = nodeOfLaunch(l, s.before)
+			kind = s.nodeOfLaunch(l)
 			kinds[&l.Offerings[0]] = kind
 		}
 		launched := s.whatIf.AddNode(launchedNode(l, kind, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
@@ -102,13 +111,13 @@ func (s *drafts) existing(m *Move) []*cluster.NodeInfo {
 
 // nodeOfLaunch is the node that a launch becomes, as far as that is certain. Its capacity is that
 // of the largest offering, its allocatable that of the smallest, its quota use that of the first,
-// and it has the labels that all offerings share.
-func nodeOfLaunch(l *schedule.Launch, snapshot *cluster.Snapshot) cluster.Node {
+// and it has the labels that pods use and all offerings share.
+func (s *drafts) nodeOfLaunch(l *schedule.Launch) cluster.Node {
 	n := cluster.Node{Pool: l.Pool, HasNodeClaim: true, Price: l.Offerings[0].Price}
-	if m := snapshot.PoolCatalogOf(l.Pool); m != nil {
+	if m := s.before.PoolCatalogOf(l.Pool); m != nil {
 		size := m.Catalog.NodeSize(l.Offerings)
 		n.Capacity, n.Allocatable = size.Capacity, size.Allocatable
-		n.Labels = shared(l.Offerings, m.Catalog)
+		n.Labels = s.sharedLabels(l.Offerings, m.Catalog)
 		if t := m.Catalog.InstanceType(l.Offerings[0].Type); t != nil {
 			n.QuotaUses = t.QuotaUses(l.Offerings[0])
 		}
@@ -127,8 +136,8 @@ func launchedNode(l *schedule.Launch, kind cluster.Node, key string) cluster.Nod
 	return n
 }
 
-// shared are the labels that a node has whichever offering is launched.
-func shared(offerings []offering.Ref, on *offering.Catalog) map[string]string {
+// sharedLabels are the labels that a node has whichever offering is launched, of those that pods use.
+func (s *drafts) sharedLabels(offerings []offering.Ref, on *offering.Catalog) map[string]string {
 	var common []label
 	alike := map[string]bool{} // types none of whose offerings has labels of its own: one stands for all
 	for at, c := range offerings {
@@ -142,10 +151,13 @@ func shared(offerings []offering.Ref, on *offering.Catalog) map[string]string {
 		alike[c.Type] = !slices.ContainsFunc(t.Offerings, func(o offering.Offering) bool { return len(o.Labels) > 0 })
 		o := t.Offering(c)
 		if at == 0 {
-			common = collect(nil, t.Labels)
+			common = s.collect(nil, t.Labels)
 			if o != nil {
-				common = collect(common, o.Labels)
+				common = s.collect(common, o.Labels)
 			}
+		}
+		if len(common) == 0 {
+			break
 		}
 		common = slices.DeleteFunc(common, func(l label) bool { return !settled(t, o, l.key, l.value) })
 	}
@@ -158,10 +170,10 @@ func shared(offerings []offering.Ref, on *offering.Catalog) map[string]string {
 
 type label struct{ key, value string }
 
-// collect adds the labels with exactly one value.
-func collect(out []label, labels map[string][]string) []label {
+// collect adds those of the labels that pods use and that have exactly one value.
+func (s *drafts) collect(out []label, labels map[string][]string) []label {
 	for key, values := range labels {
-		if len(values) == 1 {
+		if len(values) == 1 && s.labels[key] {
 			out = append(out, label{key, values[0]})
 		}
 	}

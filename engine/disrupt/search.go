@@ -53,7 +53,7 @@ type search struct {
 
 // newSearch applies the moves under way. It rehearses its moves when rehearsed is set.
 func newSearch(snapshot *cluster.Snapshot, in *Input, rehearsed bool) *search {
-	s := &search{in: in, nodes: newNodes(snapshot, in), budgets: CountNodes(in), drafts: &drafts{before: snapshot, whatIf: snapshot.WhatIf()}}
+	s := &search{in: in, nodes: newNodes(snapshot, in), budgets: CountNodes(in), drafts: newDrafts(snapshot)}
 	var infos []*cluster.NodeInfo
 	for i := range in.Nodes {
 		if info := s.nodes.byKey[in.Nodes[i].Key].info; info != nil {

@@ -30,20 +30,25 @@ type nodeGroup struct {
 	catalog *cluster.PoolCatalog // an offering of this catalog
 	row     int
 
-	// perCPU and perMemory are the share of the node that a base unit of each is.
-	perCPU, perMemory float64
-	slots             []slot // the open nodes, the emptiest first
-	nodes             int    // the number of all nodes
-	values            []int  // by domain count; see domainCount.value
-	number            int    // in groups.all
-	rank              int    // in groups.ranks
-	in                *groups
+	size
+	slots  []slot // the open nodes, the emptiest first
+	nodes  int    // the number of all nodes
+	values []int  // by domain count; see domainCount.value
+	number int    // in groups.all
+	rank   int    // in groups.ranks
+	in     *groups
 }
 
-// rank is a group, and how empty its emptiest open node is; -Inf without one.
+// size is the share of a node that a base unit of cpu is, and one of memory.
+type size struct{ perCPU, perMemory float64 }
+
+// rank is a group, and how empty its emptiest open node is; -Inf without one. It repeats what most
+// groups are skipped by.
 type rank struct {
 	emptiest float64
-	group    *nodeGroup
+	size
+	number int
+	group  *nodeGroup
 }
 
 // groupKey is what the nodes of a group share.
@@ -85,9 +90,9 @@ func (s *groups) ofOffering(catalog *cluster.PoolCatalog, row int) *nodeGroup {
 func (s *groups) findOrAdd(key groupKey) *nodeGroup {
 	g := s.byKey[key]
 	if g == nil {
-		g = &nodeGroup{perCPU: 1 / float64(max(1, key.cpu)), perMemory: 1 / float64(max(1, key.memory)), number: len(s.all), rank: len(s.all), in: s}
+		g = &nodeGroup{size: size{1 / float64(max(1, key.cpu)), 1 / float64(max(1, key.memory))}, number: len(s.all), rank: len(s.all), in: s}
 		s.byKey[key] = g
-		s.all, s.ranks = append(s.all, g), append(s.ranks, rank{math.Inf(-1), g})
+		s.all, s.ranks = append(s.all, g), append(s.ranks, rank{math.Inf(-1), g.size, g.number, g})
 	}
 	return g
 }
@@ -137,8 +142,8 @@ func (g *nodeGroup) admits(shape *cluster.PodShape) bool {
 }
 
 // share is which share of a node of the group v is: cpu and memory together, up to 2.
-func (g *nodeGroup) share(v *quantity.Vector) float64 {
-	return float64(v[quantity.CPU])*g.perCPU + float64(v[quantity.Memory])*g.perMemory
+func (s size) share(v *quantity.Vector) float64 {
+	return float64(v[quantity.CPU])*s.perCPU + float64(v[quantity.Memory])*s.perMemory
 }
 
 // value is the value of a label.
@@ -163,7 +168,7 @@ func valueAtLaunch(catalog *cluster.PoolCatalog, row int, k *constraint.Key) (in
 
 // rankAgain puts the group in its place among all groups: mostly it moves only a little.
 func (g *nodeGroup) rankAgain() {
-	now := rank{math.Inf(-1), g}
+	now := rank{math.Inf(-1), g.size, g.number, g}
 	if len(g.slots) > 0 {
 		now.emptiest = g.slots[0].emptiness
 	}

@@ -76,15 +76,15 @@ func (s *scheduler) best(p *leavingPod, policy scorePolicy) int {
 	}
 	s.groups.extend(p.admission)
 	planned, leeway := s.nodes.at(p.planned).group, policy.maxBonus()
-	for _, r := range s.groups.ranks {
+	for i := range s.groups.ranks {
+		r := &s.groups.ranks[i]
 		if r.emptiest+leeway < found.score {
 			break // no node of the groups that follow scores as high
 		}
-		g := r.group
-		if !p.admission.admits[g.number] || r.emptiest-policy.deduction(g.share(&p.Requests))+leeway < found.score {
+		if !p.admission.admits[r.number] || r.emptiest-policy.deduction(r.share(&p.Requests))+leeway < found.score {
 			continue
 		}
-		if p.inPlannedDomains(planned, g) && p.spreadsAdmit(g) {
+		if g := r.group; p.inPlannedDomains(planned, g) && p.spreadsAdmit(g) {
 			found = s.bestIn(g, p, policy, found)
 		}
 	}
