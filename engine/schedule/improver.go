@@ -126,7 +126,8 @@ func (l *launch) movable() bool {
 	})
 }
 
-// dropLaunches moves the pods of launches into the free capacity of others.
+// dropLaunches moves the pods of launches into the free capacity of others. Others of lower weight take
+// them as they are: that a NodePool goes first decides what is launched, not what is filled.
 func (im *improver) dropLaunches(examined []*launch) {
 	receivers := slices.Clone(im.launches.all)
 	slices.SortStableFunc(receivers, func(a, b *launch) int { return cmp.Compare(b.free[quantity.CPU], a.free[quantity.CPU]) })
@@ -135,15 +136,34 @@ func (im *improver) dropLaunches(examined []*launch) {
 		if im.outOfSteps() {
 			return
 		}
-		if trials := im.moveAllPods(l, receivers); trials != nil && im.cost(trials) < im.price(l) {
+		trials := im.moveAllPods(l, receivers, func(t *launch) bool { return t.pool.Pool.Weight >= l.pool.Pool.Weight })
+		if trials == nil && slices.ContainsFunc(receivers, func(t *launch) bool { return t.pool.Pool.Weight < l.pool.Pool.Weight }) {
+			trials = im.moveAllPods(l, receivers, func(*launch) bool { return true })
+			if im.costsMoreAtLowerWeight(l, trials) {
+				continue
+			}
+		}
+		if trials != nil && im.cost(trials) < im.price(l) {
 			im.remove(l)
 			im.apply(trials)
 		}
 	}
 }
 
-// moveAllPods finds capacity for all pods of a launch on others; nil when there is not enough.
-func (im *improver) moveAllPods(l *launch, receivers []*launch) map[*launch]*launch {
+// costsMoreAtLowerWeight reports whether some of the trial launches are of lower weight than l and cost more
+// than before.
+func (im *improver) costsMoreAtLowerWeight(l *launch, trials map[*launch]*launch) bool {
+	for t, trial := range trials {
+		if t.pool.Pool.Weight < l.pool.Pool.Weight && im.priceOf(trial) > im.price(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// moveAllPods finds capacity for all pods of a launch on others that may take them; nil when there is not
+// enough.
+func (im *improver) moveAllPods(l *launch, receivers []*launch, mayTake func(*launch) bool) map[*launch]*launch {
 	trials := map[*launch]*launch{}
 	at := 0
 	for _, p := range l.content {
@@ -153,7 +173,7 @@ func (im *improver) moveAllPods(l *launch, receivers []*launch) map[*launch]*lau
 			if len(pods) == 0 || im.outOfSteps() {
 				break
 			}
-			if t == l || im.dropped[t] || t.pool.Pool.Weight < l.pool.Pool.Weight {
+			if t == l || im.dropped[t] || !mayTake(t) {
 				continue
 			}
 			trial := trials[t]
