@@ -17,6 +17,7 @@ type cell struct {
 	*cellInfo
 	nodes    []nodeRange // slots of the nodes that accept the group
 	maxPods  int         // how many pods launches there take; negative: unknown
+	room     int         // how many pods planned launches there have room for; for policy.groupByGroup
 	wanted   int         // how many pods nodes are to be launched for there
 	assigned int         // the same, earlier in the round; noted where maxPods is known
 }

@@ -73,6 +73,11 @@ func (cf *cellFinder) better(g *podGroup, a, b *cell) bool {
 		return a.name == towards
 	}
 	policy := cf.learned.policy
+	if policy.groupByGroup && !onA {
+		if roomA, roomB := a.room > a.wanted, b.room > b.wanted; roomA != roomB {
+			return roomA
+		}
+	}
 	if policy.sharedDomains && !onA {
 		if usedA, usedB := cf.inUse.has(a), cf.inUse.has(b); usedA != usedB {
 			return usedA

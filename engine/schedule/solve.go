@@ -209,6 +209,9 @@ func (s *solver) byPriority() [][]*podGroup {
 		}
 		*list = append(*list, []*podGroup{g})
 	}
+	if s.learned.policy.groupByGroup {
+		out = slices.Collect(slices.Chunk(slices.Concat(out...), 1))
+	}
 	first = slices.DeleteFunc(first, func(g []*podGroup) bool { return len(g) == 0 })
 	return slices.Concat(first, out, last)
 }
