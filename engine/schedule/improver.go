@@ -52,7 +52,8 @@ type improver struct {
 	maxSteps      int
 	prices        map[*launch]offering.Price // see price
 	dropped       map[*launch]bool
-	rows, merged  bitset.Set // scratch: see priceOf and mergePair
+	divided       bool       // some launches that are not dropped have other pods
+	rows, merged  bitset.Set // scratch: see priceOf, mergePair and cheapestWith
 }
 
 func newImprover(s *solver) *improver {
@@ -64,7 +65,7 @@ func newImprover(s *solver) *improver {
 // outOfSteps reports whether no step is left.
 func (im *improver) outOfSteps() bool { return im.progress.steps >= im.maxSteps }
 
-// improve drops launches whose pods fit on others, and replaces two launches by one that is
+// improve drops launches whose pods fit on others, and replaces two launches by one or two that are
 // cheaper. A pod never leaves its cell, and the rules of the pods on its new node hold, so no
 // count that others rely on changes. The work is bounded: only the launches that are filled least
 // well are examined, and only for a number of steps. Launches that are not examined are counted.
@@ -78,8 +79,11 @@ func (s *solver) improve() {
 	s.launches.forgetIndex()
 	im.dropLaunches(examined)
 	im.merge(examined)
+	if s.searches.budgets[Policies] > 0 { // a pass makes many drafts
+		im.divide(examined)
+	}
 	s.searches.improveSteps += im.progress.steps
-	if len(im.dropped) == 0 {
+	if len(im.dropped) == 0 && !im.divided {
 		return
 	}
 	s.launches.drop(im.dropped, &s.pools)
@@ -374,7 +378,7 @@ func (im *improver) conflict(a, b *launch) bool {
 
 // combine is a node of the offering with the pods of both; nil when it cannot hold them.
 func (im *improver) combine(pool *poolState, row int, a, b *launch) *launch {
-	one := &launch{pool: pool, row: row, free: pool.Allocatable[row], requirements: pool.base, requiredValues: maxOfEach(a.requiredValues, b.requiredValues)}
+	one := im.emptyNode(pool, row, a, b)
 	for _, l := range []*launch{a, b} {
 		at := 0
 		for _, p := range l.content {
@@ -385,6 +389,11 @@ func (im *improver) combine(pool *poolState, row int, a, b *launch) *launch {
 		}
 	}
 	return one
+}
+
+// emptyNode is a node of the offering for pods of both.
+func (im *improver) emptyNode(pool *poolState, row int, a, b *launch) *launch {
+	return &launch{pool: pool, row: row, free: pool.Allocatable[row], requirements: pool.base, requiredValues: maxOfEach(a.requiredValues, b.requiredValues)}
 }
 
 // replace launches one for a and b when limits and quota allow it and it is cheaper.
