@@ -57,9 +57,6 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 	}
 	cells := s.cells.find(g)
 	g.cells = cells
-	if s.learned.policy.groupByGroup {
-		countRoomOnLaunches(s, g, cells)
-	}
 	for g.unassigned() > 0 {
 		best := s.bestCell(g, cells)
 		if best == nil {
@@ -84,23 +81,6 @@ func (s *solver) assignGroup(g *podGroup) []*allotment {
 		allotments = append(allotments, g.allot(c, c.wanted)...)
 	}
 	return allotments
-}
-
-// countRoomOnLaunches counts for how many pods of the group the planned launches have room in each cell.
-func countRoomOnLaunches(s *solver, g *podGroup, cells []*cell) {
-	for _, c := range cells {
-		here := &allotment{group: g, cell: c}
-		for i := s.launches.next(0, g); i >= 0 && c.room < g.unassigned(); i = s.launches.next(i+1, g) {
-			l := s.launches.all[i]
-			n := l.roomFor(&s.counters, g)
-			if n == 0 {
-				continue
-			}
-			if joined, ok := s.requirements.join(l.requirements, l.pool, l.row, s.compatibility.compatible(l.pool, here), here); ok {
-				c.room += l.addableWithMinValues(&s.minValues, joined, g, n)
-			}
-		}
-	}
 }
 
 // lacksPodsOnNodes reports whether no pod is on any node that pods of the group must join there,

@@ -27,6 +27,8 @@ type cellFinder struct {
 	launches      *launchList
 	limits        *limits
 	topology      *topology
+	requirements  *requirementSets
+	compatibility *compatibility
 	minValues     *minValuesChecker
 	learned       *learned
 	assigned      map[learnedKey]int        // pods of this round; see noteAssigned
@@ -57,8 +59,28 @@ func (cf *cellFinder) find(g *podGroup) []*cell {
 			c.maxPods, c.assigned = n, cf.assigned[key]
 		}
 	}
+	if cf.learned.policy.groupByGroup {
+		cf.countRoom(g, out)
+	}
 	slices.SortFunc(out, func(a, b *cell) int { return cmp.Compare(a.name, b.name) })
 	return out
+}
+
+// countRoom counts for how many pods of the group planned launches have room in each cell.
+func (cf *cellFinder) countRoom(g *podGroup, cells []*cell) {
+	for _, c := range cells {
+		here := &allotment{group: g, cell: c}
+		for i := cf.launches.next(0, g); i >= 0 && c.room < g.unassigned(); i = cf.launches.next(i+1, g) {
+			l := cf.launches.all[i]
+			n := l.roomFor(cf.launches.counters, g)
+			if n == 0 {
+				continue
+			}
+			if joined, ok := cf.requirements.join(l.requirements, l.pool, l.row, cf.compatibility.compatible(l.pool, here), here); ok {
+				c.room += l.addableWithMinValues(cf.minValues, joined, g, n)
+			}
+		}
+	}
 }
 
 // better reports whether cell a is better than b for the next pod: first one where a node has free capacity,

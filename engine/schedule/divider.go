@@ -33,11 +33,8 @@ func (im *improver) divide(examined []*launch) {
 	}
 	im.maxSteps = min(im.maxSteps, im.progress.steps+maxDivideSteps)
 	for i, a := range examined {
-		if a.filled() >= wellFilled {
-			return // and so are the others
-		}
 		for _, b := range examined[i+1:] {
-			if im.outOfSteps() || im.dropped[a] {
+			if im.outOfSteps() || im.dropped[a] || a.filled() >= wellFilled {
 				break
 			}
 			if !im.dropped[b] && a.pool == b.pool && len(a.pods)+len(b.pods) <= maxDividedPods {

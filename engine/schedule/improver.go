@@ -79,7 +79,7 @@ func (s *solver) improve() {
 	s.launches.forgetIndex()
 	im.dropLaunches(examined)
 	im.merge(examined)
-	if s.searches.budgets[Policies] > 0 { // a pass makes many drafts
+	if s.searches.budgets[Policies] > 0 { // not for drafts: a pass makes many
 		im.divide(examined)
 	}
 	s.searches.improveSteps += im.progress.steps
@@ -140,34 +140,31 @@ func (im *improver) dropLaunches(examined []*launch) {
 		if im.outOfSteps() {
 			return
 		}
-		trials := im.moveAllPods(l, receivers, func(t *launch) bool { return t.pool.Pool.Weight >= l.pool.Pool.Weight })
-		if trials == nil && slices.ContainsFunc(receivers, func(t *launch) bool { return t.pool.Pool.Weight < l.pool.Pool.Weight }) {
-			trials = im.moveAllPods(l, receivers, func(*launch) bool { return true })
-			if im.costsMoreAtLowerWeight(l, trials) {
-				continue
-			}
+		lighter := func(t *launch) bool { return t.pool.Pool.Weight < l.pool.Pool.Weight }
+		trials := im.moveAllPods(l, receivers, lighter)
+		if trials == nil && slices.ContainsFunc(receivers, lighter) {
+			trials = im.moveAllPods(l, receivers, func(*launch) bool { return false })
 		}
-		if trials != nil && im.cost(trials) < im.price(l) {
+		if trials != nil && im.cost(trials) < im.price(l) && !im.someCostMore(trials, lighter) {
 			im.remove(l)
 			im.apply(trials)
 		}
 	}
 }
 
-// costsMoreAtLowerWeight reports whether some of the trial launches are of lower weight than l and cost more
-// than before.
-func (im *improver) costsMoreAtLowerWeight(l *launch, trials map[*launch]*launch) bool {
+// someCostMore reports whether some of those launches cost more as their trial.
+func (im *improver) someCostMore(trials map[*launch]*launch, those func(*launch) bool) bool {
 	for t, trial := range trials {
-		if t.pool.Pool.Weight < l.pool.Pool.Weight && im.priceOf(trial) > im.price(t) {
+		if those(t) && im.priceOf(trial) > im.price(t) {
 			return true
 		}
 	}
 	return false
 }
 
-// moveAllPods finds capacity for all pods of a launch on others that may take them; nil when there is not
+// moveAllPods finds capacity for all pods of a launch on others that are not excluded; nil when there is not
 // enough.
-func (im *improver) moveAllPods(l *launch, receivers []*launch, mayTake func(*launch) bool) map[*launch]*launch {
+func (im *improver) moveAllPods(l *launch, receivers []*launch, excluded func(*launch) bool) map[*launch]*launch {
 	trials := map[*launch]*launch{}
 	at := 0
 	for _, p := range l.content {
@@ -177,7 +174,7 @@ func (im *improver) moveAllPods(l *launch, receivers []*launch, mayTake func(*la
 			if len(pods) == 0 || im.outOfSteps() {
 				break
 			}
-			if t == l || im.dropped[t] || !mayTake(t) {
+			if t == l || im.dropped[t] || excluded(t) {
 				continue
 			}
 			trial := trials[t]
@@ -400,7 +397,7 @@ func (im *improver) emptyNode(pool *poolState, row int, a, b *launch) *launch {
 func (im *improver) replace(a, b, one *launch, before offering.Price) bool {
 	im.limits.release(a)
 	im.limits.release(b)
-	if im.limits.nodesAllowed(one.pool, one.row) == 0 || im.priceOf(one) >= before || !im.minValues.reserveLaunch(one, &one.used) {
+	if im.priceOf(one) >= before || !im.reserve(one) {
 		im.limits.reserve(a)
 		im.limits.reserve(b)
 		return false

@@ -71,7 +71,7 @@ func newSolver(ps *preferenceSearch, l *learned, chosen chosenPreferences, maxPr
 	s.compatibility = compatibility{topology: &s.topology, byCell: map[compatibleKey]*cluster.CompatibleOfferings{}, shared: ps.compatible}
 	s.cells = cellFinder{
 		pools: &s.pools, nodes: &s.nodes, launches: &s.launches, limits: &s.limits, topology: &s.topology,
-		minValues: &s.minValues, learned: l, assigned: map[learnedKey]int{}, byKey: map[cellsKey][]cellInfo{}, atStart: ps.cells,
+		requirements: &s.requirements, compatibility: &s.compatibility, minValues: &s.minValues, learned: l, assigned: map[learnedKey]int{}, byKey: map[cellsKey][]cellInfo{}, atStart: ps.cells,
 	}
 	s.descriptions = descriptions{
 		snapshot: snapshot, pools: &s.pools, launches: &s.launches, quota: &s.quota, topology: &s.topology,
