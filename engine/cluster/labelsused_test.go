@@ -10,6 +10,13 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
+func namesOf(keys []*constraint.Key) (names []string) {
+	for _, k := range keys {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
 // TestNodesAreAlike: two nodes are alike unless they differ in a label that
 // pods select nodes by, or in the topology key of a hard spread constraint or a required
 // affinity term.
@@ -29,12 +36,11 @@ func TestNodesAreAlike(t *testing.T) {
 		Spreads:      []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Selector: self}, {Key: "colour", MaxSkew: 1, Selector: self, Soft: true}},
 		AntiAffinity: []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Selector: self}}})
 	snapshot := b.Snapshot()
-	var names []string
-	for _, k := range snapshot.LabelsUsed() {
-		names = append(names, k.Name)
+	if got, want := namesOf(snapshot.LabelsUsed()), []string{"disk", cluster.LabelZone}; !slices.Equal(got, want) {
+		t.Errorf("pods use the labels %v, want %v", got, want)
 	}
-	if want := []string{"disk", cluster.LabelZone}; !slices.Equal(names, want) {
-		t.Errorf("pods use the labels %v, want %v", names, want)
+	if got, want := namesOf(snapshot.LabelsUsedOrPreferred()), []string{"colour", "disk", cluster.LabelZone}; !slices.Equal(got, want) {
+		t.Errorf("pods use or prefer the labels %v, want %v", got, want)
 	}
 	key := func(name string) string { return snapshot.NodeByKey(name).GroupKey(snapshot.LabelsUsed()) }
 	if key("a") != key("b") {

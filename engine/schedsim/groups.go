@@ -141,7 +141,7 @@ func (g *nodeGroup) admits(shape *cluster.PodShape) bool {
 	return slices.ContainsFunc(g.catalog.Compatible(shape).Admitted, func(rows bitset.Set) bool { return rows.Has(g.row) })
 }
 
-// share is which share of a node of the group v is: cpu and memory together, up to 2.
+// share is which share of a node of that size v is: cpu and memory together, up to 2.
 func (s size) share(v *quantity.Vector) float64 {
 	return float64(v[quantity.CPU])*s.perCPU + float64(v[quantity.Memory])*s.perMemory
 }

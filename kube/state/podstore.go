@@ -95,16 +95,16 @@ func set[K, M comparable](sets map[K]map[M]bool, key K, member M) { put(sets, ke
 func unset[K, M comparable](sets map[K]map[M]bool, key K, member M) { remove(sets, key, member) }
 
 // put and remove keep a map of maps: a map without entries is deleted.
-func put[K, M comparable, V any](maps map[K]map[M]V, key K, member M, value V) {
-	if maps[key] == nil {
-		maps[key] = map[M]V{}
+func put[K, M comparable, V any](outer map[K]map[M]V, key K, member M, value V) {
+	if outer[key] == nil {
+		outer[key] = map[M]V{}
 	}
-	maps[key][member] = value
+	outer[key][member] = value
 }
 
-func remove[K, M comparable, V any](maps map[K]map[M]V, key K, member M) {
-	delete(maps[key], member)
-	if len(maps[key]) == 0 {
-		delete(maps, key)
+func remove[K, M comparable, V any](outer map[K]map[M]V, key K, member M) {
+	delete(outer[key], member)
+	if len(outer[key]) == 0 {
+		delete(outer, key)
 	}
 }
