@@ -319,9 +319,11 @@ func (w *Checker) checkCycle() {
 	w.seenFleets[key] = visit{w.outsideChanges, w.savingMoves, w.c.Stats.Undone}
 }
 
-// atRest reports whether every pod runs and no node is launched or deleted.
+// atRest reports whether every pod runs, no node is launched or deleted, and no move has passed
+// its second look: what changes from outside between that and the drain changes nothing about
+// the move, so a fleet seen in between is not the one that was judged.
 func (w *Checker) atRest() bool {
-	return !slices.ContainsFunc(w.c.disruption.moves, func(m *move) bool { return m.stage >= launched && m.stage != over }) &&
+	return !slices.ContainsFunc(w.c.disruption.moves, func(m *move) bool { return m.stage >= tainted && m.stage != over }) &&
 		!slices.ContainsFunc(w.c.workloads.pods, func(p *pod) bool { return p.node == nil }) &&
 		!slices.ContainsFunc(w.c.nodes.list, func(n *node) bool { return n.initialized.IsZero() || n.isDeleting() })
 }
