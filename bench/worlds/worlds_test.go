@@ -106,6 +106,7 @@ var cheaper = map[string]map[uint64]float64{
 	"nodes that NodePools of lower weight launch anyway are filled": {954: 0.6400, 1937: 0.3297},
 	"pods choose their domains after nodes are launched for others": {493: 1.0137, 505: 0.3070, 625: 1.5460, 1604: 0.1513},
 	"two nodes divide their pods anew":                              {387: 0.5417},
+	"anti-affinity to nobody settles no domain":                     {658: 0.1943},
 }
 
 // TestNoDearer: karve's launches for these worlds cost no more than Karpenter's did.
