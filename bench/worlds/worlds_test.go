@@ -80,6 +80,7 @@ var foundWithExtras = map[string][]uint64{
 	"pods follow one that may be in several other domains":       {9505330, 3200089},
 	"offerings outside a hostname spread are for buffers":        {3108611},
 	"a pod that would keep one spread over nodes off its node":   {4108584},
+	"a merged node attaches the volumes of the pods of both":     {7711573},
 }
 
 // TestFoundWorlds: what was found once stays mended.

@@ -78,7 +78,7 @@ func (s *solver) improve() {
 	}
 	s.launches.forgetIndex()
 	im.dropLaunches(examined)
-	im.merge(examined)
+	im.merge(examined, im.listWithFollowers())
 	if s.searches.budgets[Policies] > 0 { // not for drafts: a pass makes many
 		im.divide(examined)
 	}
@@ -111,6 +111,18 @@ func (im *improver) listExamined() []*launch {
 	return out
 }
 
+// listWithFollowers lists launches with pods that had to join others there. Those stay together, but may
+// all move to a larger node.
+func (im *improver) listWithFollowers() []*launch {
+	var out []*launch
+	for _, l := range im.launches.all {
+		if len(out) < maxExamined && l.hasFollowers() && !l.hasVirtualPods() {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 // filled is the largest fraction of any resource that pods use of the node.
 func (l *launch) filled() float64 {
 	most := 0.0
@@ -124,10 +136,12 @@ func (l *launch) filled() float64 {
 
 // movable reports whether the pods may move to another node: those that joined other pods on
 // the node may not, and virtual pods may not.
-func (l *launch) movable() bool {
-	return !slices.ContainsFunc(l.content, func(p portion) bool {
-		return len(p.allotment.group.nodeRules.needs) > 0 || p.allotment.group.class.Virtual
-	})
+func (l *launch) movable() bool { return !l.hasFollowers() && !l.hasVirtualPods() }
+
+func (l *launch) hasFollowers() bool { return slices.ContainsFunc(l.groups, (*podGroup).follows) }
+
+func (l *launch) hasVirtualPods() bool {
+	return slices.ContainsFunc(l.groups, func(g *podGroup) bool { return g.class.Virtual })
 }
 
 // dropLaunches moves the pods of launches into the free capacity of others. Others of lower weight take
@@ -293,10 +307,10 @@ func (im *improver) remove(l *launch) {
 	im.limits.release(l)
 }
 
-// merge replaces two launches by one where that is cheaper.
-func (im *improver) merge(examined []*launch) {
+// merge replaces two launches by one where that is cheaper; one of the two may have followers.
+func (im *improver) merge(examined, withFollowers []*launch) {
 	for i, a := range examined {
-		if !im.mergeWith(a, examined[i+1:]) {
+		if !im.mergeWith(a, examined[i+1:]) || !im.mergeWith(a, withFollowers) {
 			im.countUnexamined(examined[i:])
 			return
 		}
@@ -315,7 +329,11 @@ func (im *improver) mergeWith(a *launch, partners []*launch) bool {
 			continue
 		}
 		tried++
-		im.mergePair(a, b)
+		if b.hasFollowers() {
+			im.mergePair(b, a)
+		} else {
+			im.mergePair(a, b)
+		}
 	}
 	return !im.outOfSteps()
 }
@@ -330,7 +348,8 @@ func (im *improver) countUnexamined(examined []*launch) {
 	}
 }
 
-// mergePair replaces two launches by one of the cheapest offerings that hold the pods of both.
+// mergePair replaces two launches by one of the cheapest offerings that hold the pods of both. Only a may
+// have followers.
 func (im *improver) mergePair(a, b *launch) {
 	pool := a.pool
 	if im.conflict(a, b) {
@@ -375,15 +394,18 @@ func (im *improver) conflict(a, b *launch) bool {
 
 // combine is a node of the offering with the pods of both; nil when it cannot hold them.
 func (im *improver) combine(pool *poolState, row int, a, b *launch) *launch {
-	one := im.emptyNode(pool, row, a, b)
-	for _, l := range []*launch{a, b} {
-		at := 0
-		for _, p := range l.content {
-			if im.move(one, p.allotment, l.pods[at:at+p.n]) < p.n {
-				return nil
-			}
-			at += p.n
+	if !within(&a.used, &pool.Allocatable[row]) {
+		return nil
+	}
+	one := a.clone()
+	one.row, one.free, one.reservedCapacity = row, pool.Allocatable[row].Sub(a.used), nil
+	one.requiredValues = maxOfEach(a.requiredValues, b.requiredValues)
+	at := 0
+	for _, p := range b.content {
+		if im.move(one, p.allotment, b.pods[at:at+p.n]) < p.n {
+			return nil
 		}
+		at += p.n
 	}
 	return one
 }
