@@ -191,7 +191,7 @@ func (t *topology) compileDomainRules(g *podGroup) {
 	t.addSpreads(g, add)
 	for i, n := range g.class.AntiAffinity {
 		if n.Weight == 0 && !n.Selector.AnyPod() {
-			continue // it keeps apart from nobody: no domain has to be settled
+			continue // it keeps apart from nobody, so its pods need no domain
 		}
 		if (n.Weight == 0 || g.held.holds(podAntiAffinity, i)) && n.Key.Name != cluster.LabelHostname {
 			add(domainRule{kind: antiAffinityRule, count: selected(n.Key, n.Selector), soft: n.Weight > 0, preference: preference{podAntiAffinity, i, n.Weight}})

@@ -134,10 +134,11 @@ func (l *launch) filled() float64 {
 	return most
 }
 
-// movable reports whether the pods may move to another node: those that joined other pods on
-// the node may not, and virtual pods may not.
+// movable reports whether the pods may move to other nodes, each to another: those that joined
+// other pods on the node may not, and virtual pods may not.
 func (l *launch) movable() bool { return !l.hasFollowers() && !l.hasVirtualPods() }
 
+// hasFollowers reports whether some of the pods joined others on the node, and must stay with them.
 func (l *launch) hasFollowers() bool { return slices.ContainsFunc(l.groups, (*podGroup).follows) }
 
 func (l *launch) hasVirtualPods() bool {
@@ -394,7 +395,7 @@ func (im *improver) conflict(a, b *launch) bool {
 
 // combine is a node of the offering with the pods of both; nil when it cannot hold them.
 func (im *improver) combine(pool *poolState, row int, a, b *launch) *launch {
-	if !within(&a.used, &pool.Allocatable[row]) {
+	if !within(&a.used, &pool.Allocatable[row]) { // mergePair leaves volumes out
 		return nil
 	}
 	one := a.clone()
