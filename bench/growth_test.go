@@ -10,8 +10,9 @@ import (
 )
 
 // TestMedianRatio: a round in which the computer was slow for both sizes does not change the ratio, and
-// one in which it was slow for one size does not decide it.
-func TestMedianRatio(t *testing.T) {
+// one in which it was slow for one size does not decide it. The ratio of the best is that of the shortest
+// of each size, whatever their rounds.
+func TestRatios(t *testing.T) {
 	took := func(ms ...int) (out []measure.Sample) {
 		for _, n := range ms {
 			out = append(out, measure.Sample{Took: time.Duration(n) * time.Millisecond})
@@ -19,7 +20,10 @@ func TestMedianRatio(t *testing.T) {
 		return out
 	}
 	if got := medianRatio(took(20, 90, 20), took(10, 45, 1)); got != 2 {
-		t.Errorf("the ratio is %v, want 2", got)
+		t.Errorf("the median ratio is %v, want 2", got)
+	}
+	if got := bestRatio(took(90, 30, 40), took(20, 45, 10)); got != 3 {
+		t.Errorf("the ratio of the best is %v, want 3", got)
 	}
 }
 
