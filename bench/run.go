@@ -165,14 +165,16 @@ func (c config) measured(ctx context.Context, it item) ([]report.Row, error) {
 func (c config) compare(ctx context.Context, it item, s *scenario.Scenario) (report.Row, error) {
 	row := report.Row{Scenario: it.name}
 	var honoured string
-	row.Karve, honoured, row.Invalid = c.ours(s)
+	var err error
+	if row.Karve, honoured, row.Invalid, err = c.ours(it, s); err != nil {
+		return row, err
+	}
 	row.AddNote(honoured)
 	switch {
 	case c.karveOnly:
 	case it.alone != "":
 		row.AddNote(it.alone)
 	default:
-		var err error
 		if row.Upstream, err = c.theirs(ctx, it.limit, s); err != nil {
 			return row, err
 		}
@@ -209,7 +211,7 @@ func sharedBound(s *scenario.Scenario, row report.Row) float64 {
 
 // ours also says what became of preferences, and what is wrong with the plan, if
 // anything is.
-func (c config) ours(s *scenario.Scenario) (side *report.Side, honoured, invalid string) {
+func (c config) ours(it item, s *scenario.Scenario) (side *report.Side, honoured, invalid string, err error) {
 	run := karve.New(s).Repeat(c.patience())
 	side = &report.Side{
 		Nodes:      len(run.Plan.Launches),
@@ -223,7 +225,12 @@ func (c config) ours(s *scenario.Scenario) (side *report.Side, honoured, invalid
 	if err := karve.Audit(s, run.Plan); err != nil {
 		invalid = err.Error()
 	}
-	return timed(side, run.Samples, len(s.Pending)), preferencesNote(s, run.Plan.Preferences), invalid
+	if it.wholePods {
+		if side.LowerBound, err = karve.LaunchBound(s, run.Plan); err != nil {
+			return nil, "", "", fmt.Errorf("bounding the price: %w", err)
+		}
+	}
+	return timed(side, run.Samples, len(s.Pending)), preferencesNote(s, run.Plan.Preferences), invalid, nil
 }
 
 // theirs returns nil when upstream's first decision is not done within the limit; no limit is 0.

@@ -22,11 +22,14 @@ type HardFamily struct {
 	Make func(size int) *Scenario
 }
 
+// TenantsApart is the family whose price is decided by which pods share no node.
+const TenantsApart = "tenants apart"
+
 // HardFamilies lists them. Clusters of all these kinds have been seen or can be made by anyone who
 // may create pods.
 func HardFamilies() []HardFamily {
 	return []HardFamily{
-		{"tenants apart", 500, tenantsApart},
+		{TenantsApart, 500, tenantsApart},
 		{"rule of its own", 8000, ownRule},
 		{"zone chain", 2000, zoneChain},
 		{"node chains", 7680, nodeChains},

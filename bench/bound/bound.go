@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bound
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Kind is a kind of node that may be launched, any number of times.
+type Kind struct {
+	Room  []float64 // for pods, by resource
+	Price float64   // of one node, above zero
+}
+
+// Group is pods that are alike.
+type Group struct {
+	Pods     int
+	Requests []float64 // of one pod, by resource
+	On       []bool    // by kind: whether its nodes take the pods
+	// Exclusive is the number of a set of groups of which a node takes pods of one group only; 0 for none.
+	Exclusive int
+}
+
+// Result is a bound on the price of nodes for all pods.
+type Result struct {
+	Price float64
+	// Upper is the price of the fractions of nodes that were found: the bound would not exceed it,
+	// however long the search.
+	Upper float64
+	Steps int // how often prices of pods were tried
+}
+
+const (
+	// precise is by which part of Upper the bound may stay below it.
+	precise = 0.002
+	// maxSteps ends the search; the bound is then that of the best prices of pods.
+	maxSteps = 400
+	// maxColumns is how many columns one step adds at most.
+	maxColumns = 40
+)
+
+// Least returns a bound on the price of nodes that take all pods. It is an error when some pod fits on
+// no kind.
+func Least(kinds []Kind, groups []Group) (Result, error) {
+	p, err := newProblem(kinds, groups)
+	if err != nil || len(p.groups) == 0 {
+		return Result{}, err
+	}
+	var r Result
+	for r.Steps = 1; ; r.Steps++ {
+		p.master.solve()
+		r.Upper = p.master.value
+		if added := p.step(); added == 0 || p.bound >= r.Upper*(1-precise) || r.Steps == maxSteps {
+			r.Price = p.bound
+			return r, nil
+		}
+	}
+}
+
+// problem is the configuration linear program with the columns that were generated so far.
+type problem struct {
+	kinds  []Kind
+	groups []Group
+	items  [][]item // by kind: the groups that it takes
+	master *master
+	bound  float64   // the best so far
+	prices []float64 // of one pod of each group: those that gave it
+}
+
+// newProblem leaves out what makes no difference: kinds that are no better than others, and groups
+// without pods. The first columns are for each group nodes of the kind that is cheapest for it alone.
+func newProblem(kinds []Kind, groups []Group) (*problem, error) {
+	p := &problem{groups: merged(groups)}
+	for i, k := range kinds {
+		if !dominated(kinds, p.groups, i) {
+			p.kinds = append(p.kinds, k)
+			p.items = append(p.items, itemsOn(k, p.groups, i))
+		}
+	}
+	p.prices, p.master = make([]float64, len(p.groups)), newMaster(p.groups)
+	cheapest := make([]column, len(p.groups))
+	for k, items := range p.items {
+		for _, it := range items {
+			c := &cheapest[it.group]
+			if c.counts == nil || p.kinds[k].Price*float64(c.counts[it.group]) < c.price*float64(it.most) {
+				*c = column{counts: make([]int, len(p.groups)), price: p.kinds[k].Price}
+				c.counts[it.group] = it.most
+			}
+		}
+	}
+	for g, c := range cheapest {
+		if c.counts == nil {
+			return nil, fmt.Errorf("no kind of node takes the %d pods that request %v", p.groups[g].Pods, p.groups[g].Requests)
+		}
+		p.master.add(c)
+	}
+	return p, nil
+}
+
+// merged joins groups that are alike.
+func merged(groups []Group) []Group {
+	var out []Group
+	for _, g := range groups {
+		if g.Pods <= 0 {
+			continue
+		}
+		at := slices.IndexFunc(out, func(o Group) bool {
+			return o.Exclusive == g.Exclusive && slices.Equal(o.Requests, g.Requests) && slices.Equal(o.On, g.On)
+		})
+		if at >= 0 && g.Exclusive == 0 {
+			out[at].Pods += g.Pods
+			continue
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// dominated reports whether another kind costs no more than the one and takes all that it takes. Of equal
+// ones the first is not.
+func dominated(kinds []Kind, groups []Group, at int) bool {
+	return slices.ContainsFunc(indices(len(kinds)), func(i int) bool {
+		if i == at || !atLeast(kinds, groups, i, at) {
+			return false
+		}
+		return i < at || !atLeast(kinds, groups, at, i)
+	})
+}
+
+// atLeast reports whether kind a costs no more than kind b and takes all that it takes.
+func atLeast(kinds []Kind, groups []Group, a, b int) bool {
+	if kinds[a].Price > kinds[b].Price {
+		return false
+	}
+	for d := range kinds[a].Room {
+		if kinds[a].Room[d] < kinds[b].Room[d] {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(groups, func(g Group) bool { return g.On[b] && !g.On[a] })
+}
+
+func indices(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// column is pods that fit together on a node of that price: how many of each group.
+type column struct {
+	counts []int
+	price  float64
+}
+
+// step prices the pods, adds columns that are worth more than they cost, and reports how many. The prices
+// are between those of the best bound so far and the last ones of the master, which swing from step to
+// step (Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer programming", 1997); if
+// these call for no column, the master's.
+func (p *problem) step() int {
+	last := p.master.prices()
+	for _, share := range []float64{0.5, 0} {
+		prices := make([]float64, len(last))
+		for g := range prices {
+			prices[g] = share*p.prices[g] + (1-share)*last[g]
+		}
+		if added := p.addViolated(p.price(prices), last); added > 0 {
+			return added
+		}
+	}
+	return 0
+}
+
+// price returns for each kind the pods that are worth most on a node. Where a node is worth more than it
+// costs, all prices are scaled until none is; if what all pods are worth is a better bound, it is kept.
+func (p *problem) price(prices []float64) (out []column) {
+	scale := 1.0
+	for k, kind := range p.kinds {
+		counts, most := pack(p.items[k], kind, prices)
+		if most > kind.Price {
+			scale = min(scale, kind.Price/most)
+		}
+		c := column{make([]int, len(p.groups)), kind.Price}
+		for i, n := range counts {
+			c.counts[p.items[k][i].group] = n
+		}
+		out = append(out, c)
+	}
+	sum := 0.0
+	for g, group := range p.groups {
+		sum += float64(group.Pods) * scale * prices[g]
+	}
+	if sum > p.bound {
+		p.bound = sum
+		for g := range prices {
+			p.prices[g] = scale * prices[g]
+		}
+	}
+	return out
+}
+
+// addViolated adds the columns that are worth more than they cost under the master's prices, the worst
+// first.
+func (p *problem) addViolated(columns []column, prices []float64) int {
+	excess := func(c column) float64 {
+		worth := 0.0
+		for g, n := range c.counts {
+			worth += float64(n) * prices[g]
+		}
+		return worth / c.price
+	}
+	columns = slices.DeleteFunc(columns, func(c column) bool { return excess(c) <= 1+1e-7 })
+	slices.SortStableFunc(columns, func(a, b column) int { return cmp.Compare(excess(b), excess(a)) })
+	columns = columns[:min(len(columns), maxColumns)]
+	for _, c := range columns {
+		p.master.add(c)
+	}
+	return len(columns)
+}
+
+// item is a group that a kind of node takes: what one pod asks for, and how many fit by themselves.
+type item struct {
+	group int
+	needs []need
+	most  int
+}
+
+// need is how much of a resource one pod takes.
+type need struct {
+	resource int
+	amount   float64
+}
+
+// itemsOn lists the groups that nodes of the kind take. Of groups that exclude each other there is one
+// whole node's worth together: each pod takes its part of a resource that is numbered after the others.
+func itemsOn(k Kind, groups []Group, at int) []item {
+	var out []item
+	for g, group := range groups {
+		if !group.On[at] {
+			continue
+		}
+		it := item{group: g}
+		for d, r := range group.Requests {
+			if r > 0 {
+				it.needs = append(it.needs, need{d, r})
+			}
+		}
+		if it.most = fitting(k.Room, it.needs, group.Pods); it.most == 0 {
+			continue
+		}
+		if group.Exclusive > 0 {
+			it.needs = append(it.needs, need{len(k.Room) + group.Exclusive - 1, 1 / float64(it.most)})
+		}
+		out = append(out, it)
+	}
+	return out
+}
+
+// fitting is how many pods fit into the room, at most the given number.
+func fitting(room []float64, needs []need, most int) int {
+	for _, n := range needs {
+		most = min(most, int(math.Floor(room[n.resource]/n.amount+1e-9)))
+	}
+	return max(0, most)
+}

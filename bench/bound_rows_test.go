@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	"github.com/karve-dev/karve/bench/karve"
+	"github.com/karve-dev/karve/bench/scenario"
+)
+
+// Plans for a small region, for one Deployment and for tenants that keep apart cost at most a tenth more
+// than any plan must. The plan's own bound knows neither whole pods nor who keeps apart.
+func TestWithinTheBound(t *testing.T) {
+	tried := 0
+	for _, it := range (config{quick: true}).items() {
+		if !it.wholePods {
+			continue
+		}
+		tried++
+		s, err := it.make(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, _ := karve.New(s).Decide()
+		least, err := karve.LaunchBound(s, plan)
+		if err != nil {
+			t.Fatalf("%s: %v", it.name, err)
+		}
+		price := plan.Price().USD()
+		t.Logf("%s: %.4f $/h, at least %.4f, by the plan itself %v", it.name, price, least, plan.LowerBound)
+		if price < least*(1-1e-9) || price > 1.1*least || len(plan.Unplaced) > 0 {
+			t.Errorf("%s: the plan costs %.4f $/h and leaves out %v, the bound is %.4f", it.name, price, plan.Unplaced, least)
+		}
+	}
+	if tried < 3 {
+		t.Errorf("%d rows have the bound, want at least 3", tried)
+	}
+}
+
+// A plan for other pods is refused: its bound would mean nothing.
+func TestBoundOfAnotherPlan(t *testing.T) {
+	plan, _ := karve.New(scenario.Diverse(20)).Decide()
+	if least, err := karve.LaunchBound(scenario.Diverse(10), plan); err == nil {
+		t.Errorf("the bound is %v, want an error", least)
+	}
+}
