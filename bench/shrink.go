@@ -56,7 +56,9 @@ func (c config) shrink(ctx context.Context, it item, want scenario.Overprovision
 	if err != nil {
 		return row, fmt.Errorf("building the cluster: %w", err)
 	}
-	row.LowerBound = karve.Bound(s).USD()
+	if row.LowerBound, err = karve.ClusterBound(s); err != nil {
+		return row, fmt.Errorf("bounding the price: %w", err)
+	}
 	row.Note = fmt.Sprintf("%d pods on %d nodes", len(s.Bound), len(s.Nodes))
 	var ours, theirs consolidate.Outcome
 	if row.Karve, ours, err = c.shrunk(s, karve.NewDisruption(s)); err != nil {

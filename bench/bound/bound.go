@@ -22,13 +22,20 @@ type Group struct {
 	On       []bool    // by kind: whether its nodes take the pods
 	// Exclusive is the number of a set of groups of which a node takes pods of one group only; 0 for none.
 	Exclusive int
+	// Into are the nodes that take the pods, of those that are there already.
+	Into []bool
+}
+
+// Node is a node that is there, and stays, whatever the plan.
+type Node struct {
+	Room []float64 // that is free for pods, by resource
 }
 
 // Result is a bound on the price of nodes for all pods.
 type Result struct {
 	Price float64
-	// Upper is the price of the fractions of nodes that were found: the bound would not exceed it,
-	// however long the search.
+	// Upper is the price of the fractions of nodes that were found for all pods: the bound would not
+	// exceed it, however long the search.
 	Upper float64
 	Steps int // how often prices of pods were tried
 }
@@ -42,9 +49,11 @@ const (
 	maxColumns = 40
 )
 
-// Least returns a bound on the price of nodes that take all pods. It is an error when some pod fits on
-// no kind.
-func Least(kinds []Kind, groups []Group) (Result, error) {
+// Least returns a bound on the price of nodes that are launched for those pods that the nodes which are
+// there do not take. It is an error when some pod fits on no kind. What the pods are worth is computed as
+// if all of them needed new nodes; the bound is less what the best pods for each node that is there are
+// worth.
+func Least(kinds []Kind, groups []Group, nodes []Node) (Result, error) {
 	p, err := newProblem(kinds, groups)
 	if err != nil || len(p.groups) == 0 {
 		return Result{}, err
@@ -54,7 +63,7 @@ func Least(kinds []Kind, groups []Group) (Result, error) {
 		p.master.solve()
 		r.Upper = p.master.value
 		if added := p.step(); added == 0 || p.bound >= r.Upper*(1-precise) || r.Steps == maxSteps {
-			r.Price = p.bound
+			r.Price = max(0, p.bound-p.worthOn(nodes))
 			return r, nil
 		}
 	}
@@ -77,7 +86,7 @@ func newProblem(kinds []Kind, groups []Group) (*problem, error) {
 	for i, k := range kinds {
 		if !dominated(kinds, p.groups, i) {
 			p.kinds = append(p.kinds, k)
-			p.items = append(p.items, itemsOn(k, p.groups, i))
+			p.items = append(p.items, itemsOn(k.Room, p.groups, func(g *Group) bool { return g.On[i] }))
 		}
 	}
 	p.prices, p.master = make([]float64, len(p.groups)), newMaster(p.groups)
@@ -100,7 +109,8 @@ func newProblem(kinds []Kind, groups []Group) (*problem, error) {
 	return p, nil
 }
 
-// merged joins groups that are alike.
+// merged joins groups that are alike on nodes to be launched; where one goes, of the nodes that are there,
+// all may.
 func merged(groups []Group) []Group {
 	var out []Group
 	for _, g := range groups {
@@ -110,11 +120,15 @@ func merged(groups []Group) []Group {
 		at := slices.IndexFunc(out, func(o Group) bool {
 			return o.Exclusive == g.Exclusive && slices.Equal(o.Requests, g.Requests) && slices.Equal(o.On, g.On)
 		})
-		if at >= 0 && g.Exclusive == 0 {
-			out[at].Pods += g.Pods
+		if at < 0 || g.Exclusive > 0 {
+			g.Into = slices.Clone(g.Into)
+			out = append(out, g)
 			continue
 		}
-		out = append(out, g)
+		out[at].Pods += g.Pods
+		for n, takes := range g.Into {
+			out[at].Into[n] = out[at].Into[n] || takes
+		}
 	}
 	return out
 }
@@ -180,7 +194,7 @@ func (p *problem) step() int {
 func (p *problem) price(prices []float64) (out []column) {
 	scale := 1.0
 	for k, kind := range p.kinds {
-		counts, most := pack(p.items[k], kind, prices)
+		counts, most := pack(p.items[k], kind.Room, prices, precise/2*kind.Price)
 		if most > kind.Price {
 			scale = min(scale, kind.Price/most)
 		}
@@ -201,6 +215,16 @@ func (p *problem) price(prices []float64) (out []column) {
 		}
 	}
 	return out
+}
+
+// worthOn is the most that pods on the nodes can be worth, under the prices of the best bound.
+func (p *problem) worthOn(nodes []Node) float64 {
+	sum := 0.0
+	for i, n := range nodes {
+		_, most := pack(itemsOn(n.Room, p.groups, func(g *Group) bool { return g.Into[i] }), n.Room, p.prices, 0)
+		sum += most
+	}
+	return sum
 }
 
 // addViolated adds the columns that are worth more than they cost under the master's prices, the worst
@@ -235,25 +259,25 @@ type need struct {
 	amount   float64
 }
 
-// itemsOn lists the groups that nodes of the kind take. Of groups that exclude each other there is one
+// itemsOn lists the groups that a node with that room takes. Of groups that exclude each other there is one
 // whole node's worth together: each pod takes its part of a resource that is numbered after the others.
-func itemsOn(k Kind, groups []Group, at int) []item {
+func itemsOn(room []float64, groups []Group, takes func(*Group) bool) []item {
 	var out []item
-	for g, group := range groups {
-		if !group.On[at] {
+	for g := range groups {
+		group, it := &groups[g], item{group: g}
+		if !takes(group) {
 			continue
 		}
-		it := item{group: g}
 		for d, r := range group.Requests {
 			if r > 0 {
 				it.needs = append(it.needs, need{d, r})
 			}
 		}
-		if it.most = fitting(k.Room, it.needs, group.Pods); it.most == 0 {
+		if it.most = fitting(room, it.needs, group.Pods); it.most == 0 {
 			continue
 		}
 		if group.Exclusive > 0 {
-			it.needs = append(it.needs, need{len(k.Room) + group.Exclusive - 1, 1 / float64(it.most)})
+			it.needs = append(it.needs, need{len(room) + group.Exclusive - 1, 1 / float64(it.most)})
 		}
 		out = append(out, it)
 	}

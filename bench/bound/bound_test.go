@@ -25,25 +25,50 @@ func TestKnown(t *testing.T) {
 		groups []Group
 		want   float64
 	}{
-		"one whole pod on each node":     {[]Kind{{[]float64{4}, 1}}, []Group{{10, []float64{3}, all(1), 0}}, 10},
-		"the rest of a node is used":     {[]Kind{{[]float64{4}, 1}}, []Group{{10, []float64{3}, all(1), 0}, {10, []float64{1}, all(1), 0}}, 10},
-		"the better of two kinds":        {[]Kind{{[]float64{4}, 1}, {[]float64{6}, 1.6}}, []Group{{10, []float64{3}, all(2), 0}}, 8},
-		"a kind that takes no such pods": {[]Kind{{[]float64{4}, 1}, {[]float64{6}, 0.1}}, []Group{{10, []float64{3}, []bool{true, false}, 0}}, 10},
-		"one pod per node by a resource": {[]Kind{{[]float64{9, 1}, 1}}, []Group{{7, []float64{1, 1}, all(1), 0}, {7, []float64{1, 0}, all(1), 0}}, 7},
-		"groups that share no node":      {[]Kind{{[]float64{9}, 1}}, []Group{{2, []float64{1}, all(1), 1}, {3, []float64{1}, all(1), 1}, {4, []float64{1}, all(1), 1}}, 3},
-		"others go beside them":          {[]Kind{{[]float64{9}, 1}}, []Group{{2, []float64{1}, all(1), 1}, {3, []float64{1}, all(1), 1}, {13, []float64{1}, all(1), 0}}, 2},
-		"nothing":                        {[]Kind{{[]float64{9}, 1}}, []Group{{0, []float64{1}, all(1), 0}}, 0},
+		"one whole pod on each node":     {[]Kind{{[]float64{4}, 1}}, []Group{{10, []float64{3}, all(1), 0, nil}}, 10},
+		"the rest of a node is used":     {[]Kind{{[]float64{4}, 1}}, []Group{{10, []float64{3}, all(1), 0, nil}, {10, []float64{1}, all(1), 0, nil}}, 10},
+		"the better of two kinds":        {[]Kind{{[]float64{4}, 1}, {[]float64{6}, 1.6}}, []Group{{10, []float64{3}, all(2), 0, nil}}, 8},
+		"a kind that takes no such pods": {[]Kind{{[]float64{4}, 1}, {[]float64{6}, 0.1}}, []Group{{10, []float64{3}, []bool{true, false}, 0, nil}}, 10},
+		"one pod per node by a resource": {[]Kind{{[]float64{9, 1}, 1}}, []Group{{7, []float64{1, 1}, all(1), 0, nil}, {7, []float64{1, 0}, all(1), 0, nil}}, 7},
+		"groups that share no node":      {[]Kind{{[]float64{9}, 1}}, []Group{{2, []float64{1}, all(1), 1, nil}, {3, []float64{1}, all(1), 1, nil}, {4, []float64{1}, all(1), 1, nil}}, 3},
+		"others go beside them":          {[]Kind{{[]float64{9}, 1}}, []Group{{2, []float64{1}, all(1), 1, nil}, {3, []float64{1}, all(1), 1, nil}, {13, []float64{1}, all(1), 0, nil}}, 2},
+		"nothing":                        {[]Kind{{[]float64{9}, 1}}, []Group{{0, []float64{1}, all(1), 0, nil}}, 0},
 	} {
-		got, err := Least(c.kinds, c.groups)
+		got, err := Least(c.kinds, c.groups, nil)
 		if err != nil || !near(got.Price, c.want) || !near(c.want, got.Upper/(1-precise)) && c.want > 0 {
 			t.Errorf("%s: %+v, %v; want %v", name, got, err, c.want)
 		}
 	}
 }
 
+// TestNodesThatAreThere: what goes there needs no new node; no more than what fits, of pods that it takes.
+func TestNodesThatAreThere(t *testing.T) {
+	kinds := []Kind{{[]float64{4}, 1}}
+	for name, c := range map[string]struct {
+		into  []bool
+		rooms []float64
+		want  float64
+	}{
+		"none":                    {nil, nil, 10},
+		"room for two":            {[]bool{true}, []float64{7}, 8},
+		"one of two takes them":   {[]bool{true, false}, []float64{3, 9}, 9},
+		"room for more than all":  {[]bool{true}, []float64{99}, 0},
+		"no room for a whole pod": {[]bool{true, true}, []float64{2, 2}, 10},
+	} {
+		var nodes []Node
+		for _, room := range c.rooms {
+			nodes = append(nodes, Node{[]float64{room}})
+		}
+		got, err := Least(kinds, []Group{{10, []float64{3}, all(1), 0, c.into}}, nodes)
+		if err != nil || math.Abs(got.Price-c.want) > 10*precise {
+			t.Errorf("%s: %+v, %v; want %v", name, got, err, c.want)
+		}
+	}
+}
+
 func TestNoKindTakesThem(t *testing.T) {
-	for name, g := range map[string]Group{"too large": {1, []float64{10}, all(1), 0}, "not admitted": {1, []float64{1}, []bool{false}, 0}} {
-		if got, err := Least([]Kind{{[]float64{9}, 1}}, []Group{g}); err == nil {
+	for name, g := range map[string]Group{"too large": {1, []float64{10}, all(1), 0, nil}, "not admitted": {1, []float64{1}, []bool{false}, 0, nil}} {
+		if got, err := Least([]Kind{{[]float64{9}, 1}}, []Group{g}, nil); err == nil {
 			t.Errorf("%s: the bound is %+v, want an error", name, got)
 		}
 	}
@@ -55,7 +80,7 @@ func TestAgainstAllColumns(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		kinds, groups := random(r)
-		got, err := Least(kinds, groups)
+		got, err := Least(kinds, groups, nil)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -77,7 +102,7 @@ func random(r *rand.Rand) ([]Kind, []Group) {
 	}
 	groups := make([]Group, 1+r.IntN(5))
 	for i := range groups {
-		groups[i] = Group{1 + r.IntN(20), []float64{float64(1 + r.IntN(5)), float64(1 + r.IntN(8)), 0}, all(len(kinds)), 0}
+		groups[i] = Group{1 + r.IntN(20), []float64{float64(1 + r.IntN(5)), float64(1 + r.IntN(8)), 0}, all(len(kinds)), 0, nil}
 		for k := range kinds[1:] {
 			groups[i].On[1+k] = r.IntN(3) > 0
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bound computes a price that no plan for an empty cluster can beat. It knows what the
+// Package bound computes a price that no plan for pods can beat. It knows what the
 // covering bound of a plan (package covering) does not: that pods are whole and nodes are whole, which
 // pods each kind of node takes, and how many of those that keep apart.
 //

@@ -34,10 +34,11 @@ type candidate struct {
 // maxBranches ends the search on one node; what was not looked at is bounded.
 const maxBranches = 1000
 
-// pack returns the number of pods of each item that are together worth most on a node of the kind, as far
-// as was looked at, and an upper bound on what any pods are worth.
-func pack(items []item, k Kind, prices []float64) (counts []int, most float64) {
-	p := packing{counts: make([]int, len(items)), slack: precise / 2 * k.Price, room: slices.Clone(k.Room)}
+// pack returns the number of pods of each item that are together worth most on a node with that room, as
+// far as was looked at, and an upper bound on what any pods are worth. What can be worth no more than slack
+// beyond the pods found so far is not looked at.
+func pack(items []item, room, prices []float64, slack float64) (counts []int, most float64) {
+	p := packing{counts: make([]int, len(items)), slack: slack, room: slices.Clone(room)}
 	for _, it := range items {
 		for _, n := range it.needs {
 			for n.resource >= len(p.room) {

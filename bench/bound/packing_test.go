@@ -14,14 +14,14 @@ func TestPackingIsBounded(t *testing.T) {
 	early := 0
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 11))
-		k := Kind{[]float64{60, 60}, 1}
+		room := []float64{60, 60}
 		groups, prices := make([]Group, 30), make([]float64, 30)
 		for i := range groups {
-			groups[i] = Group{1 + r.IntN(3), []float64{float64(3 + r.IntN(20)), float64(3 + r.IntN(20))}, all(1), 0}
+			groups[i] = Group{1 + r.IntN(3), []float64{float64(3 + r.IntN(20)), float64(3 + r.IntN(20))}, all(1), 0, nil}
 			prices[i] = (groups[i].Requests[0] + groups[i].Requests[1]) / 120 * (0.9 + 0.2*r.Float64())
 		}
-		items := itemsOn(k, groups, 0)
-		counts, most := pack(items, k, prices)
+		items := itemsOn(room, groups, func(*Group) bool { return true })
+		counts, most := pack(items, room, prices, precise/2)
 		worth, left := 0.0, []float64{60, 60}
 		for i, n := range counts {
 			worth += float64(n) * prices[items[i].group]

@@ -38,7 +38,11 @@ func TestKarveCostsNoMoreThanUpstream(t *testing.T) {
 		}{{&us, ours}, {&them, theirs}} {
 			x.to.Before, x.to.After, x.to.Evictions = x.to.Before+x.of.Before, x.to.After+x.of.After, x.to.Evictions+x.of.Evictions
 		}
-		if bound := karve.Bound(s).USD(); bound <= 0 || bound > ours.After || bound > theirs.After {
+		bound, err := karve.ClusterBound(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bound <= 0 || bound > ours.After || bound > theirs.After {
 			t.Errorf("seed %d: the bound is %.3f $/h, ours ends at %.3f, upstream's at %.3f", seed, bound, ours.After, theirs.After)
 		}
 	}

@@ -4,15 +4,20 @@ package karve
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/bench/bound"
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/schedule"
+	"github.com/karve-dev/karve/kube"
 )
 
 // LaunchBound is a price that no launches can beat for the pods that the plan launches nodes for, each from
@@ -24,66 +29,139 @@ func LaunchBound(s *scenario.Scenario, plan schedule.Plan) (float64, error) {
 	for _, p := range s.Pending {
 		c.Set(p)
 	}
-	l := launchGroups{snapshot: c.Builder.Snapshot(), pods: map[launchGroup]int{}, limits: map[nodeLimit]int{}}
-	if err := l.collect(plan); err != nil {
+	b := boundedPods{snapshot: c.Builder.Snapshot(), pods: map[boundedGroup]int{}, limits: map[nodeLimit]int{}}
+	if err := b.addLaunched(plan); err != nil {
 		return 0, err
 	}
-	r, err := bound.Least(l.problem())
+	r, err := b.least()
 	return max(r.Price, plan.LowerBound.USD()), err
 }
 
-// launchGroups are the pods of a plan's launches as package bound reads them.
-type launchGroups struct {
-	snapshot *cluster.Snapshot
-	pods     map[launchGroup]int
-	order    []launchGroup
-	limits   map[nodeLimit]int // by how many pods nodes take: resources beside those of the snapshot
+// ClusterBound is a price that no cluster with the pods of s can beat, in USD/h, nor, with the blocks that
+// there are, any that consolidation makes of it: where pods must not be disrupted, or a PodDisruptionBudget
+// never allows it, their nodes stay, with all pods on them.
+func ClusterBound(s *scenario.Scenario) (float64, error) {
+	c := New(s)
+	b := boundedPods{snapshot: c.Builder.Snapshot(), pods: map[boundedGroup]int{}}
+	stay, err := nodesThatStay(s)
+	if err != nil {
+		return 0, err
+	}
+	kept := 0.0
+	for _, n := range b.snapshot.Nodes {
+		if stay[c.names[n.Key]] {
+			kept += n.Price.USD()
+			b.nodes = append(b.nodes, n)
+			continue
+		}
+		n.EachReschedulable(func(class *cluster.PodClass, pods []cluster.PodRef) {
+			b.add(boundedGroup{class, anyWeight}, len(pods))
+		})
+	}
+	r, err := b.least()
+	return max(kept+r.Price, boundAnew(s)), err
 }
 
-// launchGroup is pods of a class on nodes of pools of a weight.
-type launchGroup struct {
+// nodesThatStay are the names of the nodes with pods that never may be evicted.
+func nodesThatStay(s *scenario.Scenario) (map[string]bool, error) {
+	var never []labels.Selector
+	for _, b := range s.PDBs {
+		if b.Spec.MaxUnavailable == nil || b.Spec.MaxUnavailable.IntValue() > 0 {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			return nil, fmt.Errorf("PodDisruptionBudget %s: %w", b.Name, err)
+		}
+		never = append(never, selector)
+	}
+	stay := map[string]bool{}
+	for _, p := range s.Bound {
+		if p.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" ||
+			slices.ContainsFunc(never, func(s labels.Selector) bool { return s.Matches(labels.Set(p.Labels)) }) {
+			stay[p.Spec.NodeName] = true
+		}
+	}
+	return stay, nil
+}
+
+// boundAnew is the bound that the plan for an empty cluster with the pods has.
+func boundAnew(s *scenario.Scenario) float64 {
+	anew := *s
+	anew.Nodes, anew.Claims, anew.Bound, anew.Pending = nil, nil, nil, nil
+	for _, p := range s.Bound {
+		if kube.OwnedByDaemonSet(p) {
+			continue
+		}
+		waiting := *p // a shallow copy: nothing behind its pointers changes
+		waiting.Spec.NodeName, waiting.Status = "", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		}}}
+		anew.Pending = append(anew.Pending, &waiting)
+	}
+	plan, _ := New(&anew).Decide()
+	return plan.LowerBound.USD()
+}
+
+// boundedPods are pods that need nodes, as package bound reads them.
+type boundedPods struct {
+	snapshot *cluster.Snapshot
+	pods     map[boundedGroup]int
+	order    []boundedGroup
+	limits   map[nodeLimit]int   // by how many pods nodes take: resources beside those of the snapshot; nil ignores them
+	nodes    []*cluster.NodeInfo // that stay
+}
+
+// boundedGroup is pods of a class on nodes of pools of a weight.
+type boundedGroup struct {
 	class  *cluster.PodClass
 	weight int32
 }
+
+// anyWeight lets the pods go to all pools.
+const anyWeight = math.MinInt32
 
 // nodeLimit is a required rule of pods on nodes: at most so many of those that a selector selects.
 type nodeLimit struct {
 	selector, most int
 }
 
-func (l *launchGroups) collect(plan schedule.Plan) error {
+func (b *boundedPods) addLaunched(plan schedule.Plan) error {
 	classes := map[string]*cluster.PodClass{}
-	for _, class := range l.snapshot.Classes {
+	for _, class := range b.snapshot.Classes {
 		for _, p := range class.PodsToPlace {
 			classes[p.UID] = class
 		}
 	}
 	for i := range plan.Launches {
-		pool := l.snapshot.PoolCatalogOf(plan.Launches[i].Pool)
+		pool := b.snapshot.PoolCatalogOf(plan.Launches[i].Pool)
 		for _, p := range plan.Launches[i].Pods {
 			if classes[p.UID] == nil || pool == nil {
 				return fmt.Errorf("the plan launches a node of NodePool %s for pod %s/%s, and one of them is not known", plan.Launches[i].Pool, p.Namespace, p.Name)
 			}
-			l.add(launchGroup{classes[p.UID], pool.Pool.Weight})
+			b.add(boundedGroup{classes[p.UID], pool.Pool.Weight}, 1)
 		}
 	}
 	return nil
 }
 
-func (l *launchGroups) add(g launchGroup) {
-	if l.pods[g] == 0 {
-		l.order = append(l.order, g)
-		for _, limit := range nodeLimits(g.class) {
-			if _, known := l.limits[limit]; !known {
-				l.limits[limit] = quantity.Dims + len(l.limits)
+func (b *boundedPods) add(g boundedGroup, pods int) {
+	if b.pods[g] == 0 {
+		b.order = append(b.order, g)
+		for _, limit := range b.nodeLimits(g.class) {
+			if _, known := b.limits[limit]; !known {
+				b.limits[limit] = quantity.Dims + len(b.limits)
 			}
 		}
 	}
-	l.pods[g]++
+	b.pods[g] += pods
 }
 
 // nodeLimits are the rules by which pods of the class keep apart from each other.
-func nodeLimits(class *cluster.PodClass) []nodeLimit {
+func (b *boundedPods) nodeLimits(class *cluster.PodClass) []nodeLimit {
+	if b.limits == nil {
+		return nil
+	}
 	var out []nodeLimit
 	for _, t := range class.AntiAffinity {
 		if repels(&t, class) {
@@ -109,42 +187,57 @@ func exclude(a, b *cluster.PodClass) bool {
 		slices.ContainsFunc(b.AntiAffinity, func(t cluster.AffinityTerm) bool { return repels(&t, a) })
 }
 
-func (l *launchGroups) problem() ([]bound.Kind, []bound.Group) {
-	groups := make([]bound.Group, len(l.order))
-	for i, g := range l.order {
-		groups[i] = bound.Group{Pods: l.pods[g], Requests: l.vector(&g.class.Requests)}
-		for _, limit := range nodeLimits(g.class) {
-			groups[i].Requests[l.limits[limit]] = 1
+func (b *boundedPods) least() (bound.Result, error) {
+	groups := make([]bound.Group, len(b.order))
+	for i, g := range b.order {
+		groups[i] = bound.Group{Pods: b.pods[g], Requests: b.vector(&g.class.Requests)}
+		for _, limit := range b.nodeLimits(g.class) {
+			groups[i].Requests[b.limits[limit]] = 1
+		}
+		for _, n := range b.nodes {
+			groups[i].Into = append(groups[i].Into, n.Accepts(g.class.PodShape))
 		}
 	}
-	l.joinExclusive(groups)
+	if b.limits != nil {
+		b.joinExclusive(groups)
+	}
+	var nodes []bound.Node
+	for _, n := range b.nodes {
+		nodes = append(nodes, bound.Node{Room: b.vector(&n.Free)})
+	}
+	return bound.Least(b.kinds(groups), groups, nodes)
+}
+
+// kinds lists the offerings, and adds to the groups which of them take their pods.
+func (b *boundedPods) kinds(groups []bound.Group) []bound.Kind {
 	var kinds []bound.Kind
-	for _, m := range l.snapshot.PoolCatalogs {
+	for _, m := range b.snapshot.PoolCatalogs {
 		for row := range m.Offerings.All() {
 			price := m.Catalog.Offerings[row].Price
 			if price <= 0 {
 				continue
 			}
-			for i, g := range l.order {
-				groups[i].On = append(groups[i].On, g.weight == m.Pool.Weight && m.Compatible(g.class.PodShape).All.Has(row))
+			for i, g := range b.order {
+				admitted := g.weight == anyWeight || g.weight == m.Pool.Weight
+				groups[i].On = append(groups[i].On, admitted && m.Compatible(g.class.PodShape).All.Has(row))
 			}
-			k := bound.Kind{Room: l.vector(&m.Allocatable[row]), Price: price.USD()}
-			for limit, at := range l.limits {
-				k.Room[at] = float64(limit.most)
+			kind := bound.Kind{Room: b.vector(&m.Allocatable[row]), Price: price.USD()}
+			for limit, at := range b.limits {
+				kind.Room[at] = float64(limit.most)
 			}
-			kinds = append(kinds, k)
+			kinds = append(kinds, kind)
 		}
 	}
-	return kinds, groups
+	return kinds
 }
 
 // joinExclusive finds sets of groups each two of which exclude each other. A group that excludes no other
 // is in no set.
-func (l *launchGroups) joinExclusive(groups []bound.Group) {
+func (b *boundedPods) joinExclusive(groups []bound.Group) {
 	var sets [][]int
-	for i, g := range l.order {
+	for i, g := range b.order {
 		at := slices.IndexFunc(sets, func(set []int) bool {
-			return !slices.ContainsFunc(set, func(o int) bool { return !exclude(g.class, l.order[o].class) })
+			return !slices.ContainsFunc(set, func(o int) bool { return !exclude(g.class, b.order[o].class) })
 		})
 		if at < 0 {
 			at, sets = len(sets), append(sets, nil)
@@ -157,8 +250,8 @@ func (l *launchGroups) joinExclusive(groups []bound.Group) {
 	}
 }
 
-func (l *launchGroups) vector(of *quantity.Vector) []float64 {
-	out := make([]float64, quantity.Dims+len(l.limits))
+func (b *boundedPods) vector(of *quantity.Vector) []float64 {
+	out := make([]float64, quantity.Dims+len(b.limits))
 	for d, n := range of {
 		out[d] = float64(max(0, n))
 	}

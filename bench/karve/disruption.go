@@ -16,7 +16,6 @@ import (
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
@@ -181,23 +180,4 @@ func uids(refs []cluster.PodRef) []types.UID {
 		out[i] = types.UID(r.UID)
 	}
 	return out
-}
-
-// Bound is a lower bound on the price of any cluster that runs the pods of s, without
-// regard to PodDisruptionBudgets and other blocks.
-func Bound(s *scenario.Scenario) offering.Price {
-	anew := *s
-	anew.Nodes, anew.Claims, anew.Bound, anew.Pending = nil, nil, nil, nil
-	for _, p := range s.Bound {
-		if kube.OwnedByDaemonSet(p) {
-			continue
-		}
-		waiting := *p // a shallow copy: nothing behind its pointers changes
-		waiting.Spec.NodeName, waiting.Status = "", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-		}}}
-		anew.Pending = append(anew.Pending, &waiting)
-	}
-	plan, _ := New(&anew).Decide()
-	return plan.LowerBound
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package karve
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/bench/scenario"
+)
+
+// TestNodesThatStay: those with a pod that asks not to be disrupted, or that a PodDisruptionBudget selects
+// which never allows it.
+func TestNodesThatStay(t *testing.T) {
+	pod := func(node, app string, annotations map[string]string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}, Annotations: annotations}, Spec: corev1.PodSpec{NodeName: node}}
+	}
+	budget := func(app string, most int) *policyv1.PodDisruptionBudget {
+		n := intstr.FromInt(most)
+		return &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &n, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		}}
+	}
+	s := &scenario.Scenario{
+		Bound: []*corev1.Pod{
+			pod("free", "web", nil), pod("annotated", "web", map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}),
+			pod("some", "api", nil), pod("none", "db", nil), pod("none", "web", nil),
+		},
+		PDBs: []*policyv1.PodDisruptionBudget{budget("api", 1), budget("db", 0)},
+	}
+	stay, err := nodesThatStay(s)
+	if got := slices.Sorted(maps.Keys(stay)); err != nil || !slices.Equal(got, []string{"annotated", "none"}) {
+		t.Errorf("%v stay, %v; want annotated and none", got, err)
+	}
+}
+
+// TestClusterBound: the bound is no more than the cluster costs now, and more than it would be without
+// what blocks nodes.
+func TestClusterBound(t *testing.T) {
+	for seed := range uint64(3) {
+		s, err := scenario.Consolidate(t.Context(), scenario.Overprovisioned{Nodes: 40, Budget: "100%", Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		price := 0.0
+		for _, n := range New(s).Builder.Snapshot().Nodes {
+			price += n.Price.USD()
+		}
+		blocked, err := ClusterBound(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if anew := boundAnew(s); blocked <= anew || blocked > price {
+			t.Errorf("seed %d: bounds of %v $/h, %v without blocks; the cluster costs %v", seed, blocked, anew, price)
+		}
+	}
+}
