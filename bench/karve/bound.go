@@ -20,7 +20,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// LaunchBound is a price that no launches can beat for the pods that the plan launches nodes for, each from
+// LaunchBound is a price, in USD/h, that no launches can beat for the pods that the plan launches nodes for, each from
 // NodePools of the weight that the plan uses for the pod. It is the higher of the plan's own bound and that
 // of package bound, which knows that pods and nodes are whole, and which pods keep apart on nodes. Both
 // ignore preferences, and rules on domains other than nodes. It is an error when the plan is not for s.
@@ -37,9 +37,9 @@ func LaunchBound(s *scenario.Scenario, plan schedule.Plan) (float64, error) {
 	return max(r.Price, plan.LowerBound.USD()), err
 }
 
-// ClusterBound is a price that no cluster with the pods of s can beat, in USD/h, nor, with the blocks that
-// there are, any that consolidation makes of it: where pods must not be disrupted, or a PodDisruptionBudget
-// never allows it, their nodes stay, with all pods on them.
+// ClusterBound is a price, in USD/h, that nothing can beat that consolidation makes of the cluster. Where a
+// pod must not be disrupted, or a PodDisruptionBudget never allows it, its node stays, with all its pods.
+// It is the higher of two bounds: the other one looks at no node that is there.
 func ClusterBound(s *scenario.Scenario) (float64, error) {
 	c := New(s)
 	b := boundedPods{snapshot: c.Builder.Snapshot(), pods: map[boundedGroup]int{}}
