@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Kind is a kind of node that may be launched, any number of times.
-type Kind struct {
+// NodeType is nodes that may be launched, any number of them.
+type NodeType struct {
 	Room  []float64 // for pods, by resource
 	Price float64   // of one node, above zero
 }
@@ -19,7 +19,7 @@ type Kind struct {
 type Group struct {
 	Pods     int
 	Requests []float64 // of one pod, by resource
-	On       []bool    // by kind: whether its nodes take the pods
+	On       []bool    // by node type: whether its nodes take the pods
 	// Exclusive is the number of a set of groups of which a node takes pods of one group only; 0 for none.
 	Exclusive int
 	// Into are the nodes that take the pods, of those that are there already.
@@ -37,7 +37,6 @@ type Result struct {
 	// Upper is the price of the fractions of nodes that were found for all pods: the bound would not
 	// exceed it, however long the search.
 	Upper float64
-	Steps int // how often prices of pods were tried
 }
 
 const (
@@ -50,63 +49,67 @@ const (
 )
 
 // Least returns a bound on the price of nodes that are launched for those pods that the nodes which are
-// there do not take. It is an error when some pod fits on no kind. What the pods are worth is computed as
-// if all of them needed new nodes; the bound is less what the best pods for each node that is there are
+// there do not take. It is an error when some pod fits on no node type. What the pods are worth is computed
+// as if all of them needed new nodes; the bound is less what the best pods for each node that is there are
 // worth.
-func Least(kinds []Kind, groups []Group, nodes []Node) (Result, error) {
-	p, err := newProblem(kinds, groups)
+func Least(nodeTypes []NodeType, groups []Group, nodes []Node) (Result, error) {
+	p, err := newProblem(nodeTypes, groups)
 	if err != nil || len(p.groups) == 0 {
 		return Result{}, err
 	}
-	var r Result
-	for r.Steps = 1; ; r.Steps++ {
-		p.master.solve()
-		r.Upper = p.master.value
-		if added := p.step(); added == 0 || p.bound >= r.Upper*(1-precise) || r.Steps == maxSteps {
-			r.Price = max(0, p.bound-p.worthOn(nodes))
-			return r, nil
+	for range maxSteps {
+		if added := p.step(); added == 0 || p.bound >= p.master.program.Value()*(1-precise) {
+			break
 		}
 	}
+	return Result{Price: max(0, p.bound-p.worthOn(nodes)), Upper: p.master.program.Value()}, nil
 }
 
 // problem is the configuration linear program with the columns that were generated so far.
 type problem struct {
-	kinds  []Kind
-	groups []Group
-	items  [][]item // by kind: the groups that it takes
-	master *master
-	bound  float64   // the best so far
-	prices []float64 // of one pod of each group: those that gave it
+	nodeTypes []NodeType
+	groups    []Group
+	items     [][]item // by node type: the groups that it takes
+	master    *master
+	bound     float64   // the best so far
+	prices    []float64 // of one pod of each group: those that gave it
 }
 
-// newProblem leaves out what makes no difference: kinds that are no better than others, and groups
-// without pods. The first columns are for each group nodes of the kind that is cheapest for it alone.
-func newProblem(kinds []Kind, groups []Group) (*problem, error) {
+// newProblem leaves out what makes no difference: node types that are no better than others, and groups
+// without pods.
+func newProblem(nodeTypes []NodeType, groups []Group) (*problem, error) {
 	p := &problem{groups: merged(groups)}
-	for i, k := range kinds {
-		if !dominated(kinds, p.groups, i) {
-			p.kinds = append(p.kinds, k)
-			p.items = append(p.items, itemsOn(k.Room, p.groups, func(g *Group) bool { return g.On[i] }))
+	for i, t := range nodeTypes {
+		if !dominated(nodeTypes, p.groups, i) {
+			p.nodeTypes = append(p.nodeTypes, t)
+			p.items = append(p.items, itemsOn(t.Room, p.groups, func(g *Group) bool { return g.On[i] }))
 		}
 	}
-	p.prices, p.master = make([]float64, len(p.groups)), newMaster(p.groups)
-	cheapest := make([]column, len(p.groups))
-	for k, items := range p.items {
+	first := p.columnsOfOneGroup()
+	for g, c := range first {
+		if c.counts == nil {
+			return nil, fmt.Errorf("no node type takes the %d pods that request %v", p.groups[g].Pods, p.groups[g].Requests)
+		}
+	}
+	p.prices, p.master = make([]float64, len(p.groups)), newMaster(p.groups, first)
+	return p, nil
+}
+
+// columnsOfOneGroup are for each group nodes of the type that is cheapest for it alone, as full as can be;
+// the zero column when none takes it.
+func (p *problem) columnsOfOneGroup() []column {
+	out := make([]column, len(p.groups))
+	for t, items := range p.items {
+		price := p.nodeTypes[t].Price
 		for _, it := range items {
-			c := &cheapest[it.group]
-			if c.counts == nil || p.kinds[k].Price*float64(c.counts[it.group]) < c.price*float64(it.most) {
-				*c = column{counts: make([]int, len(p.groups)), price: p.kinds[k].Price}
+			c := &out[it.group]
+			if c.counts == nil || price*float64(c.counts[it.group]) < c.price*float64(it.most) {
+				*c = column{make([]int, len(p.groups)), price}
 				c.counts[it.group] = it.most
 			}
 		}
 	}
-	for g, c := range cheapest {
-		if c.counts == nil {
-			return nil, fmt.Errorf("no kind of node takes the %d pods that request %v", p.groups[g].Pods, p.groups[g].Requests)
-		}
-		p.master.add(c)
-	}
-	return p, nil
+	return out
 }
 
 // merged joins groups that are alike on nodes to be launched; where one goes, of the nodes that are there,
@@ -118,9 +121,9 @@ func merged(groups []Group) []Group {
 			continue
 		}
 		at := slices.IndexFunc(out, func(o Group) bool {
-			return o.Exclusive == g.Exclusive && slices.Equal(o.Requests, g.Requests) && slices.Equal(o.On, g.On)
+			return o.Exclusive == 0 && g.Exclusive == 0 && slices.Equal(o.Requests, g.Requests) && slices.Equal(o.On, g.On)
 		})
-		if at < 0 || g.Exclusive > 0 {
+		if at < 0 {
 			g.Into = slices.Clone(g.Into)
 			out = append(out, g)
 			continue
@@ -133,36 +136,28 @@ func merged(groups []Group) []Group {
 	return out
 }
 
-// dominated reports whether another kind costs no more than the one and takes all that it takes. Of equal
-// ones the first is not.
-func dominated(kinds []Kind, groups []Group, at int) bool {
-	return slices.ContainsFunc(indices(len(kinds)), func(i int) bool {
-		if i == at || !atLeast(kinds, groups, i, at) {
-			return false
+// dominated reports whether another node type costs no more than the one and takes all that it takes. Of
+// equal ones the first is not.
+func dominated(nodeTypes []NodeType, groups []Group, at int) bool {
+	for i := range nodeTypes {
+		if i != at && atLeast(nodeTypes, groups, i, at) && (i < at || !atLeast(nodeTypes, groups, at, i)) {
+			return true
 		}
-		return i < at || !atLeast(kinds, groups, at, i)
-	})
+	}
+	return false
 }
 
-// atLeast reports whether kind a costs no more than kind b and takes all that it takes.
-func atLeast(kinds []Kind, groups []Group, a, b int) bool {
-	if kinds[a].Price > kinds[b].Price {
+// atLeast reports whether node type a costs no more than b and takes all that it takes.
+func atLeast(nodeTypes []NodeType, groups []Group, a, b int) bool {
+	if nodeTypes[a].Price > nodeTypes[b].Price {
 		return false
 	}
-	for d := range kinds[a].Room {
-		if kinds[a].Room[d] < kinds[b].Room[d] {
+	for d := range nodeTypes[a].Room {
+		if nodeTypes[a].Room[d] < nodeTypes[b].Room[d] {
 			return false
 		}
 	}
 	return !slices.ContainsFunc(groups, func(g Group) bool { return g.On[b] && !g.On[a] })
-}
-
-func indices(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
 }
 
 // column is pods that fit together on a node of that price: how many of each group.
@@ -189,18 +184,18 @@ func (p *problem) step() int {
 	return 0
 }
 
-// price returns for each kind the pods that are worth most on a node. Where a node is worth more than it
+// price returns for each node type the pods that are worth most on a node. Where a node is worth more than it
 // costs, all prices are scaled until none is; if what all pods are worth is a better bound, it is kept.
 func (p *problem) price(prices []float64) (out []column) {
 	scale := 1.0
-	for k, kind := range p.kinds {
-		counts, most := pack(p.items[k], kind.Room, prices, precise/2*kind.Price)
-		if most > kind.Price {
-			scale = min(scale, kind.Price/most)
+	for t, nodeType := range p.nodeTypes {
+		counts, most := pack(p.items[t], nodeType.Room, prices, precise/2*nodeType.Price)
+		if most > nodeType.Price {
+			scale = min(scale, nodeType.Price/most)
 		}
-		c := column{make([]int, len(p.groups)), kind.Price}
+		c := column{make([]int, len(p.groups)), nodeType.Price}
 		for i, n := range counts {
-			c.counts[p.items[k][i].group] = n
+			c.counts[p.items[t][i].group] = n
 		}
 		out = append(out, c)
 	}
@@ -240,13 +235,11 @@ func (p *problem) addViolated(columns []column, prices []float64) int {
 	columns = slices.DeleteFunc(columns, func(c column) bool { return excess(c) <= 1+1e-7 })
 	slices.SortStableFunc(columns, func(a, b column) int { return cmp.Compare(excess(b), excess(a)) })
 	columns = columns[:min(len(columns), maxColumns)]
-	for _, c := range columns {
-		p.master.add(c)
-	}
+	p.master.add(columns)
 	return len(columns)
 }
 
-// item is a group that a kind of node takes: what one pod asks for, and how many fit by themselves.
+// item is a group that a node takes: what one pod asks for, and how many fit by themselves.
 type item struct {
 	group int
 	needs []need

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/karve-dev/karve/engine/schedule/simplex"
 )
 
 // packing finds the pods that are worth most on one node: a knapsack with several resources. It
@@ -62,38 +64,38 @@ func pack(items []item, room, prices []float64, slack float64) (counts []int, mo
 // divide sets the shadow prices of the node's resources, were pods divisible, and returns how many of each
 // item the best node would then have.
 func (p *packing) divide() []float64 {
-	t := newTableau(len(p.candidates))
-	rows := make([][]float64, len(p.room))
+	gain, byResource := make([]float64, len(p.candidates)), make([][]float64, len(p.room))
 	for i := range p.candidates {
 		c := &p.candidates[i]
-		t.gain[i] = c.worth * float64(c.most) // in shares of most
+		gain[i] = c.worth * float64(c.most) // in shares of most
 		for _, n := range c.needs {
-			if rows[n.resource] == nil {
-				rows[n.resource] = make([]float64, len(p.candidates))
+			if byResource[n.resource] == nil {
+				byResource[n.resource] = make([]float64, len(p.candidates))
 			}
-			rows[n.resource][i] = n.amount * float64(c.most) / p.room[n.resource]
+			byResource[n.resource][i] = n.amount * float64(c.most) / p.room[n.resource]
 		}
 	}
-	var resources []int
-	for d, row := range rows {
+	var rows [][]float64
+	var resources []int // of the first rows
+	for d, row := range byResource {
 		if row != nil {
-			resources = append(resources, d)
-			t.addRow(row, 1)
+			resources, rows = append(resources, d), append(rows, row)
 		}
 	}
 	for i := range p.candidates {
-		row := make([]float64, len(p.candidates))
-		row[i] = 1
-		t.addRow(row, 1)
+		rows = append(rows, make([]float64, len(p.candidates)))
+		rows[len(rows)-1][i] = 1
 	}
-	t.primal()
+	program := simplex.New(gain, rows, slices.Repeat([]float64{1}, len(rows)))
+	program.Maximize()
+	shadow, shares := program.ShadowPrices(), program.X()
 	for row, d := range resources {
-		p.weights[d] = max(0, t.dualOf(row)) / p.room[d]
+		p.weights[d] = max(0, shadow[row]) / p.room[d]
 	}
 	divisible := make([]float64, len(p.counts))
 	for i := range p.candidates {
 		c := &p.candidates[i]
-		divisible[c.at] = t.x(i) * float64(c.most)
+		divisible[c.at] = shares[i] * float64(c.most)
 		for _, n := range c.needs {
 			c.price += p.weights[n.resource] * n.amount
 		}

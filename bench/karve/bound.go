@@ -205,12 +205,12 @@ func (b *boundedPods) least() (bound.Result, error) {
 	for _, n := range b.nodes {
 		nodes = append(nodes, bound.Node{Room: b.vector(&n.Free)})
 	}
-	return bound.Least(b.kinds(groups), groups, nodes)
+	return bound.Least(b.nodeTypes(groups), groups, nodes)
 }
 
-// kinds lists the offerings, and adds to the groups which of them take their pods.
-func (b *boundedPods) kinds(groups []bound.Group) []bound.Kind {
-	var kinds []bound.Kind
+// nodeTypes lists the offerings, and adds to the groups which of them take their pods.
+func (b *boundedPods) nodeTypes(groups []bound.Group) []bound.NodeType {
+	var out []bound.NodeType
 	for _, m := range b.snapshot.PoolCatalogs {
 		for row := range m.Offerings.All() {
 			price := m.Catalog.Offerings[row].Price
@@ -221,14 +221,14 @@ func (b *boundedPods) kinds(groups []bound.Group) []bound.Kind {
 				admitted := g.weight == anyWeight || g.weight == m.Pool.Weight
 				groups[i].On = append(groups[i].On, admitted && m.Compatible(g.class.PodShape).All.Has(row))
 			}
-			kind := bound.Kind{Room: b.vector(&m.Allocatable[row]), Price: price.USD()}
+			kind := bound.NodeType{Room: b.vector(&m.Allocatable[row]), Price: price.USD()}
 			for limit, at := range b.limits {
 				kind.Room[at] = float64(limit.most)
 			}
-			kinds = append(kinds, kind)
+			out = append(out, kind)
 		}
 	}
-	return kinds
+	return out
 }
 
 // joinExclusive finds sets of groups each two of which exclude each other. A group that excludes no other
