@@ -8,8 +8,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/bench/bound"
@@ -20,16 +22,17 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// LaunchBound is a price, in USD/h, that no launches can beat for the pods that the plan launches nodes for, each from
-// NodePools of the weight that the plan uses for the pod. It is the higher of the plan's own bound and that
-// of package bound, which knows that pods and nodes are whole, and which pods keep apart on nodes. Both
-// ignore preferences, and rules on domains other than nodes. It is an error when the plan is not for s.
+// LaunchBound is a price, in USD/h, that no launches can beat for the pods that the plan launches nodes for,
+// each from NodePools of the weight that the plan uses for the pod. It is the higher of the plan's own bound
+// and that of package bound, which knows that pods and nodes are whole, and which pods keep off each other's
+// nodes, but nothing of preferences, spreads, affinity, and anti-affinity over zones. It is an error when the
+// plan is not for s.
 func LaunchBound(s *scenario.Scenario, plan schedule.Plan) (float64, error) {
 	c := New(s)
 	for _, p := range s.Pending {
 		c.Set(p)
 	}
-	b := boundedPods{snapshot: c.Builder.Snapshot(), pods: map[boundedGroup]int{}, limits: map[nodeLimit]int{}}
+	b := boundedPods{snapshot: c.Builder.Snapshot(), pods: map[boundedGroup]int{}, apart: map[*cluster.PodSelector]int{}}
 	if err := b.addLaunched(plan); err != nil {
 		return 0, err
 	}
@@ -64,25 +67,36 @@ func ClusterBound(s *scenario.Scenario) (float64, error) {
 
 // nodesThatStay are the names of the nodes with pods that never may be evicted.
 func nodesThatStay(s *scenario.Scenario) (map[string]bool, error) {
-	var never []labels.Selector
+	stay := map[string]bool{}
+	for _, p := range s.Bound {
+		if p.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
+			stay[p.Spec.NodeName] = true
+		}
+	}
 	for _, b := range s.PDBs {
-		if b.Spec.MaxUnavailable == nil || b.Spec.MaxUnavailable.IntValue() > 0 {
+		if !neverAllows(b) {
 			continue
 		}
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil {
 			return nil, fmt.Errorf("PodDisruptionBudget %s: %w", b.Name, err)
 		}
-		never = append(never, selector)
-	}
-	stay := map[string]bool{}
-	for _, p := range s.Bound {
-		if p.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" ||
-			slices.ContainsFunc(never, func(s labels.Selector) bool { return s.Matches(labels.Set(p.Labels)) }) {
-			stay[p.Spec.NodeName] = true
+		for _, p := range s.Bound {
+			if p.Namespace == b.Namespace && selector.Matches(labels.Set(p.Labels)) {
+				stay[p.Spec.NodeName] = true
+			}
 		}
 	}
 	return stay, nil
+}
+
+// neverAllows reports whether no eviction is ever allowed, however many pods there are and run.
+func neverAllows(b *policyv1.PodDisruptionBudget) bool {
+	if b.Spec.MaxUnavailable == nil {
+		return false
+	}
+	of100, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MaxUnavailable, 100, true)
+	return err == nil && of100 == 0
 }
 
 // boundAnew is the bound that the plan for an empty cluster with the pods has.
@@ -108,8 +122,10 @@ type boundedPods struct {
 	snapshot *cluster.Snapshot
 	pods     map[boundedGroup]int
 	order    []boundedGroup
-	limits   map[nodeLimit]int   // by how many pods nodes take: resources beside those of the snapshot; nil ignores them
 	nodes    []*cluster.NodeInfo // that stay
+	// apart are resources beside those of the snapshot, of which a node has one: pods that are selected by
+	// their own required anti-affinity over nodes take it. Nil ignores who keeps apart.
+	apart map[*cluster.PodSelector]int
 }
 
 // boundedGroup is pods of a class on nodes of pools of a weight.
@@ -120,11 +136,6 @@ type boundedGroup struct {
 
 // anyWeight lets the pods go to all pools.
 const anyWeight = math.MinInt32
-
-// nodeLimit is a required rule of pods on nodes: at most so many of those that a selector selects.
-type nodeLimit struct {
-	selector, most int
-}
 
 func (b *boundedPods) addLaunched(plan schedule.Plan) error {
 	classes := map[string]*cluster.PodClass{}
@@ -146,31 +157,23 @@ func (b *boundedPods) addLaunched(plan schedule.Plan) error {
 }
 
 func (b *boundedPods) add(g boundedGroup, pods int) {
-	if b.pods[g] == 0 {
-		b.order = append(b.order, g)
-		for _, limit := range b.nodeLimits(g.class) {
-			if _, known := b.limits[limit]; !known {
-				b.limits[limit] = quantity.Dims + len(b.limits)
-			}
+	b.pods[g] += pods
+	if b.pods[g] > pods {
+		return
+	}
+	b.order = append(b.order, g)
+	for _, selector := range b.keepsApart(g.class) {
+		if _, known := b.apart[selector]; !known {
+			b.apart[selector] = quantity.Dims + len(b.apart)
 		}
 	}
-	b.pods[g] += pods
 }
 
-// nodeLimits are the rules by which pods of the class keep apart from each other.
-func (b *boundedPods) nodeLimits(class *cluster.PodClass) []nodeLimit {
-	if b.limits == nil {
-		return nil
-	}
-	var out []nodeLimit
+// keepsApart are the selectors by which pods of the class keep off each other's nodes.
+func (b *boundedPods) keepsApart(class *cluster.PodClass) (out []*cluster.PodSelector) {
 	for _, t := range class.AntiAffinity {
-		if repels(&t, class) {
-			out = append(out, nodeLimit{t.Selector.ID(), 1})
-		}
-	}
-	for _, t := range class.Spreads {
-		if !t.Soft && t.Key.Name == corev1.LabelHostname && t.Selector.Selects(class) {
-			out = append(out, nodeLimit{t.Selector.ID(), t.MaxSkew})
+		if b.apart != nil && repels(&t, class) {
+			out = append(out, t.Selector)
 		}
 	}
 	return out
@@ -191,14 +194,14 @@ func (b *boundedPods) least() (bound.Result, error) {
 	groups := make([]bound.Group, len(b.order))
 	for i, g := range b.order {
 		groups[i] = bound.Group{Pods: b.pods[g], Requests: b.vector(&g.class.Requests)}
-		for _, limit := range b.nodeLimits(g.class) {
-			groups[i].Requests[b.limits[limit]] = 1
+		for _, selector := range b.keepsApart(g.class) {
+			groups[i].Requests[b.apart[selector]] = 1
 		}
 		for _, n := range b.nodes {
 			groups[i].Into = append(groups[i].Into, n.Accepts(g.class.PodShape))
 		}
 	}
-	if b.limits != nil {
+	if b.apart != nil {
 		b.joinExclusive(groups)
 	}
 	var nodes []bound.Node
@@ -221,11 +224,11 @@ func (b *boundedPods) nodeTypes(groups []bound.Group) []bound.NodeType {
 				admitted := g.weight == anyWeight || g.weight == m.Pool.Weight
 				groups[i].On = append(groups[i].On, admitted && m.Compatible(g.class.PodShape).All.Has(row))
 			}
-			kind := bound.NodeType{Room: b.vector(&m.Allocatable[row]), Price: price.USD()}
-			for limit, at := range b.limits {
-				kind.Room[at] = float64(limit.most)
+			t := bound.NodeType{Room: b.vector(&m.Allocatable[row]), Price: price.USD()}
+			for _, d := range b.apart {
+				t.Room[d] = 1
 			}
-			out = append(out, kind)
+			out = append(out, t)
 		}
 	}
 	return out
@@ -251,7 +254,7 @@ func (b *boundedPods) joinExclusive(groups []bound.Group) {
 }
 
 func (b *boundedPods) vector(of *quantity.Vector) []float64 {
-	out := make([]float64, quantity.Dims+len(b.limits))
+	out := make([]float64, quantity.Dims+len(b.apart))
 	for d, n := range of {
 		out[d] = float64(max(0, n))
 	}

@@ -22,8 +22,8 @@ func TestNodesThatStay(t *testing.T) {
 	pod := func(node, app string, annotations map[string]string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}, Annotations: annotations}, Spec: corev1.PodSpec{NodeName: node}}
 	}
-	budget := func(app string, most int) *policyv1.PodDisruptionBudget {
-		n := intstr.FromInt(most)
+	budget := func(app, most string) *policyv1.PodDisruptionBudget {
+		n := intstr.Parse(most)
 		return &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: &n, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
 		}}
@@ -31,13 +31,15 @@ func TestNodesThatStay(t *testing.T) {
 	s := &scenario.Scenario{
 		Bound: []*corev1.Pod{
 			pod("free", "web", nil), pod("annotated", "web", map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}),
-			pod("some", "api", nil), pod("none", "db", nil), pod("none", "web", nil),
+			pod("some", "api", nil), pod("none", "db", nil), pod("none", "web", nil), pod("a share", "queue", nil), pod("no share", "log", nil),
+			pod("elsewhere", "other", nil),
 		},
-		PDBs: []*policyv1.PodDisruptionBudget{budget("api", 1), budget("db", 0)},
+		PDBs: []*policyv1.PodDisruptionBudget{budget("api", "1"), budget("db", "0"), budget("queue", "25%"), budget("log", "0%"), budget("other", "0"), {}},
 	}
+	s.PDBs[4].Namespace = "elsewhere"
 	stay, err := nodesThatStay(s)
-	if got := slices.Sorted(maps.Keys(stay)); err != nil || !slices.Equal(got, []string{"annotated", "none"}) {
-		t.Errorf("%v stay, %v; want annotated and none", got, err)
+	if got := slices.Sorted(maps.Keys(stay)); err != nil || !slices.Equal(got, []string{"annotated", "no share", "none"}) {
+		t.Errorf("%v stay, %v; want annotated, no share and none", got, err)
 	}
 }
 
