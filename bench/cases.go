@@ -22,8 +22,8 @@ type item struct {
 	alone string
 	// limit is how long upstream may take; 0 is no limit.
 	limit time.Duration
-	// wholePods takes the bound from package bound, too. Where pods are small, or of many kinds, that takes
-	// minutes and hardly exceeds the plan's own.
+	// wholePods takes the bound from package bound, too. Elsewhere that takes minutes, or is no higher than the
+	// plan's own.
 	wholePods bool
 	// plotted items follow each other by size; one too slow for upstream ends its line.
 	plotted bool

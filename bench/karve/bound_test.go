@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // TestNodesThatStay: those with a pod that asks not to be disrupted, or that a PodDisruptionBudget selects
@@ -62,5 +63,21 @@ func TestClusterBound(t *testing.T) {
 		if anew := boundAnew(s); blocked <= anew || blocked > price {
 			t.Errorf("seed %d: bounds of %v $/h, %v without blocks; the cluster costs %v", seed, blocked, anew, price)
 		}
+	}
+}
+
+// TestReplicasApart: ten replicas that keep off each other's nodes need ten nodes, whatever they ask for.
+func TestReplicasApart(t *testing.T) {
+	at := slices.IndexFunc(scenario.HardFamilies(), func(f scenario.HardFamily) bool { return f.Name == "apps of ten" })
+	s := scenario.HardFamilies()[at].Make(10)
+	c := New(s)
+	plan, _ := c.Decide()
+	b := boundedPods{snapshot: c.Builder.Snapshot(), pods: map[boundedGroup]int{}, apart: map[*cluster.PodSelector]int{}}
+	if err := b.addLaunched(plan); err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.least()
+	if price := plan.Price().USD(); err != nil || len(plan.Launches) != 10 || r.Price < 0.99*price || r.Price > price*(1+1e-9) {
+		t.Errorf("%d nodes for %.4f $/h, the bound is %+v, %v; want ten nodes at the bound", len(plan.Launches), price, r, err)
 	}
 }
