@@ -38,6 +38,23 @@ func TestWithinTheBound(t *testing.T) {
 	}
 }
 
+// TestNodesOfChains (Rule SPREAD-8): pods that must share a node fill nodes together with others that must,
+// also where they are too many for the plan to be made in more than one way.
+func TestNodesOfChains(t *testing.T) {
+	for _, f := range scenario.HardFamilies() {
+		if f.Name != scenario.NodeChains {
+			continue
+		}
+		plan, _ := karve.New(f.Make(f.Size)).Decide()
+		price, least := plan.Price(), plan.LowerBound
+		if price < least || price > least+least/20 || len(plan.Unplaced) > 0 {
+			t.Errorf("%d pods: the plan costs %v $/h and leaves out %d groups of pods, the bound is %v", f.Size, price, len(plan.Unplaced), least)
+		}
+		return
+	}
+	t.Errorf("no family is called %q", scenario.NodeChains)
+}
+
 // A plan for other pods is refused: its bound would mean nothing.
 func TestBoundOfAnotherPlan(t *testing.T) {
 	plan, _ := karve.New(scenario.Diverse(20)).Decide()

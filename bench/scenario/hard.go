@@ -25,6 +25,9 @@ type HardFamily struct {
 // TenantsApart is the family whose price is decided by which pods share no node.
 const TenantsApart = "tenants apart"
 
+// NodeChains is the family whose price is decided by how many chains share a node.
+const NodeChains = "node chains"
+
 // HardFamilies lists them. Clusters of all these kinds have been seen or can be made by anyone who
 // may create pods.
 func HardFamilies() []HardFamily {
@@ -32,7 +35,7 @@ func HardFamilies() []HardFamily {
 		{TenantsApart, 500, tenantsApart},
 		{"rule of its own", 8000, ownRule},
 		{"zone chain", 2000, zoneChain},
-		{"node chains", 7680, nodeChains},
+		{NodeChains, 7680, nodeChains},
 		{"overlapping spreads", 4000, overlappingSpreads},
 		{"pool labels", 400, poolLabels},
 		{"pools and types", 2000, poolsAndTypes},
@@ -89,7 +92,7 @@ func zoneChain(n int) *Scenario {
 
 // nodeChains are chains of 16 pods of which each must be on the node of the next one.
 func nodeChains(n int) *Scenario {
-	return hard("node chains", n, func(i int, p *corev1.Pod) {
+	return hard(NodeChains, n, func(i int, p *corev1.Pod) {
 		p.Labels["app"] = serial("app", i)
 		if i%16 < 15 && i < n-1 {
 			together(p, alike(map[string]string{"app": serial("app", i+1)}, corev1.LabelHostname))

@@ -25,6 +25,8 @@ type colocation struct {
 	solver *solver
 	groups []*podGroup // leading groups before those that follow them
 	cells  [][]*cell   // by group; none for groups without rules over domains
+	// later is what the pods request that are colocated after these: they may share a launch with these.
+	later quantity.Vector
 }
 
 // maxNodesTried is how many existing nodes with enough free capacity a colocation looks at.
@@ -51,6 +53,10 @@ func (s *solver) placeColocated(groups []*podGroup) {
 			byClass[g.class] = append(byClass[g.class], g)
 		}
 	}
+	var later quantity.Vector
+	for _, groups := range byClass {
+		later = later.Add(unassignedRequests(groups))
+	}
 	for n, classes := range s.learned.colocated {
 		if !now[n] {
 			continue
@@ -59,6 +65,8 @@ func (s *solver) placeColocated(groups []*podGroup) {
 		for _, class := range classes {
 			c.groups = append(c.groups, byClass[class]...)
 		}
+		later = later.Sub(unassignedRequests(c.groups))
+		c.later = later
 		for !c.outOfSteps() && c.placeSome() {
 			c.groups = slices.DeleteFunc(c.groups, func(g *podGroup) bool { return g.unassigned() == 0 })
 		}
@@ -66,6 +74,14 @@ func (s *solver) placeColocated(groups []*podGroup) {
 			s.searches.cut(Colocation, c.following())
 		}
 	}
+}
+
+// unassignedRequests is what the pods of the groups request that have no place yet.
+func unassignedRequests(groups []*podGroup) (sum quantity.Vector) {
+	for _, g := range groups {
+		sum = sum.Add(g.shape.Requests.Times(g.unassigned()))
+	}
+	return sum
 }
 
 // spend takes steps: one for a look at a node, a launch or an offering for pods of one group, and
@@ -135,8 +151,7 @@ func (c *colocation) cheapestDivision(n, most int) (shares []int, best *sharedNo
 			}
 			break
 		}
-		price := found.pool.Catalog.Offerings[found.row].Price
-		if total := price * offering.Price(n); best == nil || total < least {
+		if total := found.price * offering.Price(n); best == nil || total < least {
 			shares, best, least = c.shares(n), found, total
 		}
 	}
@@ -282,6 +297,7 @@ type sharedNode struct {
 	planned      *launch    // nil for other nodes
 	pool         *poolState // nil unless it is to be launched
 	row          int
+	price        offering.Price    // of the part of a launch that the allotments take
 	requirements *nodeRequirements // of launches
 	used         quantity.Vector
 }
@@ -315,7 +331,7 @@ func (n *sharedNode) cheaperThan(o *sharedNode) bool {
 	if n.pool.Pool.Weight != o.pool.Pool.Weight {
 		return n.pool.Pool.Weight > o.pool.Pool.Weight
 	}
-	return n.pool.Catalog.Offerings[n.row].Price < o.pool.Catalog.Offerings[o.row].Price
+	return n.price < o.price
 }
 
 // allotments makes an allotment of each share that is not zero.
@@ -506,7 +522,8 @@ func (c *colocation) launchFor(allotments []*allotment) *sharedNode {
 	return nil
 }
 
-// launchFrom finds the cheapest launch from the pool for the allotments, which use that much.
+// launchFrom finds the cheapest launch from the pool for the allotments, which use that much. Launches that
+// also hold pods colocated later cost only their part.
 func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *quantity.Vector) *sharedNode {
 	s := c.solver
 	if pool.hasMinValues() {
@@ -520,16 +537,35 @@ func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *
 		rows.Keep(s.compatibility.compatible(pool, a).All)
 	}
 	pool.DropNotFitting(rows, used)
+	var best *sharedNode
 	for row := range rows.All() {
+		price := pool.Catalog.Offerings[row].Price / offering.Price(1+c.laterShares(&pool.Allocatable[row], used))
+		if best != nil && price >= best.price {
+			continue
+		}
 		c.spend(len(allotments))
 		if s.limits.nodesAllowed(pool, row) == 0 {
 			continue
 		}
 		if reqs := c.join(pool.base, pool, row, allotments); reqs != nil {
-			return &sharedNode{allotments: allotments, pool: pool, row: row, requirements: reqs, used: *used}
+			best = &sharedNode{allotments: allotments, pool: pool, row: row, price: price, requirements: reqs, used: *used}
 		}
 	}
-	return nil
+	return best
+}
+
+// laterShares is how many times as much as used a node has room for beside it, as far as pods colocated
+// later request that much.
+func (c *colocation) laterShares(allocatable, used *quantity.Vector) int {
+	n := -1
+	for d, amount := range used {
+		if amount > 0 {
+			if of := int(min(c.later[d], allocatable[d]-amount) / amount); n < 0 || of < n {
+				n = of
+			}
+		}
+	}
+	return max(0, n)
 }
 
 // join adds what the allotments require on the offering; nil when it cannot hold together.
