@@ -66,7 +66,7 @@ func (ps *preferenceSearch) firstPolicy() policy {
 		pods += len(c.PodsToPlace)
 		several = several || comparePlacingOrder(c, classes[0]) != 0
 	}
-	return policy{anyPriority: several && budget > 0 && budget < policySteps(pods, len(classes))}
+	return policy{anyPriority: several && budget > 0 && affordablePlans(budget, pods, len(classes)) == 0}
 }
 
 // tryPolicies makes further plans, each by another policy of the portfolio, and returns the best of all.
@@ -78,8 +78,7 @@ func (ps *preferenceSearch) tryPolicies(s *solver, maxPrice offering.Price) *sol
 		return s
 	}
 	policies := policiesFor(s.podGroups, len(s.launches.all))
-	affordable := max(0, budget/policySteps(countPods(s.podGroups), len(s.podGroups)))
-	tries := policies[:min(affordable, len(policies))]
+	tries := policies[:min(affordablePlans(budget, countPods(s.podGroups), len(s.podGroups)), len(policies))]
 	cut := len(policies) - len(tries)
 	if ps.policy.anyPriority && countLeftOut(s.podGroups) > 0 {
 		tries = slices.Concat([]policy{{}}, tries)
@@ -107,6 +106,13 @@ func (ps *preferenceSearch) bestPolicy(s *solver, policies []policy, maxPrice of
 // policySteps is how many steps of the budget a plan by another policy takes. Pods that are alike are
 // placed together, so those that differ take more.
 func policySteps(pods, groups int) int { return pods + 8*groups }
+
+// affordablePlans is how many plans the budget is for, to the nearest whole number: the first plan by
+// another policy saves most, so half its steps suffice for it.
+func affordablePlans(budget, pods, groups int) int {
+	steps := policySteps(pods, groups)
+	return (budget + steps/2) / steps
+}
 
 // With fewLaunchesToDivide launches it hardly matters how often the pods left are divided over nodes.
 const fewLaunchesToDivide = 2
