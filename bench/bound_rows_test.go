@@ -55,6 +55,15 @@ func TestNodesOfChains(t *testing.T) {
 	t.Errorf("no family is called %q", scenario.NodeChains)
 }
 
+// TestWithinItsOwnBound holds the largest mix to it, which is planned in two ways and no more.
+func TestWithinItsOwnBound(t *testing.T) {
+	plan, _ := karve.New(scenario.Diverse(20_000)).Decide()
+	price, least := plan.Price(), plan.LowerBound
+	if price < least || price > least+least/10 || len(plan.Unplaced) > 0 {
+		t.Errorf("the plan costs %v $/h and leaves out %d groups of pods, the bound is %v", price, len(plan.Unplaced), least)
+	}
+}
+
 // A plan for other pods is refused: its bound would mean nothing.
 func TestBoundOfAnotherPlan(t *testing.T) {
 	plan, _ := karve.New(scenario.Diverse(20)).Decide()
