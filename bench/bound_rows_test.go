@@ -55,8 +55,9 @@ func TestNodesOfChains(t *testing.T) {
 	t.Errorf("no family is called %q", scenario.NodeChains)
 }
 
-// TestWithinItsOwnBound holds the largest mix to it, which is planned in two ways and no more.
-func TestWithinItsOwnBound(t *testing.T) {
+// TestLargestMix holds the plan for the largest mix, which is made in two ways and no more, within a tenth of
+// its own bound.
+func TestLargestMix(t *testing.T) {
 	plan, _ := karve.New(scenario.Diverse(20_000)).Decide()
 	price, least := plan.Price(), plan.LowerBound
 	if price < least || price > least+least/10 || len(plan.Unplaced) > 0 {

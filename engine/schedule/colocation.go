@@ -25,7 +25,7 @@ type colocation struct {
 	solver *solver
 	groups []*podGroup // leading groups before those that follow them
 	cells  [][]*cell   // by group; none for groups without rules over domains
-	// later is what the pods request that are colocated after these: they may share a launch with these.
+	// later is what the pods request that are colocated after these, and may share a launch with them.
 	later quantity.Vector
 }
 
@@ -297,7 +297,7 @@ type sharedNode struct {
 	planned      *launch    // nil for other nodes
 	pool         *poolState // nil unless it is to be launched
 	row          int
-	price        offering.Price    // of the part of a launch that the allotments take
+	price        offering.Price    // what the allotments pay for their part of a launch
 	requirements *nodeRequirements // of launches
 	used         quantity.Vector
 }
@@ -522,8 +522,9 @@ func (c *colocation) launchFor(allotments []*allotment) *sharedNode {
 	return nil
 }
 
-// launchFrom finds the cheapest launch from the pool for the allotments, which use that much. Launches that
-// also hold pods colocated later cost only their part.
+// launchFrom finds the cheapest launch from the pool for the allotments, which use that much. Of a launch
+// with room for pods colocated later, the allotments pay only for their part. Where those cannot share it
+// after all, its offering is chosen again for what it holds, as for every launch.
 func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *quantity.Vector) *sharedNode {
 	s := c.solver
 	if pool.hasMinValues() {
@@ -554,8 +555,8 @@ func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *
 	return best
 }
 
-// laterShares is how many times as much as used a node has room for beside it, as far as pods colocated
-// later request that much.
+// laterShares is how many more shares of the size of used the node has room for, as far as pods colocated
+// later request that much. Whether these may be on one node is not looked at.
 func (c *colocation) laterShares(allocatable, used *quantity.Vector) int {
 	n := -1
 	for d, amount := range used {

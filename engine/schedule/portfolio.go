@@ -107,8 +107,8 @@ func (ps *preferenceSearch) bestPolicy(s *solver, policies []policy, maxPrice of
 // placed together, so those that differ take more.
 func policySteps(pods, groups int) int { return pods + 8*groups }
 
-// affordablePlans is how many plans the budget is for, to the nearest whole number: the first plan by
-// another policy saves most, so half its steps suffice for it.
+// affordablePlans is for how many further plans the budget suffices, to the nearest whole number: the first
+// of them saves most, so it is made where the budget has half its steps.
 func affordablePlans(budget, pods, groups int) int {
 	steps := policySteps(pods, groups)
 	return (budget + steps/2) / steps
