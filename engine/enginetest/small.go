@@ -3,11 +3,14 @@
 package enginetest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // RandomSmall is a script small enough for BestScore: at most eight pods, few offerings and nodes.
@@ -93,4 +96,79 @@ func RandomColocated(seed uint64) *Script {
 		p.Labels, p.Affinity = labels, terms
 	}
 	return s
+}
+
+// RandomSharing is a script small enough for BestScore with several workloads whose pods must share a
+// node. Some must not be beside those of another workload, or must be in a zone, and the pool has limits.
+func RandomSharing(seed uint64) *Script {
+	r := &random{Rand: rand.New(rand.NewPCG(seed, 0x5a4e)), s: &Script{}}
+	pool := cluster.NodePool{Name: "all", NodeClass: NodeClass}
+	if r.chance(70) {
+		pool.Limits = quantity.Amounts{quantity.NameCPU: int64(4+r.IntN(28)) * 1000}
+	}
+	if r.chance(30) {
+		pool.Limits = quantity.Amounts{quantity.NameNodes: int64(1 + r.IntN(4))}
+	}
+	r.s.Pools = []cluster.NodePool{pool}
+	for _, cpu := range r.Perm(5)[:3+r.IntN(2)] {
+		r.sharingType(int64(1) << cpu)
+	}
+	workloads := 2 + r.IntN(3)
+	for w := range workloads {
+		r.sharingWorkload(w, workloads, 2+r.IntN(2))
+	}
+	r.s.Settings.Preferences = cluster.Ignore
+	return r.s
+}
+
+// sharingType adds an instance type with as many cores, in two zones.
+func (r *random) sharingType(cpu int64) {
+	t := offering.InstanceType{
+		Name:     fmt.Sprint("D", cpu),
+		Capacity: quantity.Amounts{quantity.NameCPU: cpu * 1000, quantity.NameMemory: cpu << 32, quantity.NamePods: 110},
+	}
+	price := offering.Price(cpu * int64(40+r.IntN(20)) * 1e6)
+	for _, zone := range []string{"1", "2"} {
+		t.Offerings = append(t.Offerings, offering.Offering{Zone: zone, CapacityType: offering.OnDemand, Price: price})
+	}
+	r.s.Types = append(r.s.Types, t)
+}
+
+// sharingWorkload adds workload w of as many: its pods must share a node with each other, or all but the
+// first with that one.
+func (r *random) sharingWorkload(w, workloads, pods int) {
+	onHost := func(label, value string) []cluster.PodAffinityTerm {
+		return []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Selector: cluster.Selector{
+			Namespaces: []string{"default"}, Labels: cluster.Term{{Key: label, Operator: constraint.In, Values: []string{value}}},
+		}}}
+	}
+	app := fmt.Sprint("w", w)
+	pod := cluster.Pod{
+		Labels:   map[string]string{"app": app},
+		Affinity: onHost("app", app),
+		Requests: quantity.Amounts{quantity.NameCPU: int64(1+r.IntN(12)) * 250, quantity.NameMemory: int64(1+r.IntN(8)) << 29, quantity.NamePods: 1},
+	}
+	if r.chance(30) {
+		if other := r.IntN(workloads); other != w {
+			pod.AntiAffinity = onHost("app", fmt.Sprint("w", other))
+		}
+	}
+	if r.chance(30) {
+		pod.Required = cluster.Term{{Key: offering.LabelZone, Operator: constraint.In, Values: []string{r.oneOf("1", "2")}}}
+	}
+	followers := pod
+	first := pod
+	if r.chance(40) {
+		first.Labels, first.Affinity = map[string]string{"app": app, "leads": app}, nil
+		followers.Affinity = onHost("leads", app)
+	}
+	for i := range pods {
+		p := followers
+		if i == 0 {
+			p = first
+		}
+		name := fmt.Sprint(app, "-", i)
+		p.PodRef = cluster.PodRef{Namespace: "default", Name: name, UID: name}
+		r.s.Pods = append(r.s.Pods, p)
+	}
 }

@@ -30,6 +30,12 @@ func TestAgainstBestPlanColocated(t *testing.T) {
 	compareWithBest(t, 1000, 0.90, false, enginetest.RandomColocated)
 }
 
+// TestAgainstBestPlanSharing (Rule SPREAD-8) does so for several workloads of which each must share a node,
+// most of them under limits for hardly all.
+func TestAgainstBestPlanSharing(t *testing.T) {
+	compareWithBest(t, 1000, 0.90, false, enginetest.RandomSharing)
+}
+
 func compareWithBest(t *testing.T, snapshots int, least float64, full bool, random func(seed uint64) *enginetest.Script) {
 	var compared, optimal, better, fewer, lighter, needless, over, invalid int
 	var gaps []float64 // of the plans that place the same pods on the same pools

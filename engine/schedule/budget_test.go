@@ -36,6 +36,7 @@ func budgetScripts(t *testing.T) map[string]*enginetest.Script {
 	for seed := range uint64(40) {
 		out[fmt.Sprint("RandomFull seed ", seed)] = enginetest.RandomFull(seed, 25)
 		out[fmt.Sprint("RandomColocated seed ", seed)] = enginetest.RandomColocated(seed)
+		out[fmt.Sprint("RandomSharing seed ", seed)] = enginetest.RandomSharing(seed)
 		out[fmt.Sprint("RandomExclusive seed ", seed)] = enginetest.RandomExclusive(seed, 25)
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
@@ -22,11 +23,12 @@ import (
 // Leading pods of lower priority than one that follows are placed with it: it can be nowhere without
 // them. The leading pods that this leaves are placed like all other pods.
 type colocation struct {
-	solver *solver
-	groups []*podGroup // leading groups before those that follow them
-	cells  [][]*cell   // by group; none for groups without rules over domains
-	// later is what the pods request that are colocated after these, and may share a launch with them.
-	later quantity.Vector
+	solver    *solver
+	groups    []*podGroup               // leading groups before those that follow them
+	cells     [][]*cell                 // by group; none for groups without rules over domains
+	residents residents                 // all pods of the groups, as if they were on one node
+	mates     []mate                    // colocations after this one
+	rows      map[*poolState]bitset.Set // see rowsIn
 }
 
 // maxNodesTried is how many existing nodes with enough free capacity a colocation looks at.
@@ -53,20 +55,16 @@ func (s *solver) placeColocated(groups []*podGroup) {
 			byClass[g.class] = append(byClass[g.class], g)
 		}
 	}
-	var later quantity.Vector
-	for _, groups := range byClass {
-		later = later.Add(unassignedRequests(groups))
-	}
+	var all []*colocation
 	for n, classes := range s.learned.colocated {
-		if !now[n] {
-			continue
+		if now[n] {
+			all = append(all, newColocation(s, classes, byClass))
 		}
-		c := colocation{solver: s}
-		for _, class := range classes {
-			c.groups = append(c.groups, byClass[class]...)
+	}
+	for i, c := range all {
+		if !s.learned.policy.leastForEach {
+			c.matesAmong(all[i+1:])
 		}
-		later = later.Sub(unassignedRequests(c.groups))
-		c.later = later
 		for !c.outOfSteps() && c.placeSome() {
 			c.groups = slices.DeleteFunc(c.groups, func(g *podGroup) bool { return g.unassigned() == 0 })
 		}
@@ -74,6 +72,18 @@ func (s *solver) placeColocated(groups []*podGroup) {
 			s.searches.cut(Colocation, c.following())
 		}
 	}
+}
+
+// newColocation is a colocation of the classes' groups.
+func newColocation(s *solver, classes []*cluster.PodClass, byClass map[*cluster.PodClass][]*podGroup) *colocation {
+	c := &colocation{solver: s, rows: map[*poolState]bitset.Set{}}
+	for _, class := range classes {
+		for _, g := range byClass[class] {
+			c.groups = append(c.groups, g)
+			c.residents.add(&g.nodeRules)
+		}
+	}
+	return c
 }
 
 // unassignedRequests is what the pods of the groups request that have no place yet.
@@ -540,7 +550,7 @@ func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *
 	pool.DropNotFitting(rows, used)
 	var best *sharedNode
 	for row := range rows.All() {
-		price := pool.Catalog.Offerings[row].Price / offering.Price(1+c.laterShares(&pool.Allocatable[row], used))
+		price := pool.Catalog.Offerings[row].Price / offering.Price(1+c.laterShares(pool, row, used))
 		if best != nil && price >= best.price {
 			continue
 		}
@@ -553,20 +563,6 @@ func (c *colocation) launchFrom(pool *poolState, allotments []*allotment, used *
 		}
 	}
 	return best
-}
-
-// laterShares is how many more shares of the size of used the node has room for, as far as pods colocated
-// later request that much. Whether these may be on one node is not looked at.
-func (c *colocation) laterShares(allocatable, used *quantity.Vector) int {
-	n := -1
-	for d, amount := range used {
-		if amount > 0 {
-			if of := int(min(c.later[d], allocatable[d]-amount) / amount); n < 0 || of < n {
-				n = of
-			}
-		}
-	}
-	return max(0, n)
 }
 
 // join adds what the allotments require on the offering; nil when it cannot hold together.

@@ -9,7 +9,8 @@ type leadingGroups struct {
 	byCounter map[int][]*podGroup // those of them that the counter counts
 }
 
-func newLeadingGroups(s *solver) leadingGroups {
+// newLeadingGroups finds those of a plan. Before pods are placed, with soon set, each group may lead.
+func newLeadingGroups(s *solver, soon bool) leadingGroups {
 	needed := map[int]bool{}
 	for _, g := range s.podGroups {
 		for _, d := range g.nodeRules.needs {
@@ -19,7 +20,7 @@ func newLeadingGroups(s *solver) leadingGroups {
 	out := leadingGroups{counters: &s.counters, byCounter: map[int][]*podGroup{}}
 	for _, g := range s.podGroups {
 		for _, c := range g.nodeRules.increments {
-			if needed[c] && (g.placed > 0 || g.follows() && !g.excluded()) {
+			if needed[c] && (g.placed > 0 || (soon || g.follows()) && !g.excluded()) {
 				out.byCounter[c] = append(out.byCounter[c], g)
 			}
 		}

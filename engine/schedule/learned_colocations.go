@@ -24,7 +24,7 @@ func (l *learned) recordColocations(s *solver, round int) bool {
 			continue
 		}
 		if leading.byCounter == nil {
-			leading = newLeadingGroups(s)
+			leading = newLeadingGroups(s, false)
 		}
 		if groups := leading.of(g); len(groups) > 0 {
 			l.addColocation(groups)
@@ -32,6 +32,18 @@ func (l *learned) recordColocations(s *solver, round int) bool {
 		}
 	}
 	return found
+}
+
+// colocateAll records colocations of all pods that must join others on a node, before any is placed.
+func (l *learned) colocateAll(s *solver) {
+	leading := newLeadingGroups(s, true)
+	for _, g := range s.podGroups {
+		if g.follows() && !g.excluded() && !l.isColocated(g.class) {
+			if groups := leading.of(g); len(groups) > 0 {
+				l.addColocation(groups)
+			}
+		}
+	}
 }
 
 // placesMoreThan reports whether the plan places more pods than the other one: of high priority first,

@@ -37,6 +37,12 @@ type policy struct {
 	// groupByGroup launches nodes for one pod group before the next chooses its domains, the group with the
 	// largest pods first: pods that may be in several topology domains go to one where such a node has room.
 	groupByGroup bool
+	// colocateAll places pods that must share a node with others together from the start. Other policies
+	// do so with those of which an earlier round left some out.
+	colocateAll bool
+	// leastForEach launches for pods that must share a node the cheapest one that holds them, and not one
+	// that others like them share.
+	leastForEach bool
 }
 
 // portfolio is the policies that are tried beside the zero policy. Each lowered the price of random
@@ -55,6 +61,8 @@ var portfolio = []policy{
 	{anyPriority: true, cheapestDomains: true, largestFirst: true},
 	{fewestNodes: true, smallestFirst: true},
 	{anyPriority: true, cheapestDomains: true, groupByGroup: true},
+	{anyPriority: true, colocateAll: true},
+	{anyPriority: true, colocateAll: true, leastForEach: true},
 }
 
 // firstPolicy is the policy of the first plan: the zero policy, but where several priorities have too
@@ -122,14 +130,15 @@ const fewLaunchesToDivide = 2
 func policiesFor(groups []*podGroup, launches int) []policy {
 	severalPriorities := slices.ContainsFunc(groups, func(g *podGroup) bool { return comparePlacingOrder(g.class, groups[0].class) != 0 })
 	overDomains := slices.ContainsFunc(groups, func(g *podGroup) bool { return len(g.domainKeys) > 0 })
-	severalPods := countPods(groups) > 1
+	severalPods, follow := countPods(groups) > 1, slices.ContainsFunc(groups, (*podGroup).follows)
 	var out []policy
 	for _, p := range portfolio {
 		p.anyPriority = p.anyPriority && severalPriorities
 		p.cheapestDomains, p.sharedDomains = p.cheapestDomains && overDomains, p.sharedDomains && len(groups) > 1
 		p.smallestFirst, p.groupByGroup = p.smallestFirst && len(groups) > 1, p.groupByGroup && len(groups) > 1
 		p.fewestNodes, p.largestFirst = p.fewestNodes && severalPods, p.largestFirst && severalPods
-		p.divideByShare = p.divideByShare && launches > fewLaunchesToDivide
+		p.divideByShare, p.colocateAll = p.divideByShare && launches > fewLaunchesToDivide, p.colocateAll && follow
+		p.leastForEach = p.leastForEach && follow
 		if p != (policy{}) && !slices.Contains(out, p) {
 			out = append(out, p)
 		}

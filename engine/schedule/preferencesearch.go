@@ -192,13 +192,14 @@ func (ps *preferenceSearch) placeMorePods(s *solver, maxPrice offering.Price) *s
 // colocations counts only when it places more pods than the one without.
 func (ps *preferenceSearch) makePlan(d directions, chosen chosenPreferences, maxPrice offering.Price) *solver {
 	s := ps.makeRounds(newLearned(d), chosen, maxPrice)
-	if len(s.learned.colocated) > 0 {
+	if len(s.learned.colocated) > 0 && !d.policy.colocateAll {
 		l := newLearned(d)
 		l.withoutColocations = true
-		if plain := ps.makeRounds(l, chosen, maxPrice); !s.placesMoreThan(plain) {
-			plain.searches.inherit(&s.searches, Rounds, Colocation)
-			s = plain
+		plain := ps.makeRounds(l, chosen, maxPrice)
+		if !s.placesMoreThan(plain) {
+			s, plain = plain, s
 		}
+		s.searches.inherit(&plain.searches, searchNames...)
 	}
 	return s
 }
@@ -207,7 +208,9 @@ func (ps *preferenceSearch) makePlan(d directions, chosen chosenPreferences, max
 func (ps *preferenceSearch) makeRounds(l *learned, chosen chosenPreferences, maxPrice offering.Price) *solver {
 	for round := 0; ; round++ {
 		s := newSolver(ps, l, chosen, maxPrice)
-		l.isLast = round+1 >= ps.options.budgets[Rounds]
+		if l.isLast = round+1 >= ps.options.budgets[Rounds]; round == 0 && l.policy.colocateAll {
+			l.colocateAll(s)
+		}
 		if !s.placeAndImprove(false, round) || !s.placeAndImprove(true, round) {
 			continue
 		}
