@@ -28,6 +28,9 @@ const TenantsApart = "tenants apart"
 // NodeChains is the family whose price is decided by how many chains share a node.
 const NodeChains = "node chains"
 
+// DistinctRequests is the family whose price is decided by which pods of different requests share a node.
+const DistinctRequests = "distinct requests"
+
 // HardFamilies lists them. Clusters of all these kinds have been seen or can be made by anyone who
 // may create pods.
 func HardFamilies() []HardFamily {
@@ -41,7 +44,7 @@ func HardFamilies() []HardFamily {
 		{"pools and types", 2000, poolsAndTypes},
 		{"tenants on nodes", 1000, tenantsOnNodes},
 		{"priorities", 32000, priorities},
-		{"distinct requests", 32000, distinctRequests},
+		{DistinctRequests, 32000, distinctRequests},
 		{"apps of ten", 64000, appsOfTen},
 		{"caches and webs", 16000, cachesAndWebs},
 	}
@@ -178,7 +181,7 @@ func priorities(n int) *Scenario {
 
 // distinctRequests are pods that ask for what no other asks for.
 func distinctRequests(n int) *Scenario {
-	return hard("distinct requests", n, func(i int, p *corev1.Pod) {
+	return hard(DistinctRequests, n, func(i int, p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = requests(int64(100+i%4001), int64(64+i%7919))
 	})
 }

@@ -34,8 +34,8 @@ func (lr *launcher) fill(cand *candidate) {
 	f := lr.filling
 	lr.begin(cand)
 	if !lr.launches.policy.largestFirst {
-		for sg, n := range lr.shares(cand) {
-			lr.put(cand, sg, n)
+		for i, n := range lr.shares(cand) {
+			lr.put(cand, lr.shapeGroups[i], n)
 		}
 	}
 	left, all := &lr.shapesLeft, len(lr.shapeGroups)
@@ -86,16 +86,13 @@ func worthOf(used *quantity.Vector, prices *covering.UnitPrices) float64 {
 }
 
 // shares yields each shape group's fair share of the pods left to place, where it is not none.
-func (lr *launcher) shares(cand *candidate) iter.Seq2[*shapeGroup, int] {
-	return func(yield func(*shapeGroup, int) bool) {
-		left, all := &lr.shapesLeft, len(lr.shapeGroups)
-		share := lr.shareOf(cand)
-		least := leastShared(share)
-		for i := left.withPods(0, all, cand.group.suits, least); i >= 0; i = left.withPods(i+1, all, cand.group.suits, least) {
-			sg := lr.shapeGroups[i]
-			if n := int(float64(sg.left) * share); n > 0 && !yield(sg, n) {
-				return
-			}
+func (lr *launcher) shares(cand *candidate) iter.Seq2[int, int] {
+	return func(yield func(int, int) bool) {
+		left, suits, share := &lr.shapesLeft, cand.group.suits, lr.shareOf(cand)
+		if lr.launches.policy.carryShares {
+			left.carriedShares(suits, share, yield)
+		} else {
+			left.wholeShares(suits, share, yield)
 		}
 	}
 }
@@ -160,9 +157,6 @@ func (lr *launcher) shareOf(cand *candidate) float64 {
 	}
 	return share
 }
-
-// leastShared is with how many pods left of a shape group the share of one node is not none.
-func leastShared(share float64) int64 { return int64(min(1/share, math.MaxInt32)) }
 
 // put adds up to n pods of a shape group to the filling, as far as capacity and the pods
 // there let it.

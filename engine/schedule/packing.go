@@ -137,8 +137,8 @@ func (lr *launcher) pack(cand *candidate) {
 	if n, known := lr.countLeading(cand); known {
 		p.leading, room = cand.group.leading.ends[n], room.Sub(cand.group.leading.sums[n])
 	} else if !lr.launches.policy.largestFirst {
-		for sg, n := range lr.shares(cand) {
-			p.put(sg, n, &room)
+		for i, n := range lr.shares(cand) {
+			p.put(lr.shapeGroups[i], n, &room)
 		}
 	}
 	left, all := &lr.shapesLeft, len(lr.shapeGroups)

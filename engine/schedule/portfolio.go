@@ -37,6 +37,9 @@ type policy struct {
 	// groupByGroup launches nodes for one pod group before the next chooses its domains, the group with the
 	// largest pods first: pods that may be in several topology domains go to one where such a node has room.
 	groupByGroup bool
+	// carryShares lets shapes of which a new node's share is less than one pod have one in turn, so that the
+	// node gets its share of them together. It serves pods that nearly all differ.
+	carryShares bool
 	// colocateAll places pods that must share a node with others together from the start. Other policies
 	// do so with those of which an earlier round left some out.
 	colocateAll bool
@@ -61,12 +64,17 @@ var portfolio = []policy{
 	{anyPriority: true, cheapestDomains: true, largestFirst: true},
 	{fewestNodes: true, smallestFirst: true},
 	{anyPriority: true, cheapestDomains: true, groupByGroup: true},
+	{anyPriority: true, carryShares: true},
 	{anyPriority: true, colocateAll: true},
 	{anyPriority: true, colocateAll: true, leastForEach: true},
 }
 
+// fewAlike is of how many pods a pod group has fewer on average where pods nearly all differ.
+const fewAlike = 4
+
 // firstPolicy is the policy of the first plan: the zero policy, but where several priorities have too
-// many pods for a second plan. Placed one after the other, those of each get nodes of their own.
+// many pods for a second plan. Placed one after the other, those of each get nodes of their own. Where there
+// is no second plan for pods that nearly all differ either, it carries shares.
 func (ps *preferenceSearch) firstPolicy() policy {
 	classes, budget := ps.snapshot.Classes, ps.options.budgets[Policies]
 	pods, several := 0, false
@@ -74,7 +82,10 @@ func (ps *preferenceSearch) firstPolicy() policy {
 		pods += len(c.PodsToPlace)
 		several = several || comparePlacingOrder(c, classes[0]) != 0
 	}
-	return policy{anyPriority: several && budget > 0 && affordablePlans(budget, pods, len(classes)) == 0}
+	if pods == 0 || budget == 0 || affordablePlans(budget, pods, len(classes)) > 0 {
+		return policy{}
+	}
+	return policy{anyPriority: several, carryShares: pods < fewAlike*len(classes)}
 }
 
 // tryPolicies makes further plans, each by another policy of the portfolio, and returns the best of all.
@@ -136,6 +147,7 @@ func policiesFor(groups []*podGroup, launches int) []policy {
 		p.anyPriority = p.anyPriority && severalPriorities
 		p.cheapestDomains, p.sharedDomains = p.cheapestDomains && overDomains, p.sharedDomains && len(groups) > 1
 		p.smallestFirst, p.groupByGroup = p.smallestFirst && len(groups) > 1, p.groupByGroup && len(groups) > 1
+		p.carryShares = p.carryShares && len(groups) > 1 && launches > 1
 		p.fewestNodes, p.largestFirst = p.fewestNodes && severalPods, p.largestFirst && severalPods
 		p.divideByShare, p.colocateAll = p.divideByShare && launches > fewLaunchesToDivide, p.colocateAll && follow
 		p.leastForEach = p.leastForEach && follow

@@ -3,6 +3,8 @@
 package schedule
 
 import (
+	"math"
+
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/quantity"
@@ -22,6 +24,7 @@ type shapesLeft struct {
 	sizes *cluster.FreeCapacity
 	room  quantity.Vector // scratch: the same of a room
 	most  int64           // no group has more pods left
+	each  []int32         // how many pods each group has left: for walks over all of them
 	pods  int             // how many are left of all groups
 	// placed lists the pods that were placed since the launcher began, in order.
 	placed []placedPods
@@ -45,7 +48,7 @@ func newShapesLeft(groups []*shapeGroup) shapesLeft {
 		out.dims, width = append(out.dims, quantity.Dim(d)), d+1
 	}
 	out.negated, out.counts = cluster.NewFreeCapacity(len(groups), width), cluster.NewFreeCapacity(len(groups), 1)
-	out.sizes = cluster.NewFreeCapacity(len(groups), 1)
+	out.sizes, out.each = cluster.NewFreeCapacity(len(groups), 1), make([]int32, len(groups))
 	for i, sg := range groups {
 		sg.at = i
 		out.sizes.Set(i, negatedSize(&sg.shape.Requests))
@@ -80,6 +83,7 @@ func (x *shapesLeft) update(sg *shapeGroup) {
 	}
 	x.negated.Set(sg.at, &v)
 	x.counts.Set(sg.at, &quantity.Vector{int64(sg.left)})
+	x.each[sg.at] = int32(sg.left)
 }
 
 // sum sums up what all pods left ask for. largest is the largest request for each resource, and groups
@@ -134,6 +138,41 @@ func (x *shapesLeft) withPods(i, n int, suits bitset.Set, least int64) int {
 		}
 		if i = x.counts.NextFitting(i, n, &quantity.Vector{least}, firstDim); i < 0 || suits.Has(i) {
 			return i
+		}
+	}
+}
+
+// leastShared is with how many pods left of a shape group the share of one node is not none.
+func leastShared(share float64) int64 { return int64(min(1/share, math.MaxInt32)) }
+
+// wholeShares yields the groups in suits of which that share of the pods left is at least one pod, and how many
+// pods it is, rounded down.
+func (x *shapesLeft) wholeShares(suits bitset.Set, share float64, yield func(int, int) bool) {
+	least := leastShared(share)
+	for i := x.withPods(0, x.groups, suits, least); i >= 0; i = x.withPods(i+1, x.groups, suits, least) {
+		if n := int(float64(x.each[i]) * share); n > 0 && !yield(i, n) {
+			return
+		}
+	}
+}
+
+// carriedShares yields the same as wholeShares, and of groups of which the share is less than one pod one
+// whenever it adds up to one with that of those before.
+func (x *shapesLeft) carriedShares(suits bitset.Set, share float64, yield func(int, int) bool) {
+	carried := 0.0
+	for i, left := range x.each {
+		if left == 0 || !suits.Has(i) {
+			continue
+		}
+		of := float64(left) * share
+		if of < 1 {
+			if carried += of; carried < 1 {
+				continue
+			}
+			of, carried = 1, carried-1
+		}
+		if !yield(i, int(of)) {
+			return
 		}
 	}
 }
