@@ -69,13 +69,34 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	return write.RetryConflict(r.finalize(ctx, node, claim))
 }
 
-// claimOf finds the claim of the node's instance; nil when there is none.
+// claimOf finds the claim of the node's instance; nil when there is none, or when the instance
+// goes on as another node.
 func (r *NodeReconciler) claimOf(ctx context.Context, node *corev1.Node) (*karpv1.NodeClaim, error) {
 	claims, err := lookup.ClaimsOf(ctx, r.Client, node)
 	if err != nil || len(claims) == 0 {
 		return nil, err
 	}
-	return &claims[0], nil
+	claim := &claims[0]
+	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
+	if err != nil || claim.DeletionTimestamp == nil && leftOver(node, nodes, claim.Status.NodeName) {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// leftOver reports whether the deleted node is one of several of an instance, and not the one as
+// which the instance runs: that is the node as which its kubelet reports. If it reports as both, or
+// as neither, the name in the claim decides.
+func leftOver(node *corev1.Node, all []corev1.Node, claimed string) bool {
+	return slices.ContainsFunc(all, func(other corev1.Node) bool {
+		if other.Name == node.Name || other.DeletionTimestamp != nil {
+			return false
+		}
+		if kube.Ready(&other) != kube.Ready(node) {
+			return kube.Ready(&other)
+		}
+		return other.Name == claimed
+	})
 }
 
 func (r *NodeReconciler) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (reconcile.Result, error) {
