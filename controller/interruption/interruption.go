@@ -114,10 +114,7 @@ func (r *Reconciler) applies(claim *karpv1.NodeClaim) bool {
 
 func (r *Reconciler) nodeOf(ctx context.Context, claim *karpv1.NodeClaim) (*corev1.Node, error) {
 	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
-	if err != nil || len(nodes) == 0 {
-		return nil, err
-	}
-	return &nodes[0], nil
+	return kube.NodeOfInstance(nodes, claim.Status.NodeName), err
 }
 
 // handleNotice acts on a notice that the instance ends: the claim is replaced first while there is

@@ -84,19 +84,11 @@ func (r *NodeReconciler) claimOf(ctx context.Context, node *corev1.Node) (*karpv
 	return claim, nil
 }
 
-// leftOver reports whether the deleted node is one of several of an instance, and not the one as
-// which the instance runs: that is the node as which its kubelet reports. If it reports as both, or
-// as neither, the name in the claim decides.
+// leftOver reports whether the instance runs as another of its Nodes, which is not being deleted.
 func leftOver(node *corev1.Node, all []corev1.Node, claimed string) bool {
-	return slices.ContainsFunc(all, func(other corev1.Node) bool {
-		if other.Name == node.Name || other.DeletionTimestamp != nil {
-			return false
-		}
-		if kube.Ready(&other) != kube.Ready(node) {
-			return kube.Ready(&other)
-		}
-		return other.Name == claimed
-	})
+	staying := slices.DeleteFunc(all, func(n corev1.Node) bool { return n.DeletionTimestamp != nil && n.Name != node.Name })
+	of := kube.NodeOfInstance(staying, claimed)
+	return of != nil && of.Name != node.Name
 }
 
 func (r *NodeReconciler) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (reconcile.Result, error) {
