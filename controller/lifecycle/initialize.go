@@ -16,17 +16,24 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// initialize waits until the node can run the pods that were promised capacity on it.
+// initialize waits until the node can run the pods that were promised capacity on it. If the Node
+// was deleted from outside and its kubelet created it again, that is marked in its turn; the claim
+// stays initialized.
 func (s *pass) initialize(ctx context.Context) error {
-	if s.node == nil || !kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) ||
-		kube.ConditionTrue(s.claim, karpv1.ConditionTypeInitialized) {
+	if s.node == nil || !kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) {
+		return nil
+	}
+	before := kube.ConditionTrue(s.claim, karpv1.ConditionTypeInitialized)
+	if before && isInitialized(s.node) {
 		return nil
 	}
 	if reason, message := initializationObstacle(s.node, s.claim); reason != "" {
-		s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeInitialized, reason, message)
-		return nil
+		if !before {
+			s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeInitialized, reason, message)
+		}
+		return nil // an event of the Node queues the claim
 	}
-	if err := s.markInitialized(ctx); err != nil {
+	if err := s.markInitialized(ctx); err != nil || before {
 		return err
 	}
 	s.StatusConditions().SetTrue(karpv1.ConditionTypeInitialized)
@@ -37,6 +44,8 @@ func (s *pass) initialize(ctx context.Context) error {
 	})
 	return nil
 }
+
+func isInitialized(n *corev1.Node) bool { return n.Labels[karpv1.NodeInitializedLabelKey] == "true" }
 
 const resourceNotRegistered = "ResourceNotRegistered"
 
@@ -78,7 +87,7 @@ func launchedWith(claim *karpv1.NodeClaim, name corev1.ResourceName) bool {
 }
 
 func (s *pass) markInitialized(ctx context.Context) error {
-	if s.node.Labels[karpv1.NodeInitializedLabelKey] == "true" {
+	if isInitialized(s.node) {
 		return nil
 	}
 	stored := s.node.DeepCopy()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
@@ -46,6 +47,8 @@ func TestStartupTaintsAreAddedOnce(t *testing.T) {
 }
 
 // A Node that was deleted by force and recreated by its kubelet is registered again.
+//
+// Rule LAUNCH-13.
 func TestNodeMadeAnewIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -64,6 +67,44 @@ func TestNodeMadeAnewIsTakenOver(t *testing.T) {
 			t.Errorf("%d claims", len(e.Claims()))
 		}
 	})
+}
+
+// A Node that its kubelet created again is initialized again once it is ready, and not before:
+// other programs wait for the label.
+//
+// Rule LAUNCH-13.
+func TestNodeMadeAnewIsInitialized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(controllertest.Pool("web", "Never"))
+		e.Create(controllertest.Pod("a", "1", "1Gi"))
+		join(e)
+		e.Until(10, "an initialized node", func() bool { return initialized(e) })
+		node := e.Nodes()[0]
+		again := node.DeepCopy()
+		node.Finalizers = nil
+		update(e, &node)
+		e.Delete(&node)
+		again.ObjectMeta = metav1.ObjectMeta{Name: node.Name, Labels: map[string]string{corev1.LabelHostname: node.Name}}
+		again.Spec.Taints = []corev1.Taint{karpv1.UnregisteredNoExecuteTaint}
+		again.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+		e.Create(again)
+		e.Until(10, "a registered node again", func() bool { return registered(e) })
+		e.Steps(5)
+		if initialized(e) {
+			t.Error("a node that is not ready is initialized")
+		}
+		node = e.Nodes()[0]
+		node.Status.Conditions[0].Status = corev1.ConditionTrue
+		if err := e.API.Status().Update(t.Context(), &node); err != nil {
+			t.Fatal(err)
+		}
+		e.Until(10, "an initialized node again", func() bool { return initialized(e) })
+	})
+}
+
+func initialized(e *controllertest.Env) bool {
+	return e.Nodes()[0].Labels[karpv1.NodeInitializedLabelKey] == "true"
 }
 
 // join waits for the first instance and registers its Node.
