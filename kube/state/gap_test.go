@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,6 +18,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -107,19 +109,23 @@ func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
 	})
 }
 
-// Whatever events watches miss, and in whatever state they report a deletion, the Mirror ends
-// in the state that a list of the cluster gives.
+// gapSeeds is how many clusters the next test lives through.
+const gapSeeds = 200
+
+// Whatever events watches miss, delay or repeat, in whatever state they report a deletion, and
+// whatever karve decides meanwhile, the Mirror ends in the state that a list of the cluster gives.
 //
 // Rule MEMORY-1, Rule PLAN-10.
 func TestMirrorEqualsRebuildAfterGaps(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(gapSeeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := NewMirror(nil)
 				setCatalog(m)
 				x := &monkey{Rand: rand.New(rand.NewPCG(seed, 7)), watched: watchCluster(t, m), mirror: m}
-				for range 40 {
+				for range 20 {
 					x.round()
+					x.decide()
 				}
 				x.compare(t)
 			})
@@ -140,23 +146,86 @@ type monkey struct {
 	made   int // objects so far, for their UIDs
 }
 
-// round makes some changes, with or without the watch of a kind.
+// round makes some changes, with or without the watch of a kind, or while a decision is being made.
 func (x *monkey) round() {
-	if x.IntN(4) > 0 {
+	changes := func() {
 		for range 1 + x.IntN(8) {
 			x.touch(x.draw())
 		}
-		synctest.Wait()
-		return
 	}
-	o := x.draw()
-	x.cut(o, func() {
-		for range 1 + x.IntN(8) {
-			if y := x.draw(); x.shelf(y) == x.shelf(o) || x.IntN(4) == 0 {
-				x.touch(y)
+	switch o := x.draw(); x.IntN(8) {
+	case 0:
+		x.lag(o, x.IntN(2) == 0, func() {
+			changes()
+			x.anew(o)
+			synctest.Wait()
+		})
+	case 1, 2:
+		x.cut(o, func() {
+			for range 1 + x.IntN(8) {
+				if y := x.draw(); x.shelf(y) == x.shelf(o) || x.IntN(4) == 0 {
+					x.touch(y)
+				}
 			}
+			x.anew(o)
+		})
+	case 3:
+		x.mirror.View(func(*cluster.Snapshot) {
+			changes()
+			synctest.Wait()
+		})
+	default:
+		changes()
+		synctest.Wait()
+	}
+}
+
+// decide records a decision, which may be about objects that do not exist any more.
+func (x *monkey) decide() {
+	claim := claimNamed(fmt.Sprint("web-", x.IntN(6)))
+	claim.CreationTimestamp = metav1.Time{}
+	pods := x.pods()
+	pods = pods[:min(len(pods), x.IntN(3))]
+	switch x.IntN(8) {
+	case 0:
+		x.mirror.Nominate([]string{claim.Name, "node-" + claim.Name}[x.IntN(2)], pods)
+	case 1:
+		x.mirror.RecordCreatedClaim(claim, nil, pods)
+	case 2:
+		x.mirror.BeginMove(BeginMoveRequest{Nodes: []string{claim.Name}, NewClaims: []NewClaim{{Claim: claimNamed("new"), Pods: pods}}})
+	case 3:
+		x.mirror.CancelMove([]string{claim.Name}, []string{"new"})
+	case 4:
+		x.mirror.DropLapsed()
+	}
+}
+
+// pods are the pods that the Mirror knows, by UID.
+func (x *monkey) pods() (pods []cluster.PodRef) {
+	x.mirror.mu.Lock()
+	defer x.mirror.mu.Unlock()
+	for _, uid := range keysOf(x.mirror.parts.pods.byUID) {
+		pods = append(pods, kube.Ref(x.mirror.parts.pods.get(uid).Pod))
+	}
+	return pods
+}
+
+// takeBack ends what karve decided about objects that exist: no list tells of it. What it decided
+// about others must have ended by itself.
+func (x *monkey) takeBack() {
+	p := &x.mirror.parts
+	x.mirror.mu.Lock()
+	claims := keysOf(p.nodes.claims)
+	x.mirror.mu.Unlock()
+	x.mirror.CancelMove(claims, nil)
+	x.settle() // longer than claims count that no watch shows
+	x.mirror.DropLapsed()
+	x.mirror.change(func() (w wakeups) {
+		for _, uid := range keysOf(p.pods.byUID) {
+			p.nominations.remove(uid)
+			w.pods = append(w.pods, p.podWriter.write(uid)...)
 		}
-		x.anew(o)
+		return w
 	})
 }
 
@@ -181,6 +250,8 @@ func (x *monkey) touch(o client.Object) {
 			leaving.OwnerReferences = nil
 		}
 		x.put(leaving)
+	case n == 4:
+		x.shelf(o).repeat([]watch.EventType{watch.Added, watch.Modified}[x.IntN(2)], old)
 	case isPod && pod.DeletionTimestamp != nil:
 		x.put(old) // a duplicate
 	default:
@@ -265,7 +336,9 @@ func (x *monkey) namespace(i int) *corev1.Namespace {
 func (x *monkey) compare(t *testing.T) {
 	t.Helper()
 	// These are about the past, and no list has them.
+	x.mirror.mu.Lock()
 	past := slices.Concat(keysOf(x.mirror.parts.podReplacements.byEvicted), keysOf(x.mirror.parts.podReplacements.superseded))
+	x.mirror.mu.Unlock()
 	for _, p := range past {
 		if pod := x.mirror.Pod(p); pod != nil {
 			x.remove(pod)
@@ -273,6 +346,7 @@ func (x *monkey) compare(t *testing.T) {
 		}
 	}
 	x.settle()
+	x.takeBack()
 	fresh := NewMirror(nil)
 	setCatalog(fresh)
 	c := watchCluster(t, fresh, x.objects()...)
@@ -290,13 +364,46 @@ func known(m *Mirror) map[string]any {
 	m.View(func(snapshot *cluster.Snapshot) { plan = schedule.Solve(snapshot) })
 	return map[string]any{
 		"pods": keysOf(m.parts.pods.byUID), "nodes": keysOf(m.parts.nodes.byName), "claims": keysOf(m.parts.nodes.claims), "pools": keysOf(m.parts.pools), "daemonSets": keysOf(m.parts.daemonSets.byUID), "daemons": m.parts.builder.daemons, "daemonOf": m.parts.daemonSets.ownerOf,
-		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "snapshotPods": m.parts.builder.pods, "snapshotNodes": m.parts.builder.nodes,
+		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "snapshotPods": m.parts.builder.pods, "snapshotNodes": withoutNominations(m.parts.builder.nodes),
 		"replacements": len(m.parts.podReplacements.byEvicted) + len(m.parts.podReplacements.unmatched) + len(m.parts.podReplacements.owners), "superseded": m.parts.podReplacements.superseded,
 		"podsIn": m.parts.pods.inNamespace, "blocked": m.parts.protections.blocked, "lapses": m.parts.protections.annotationEnds, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.pvcsOn,
 		"volumes": keysOf(m.parts.volumes.storage.Volumes), "pvcs": len(m.parts.volumes.storage.PVCs), "classes": keysOf(m.parts.volumes.storage.StorageClasses),
+		"nominations": m.parts.nominations.nodeOf, "nominatedTo": m.parts.nominations.podsOn, "endsOfDeleted": endsOfDeleted(m), "moving": m.parts.nodes.moving, "unseen": m.parts.nodes.unseen, "leftOut": len(m.leftOut),
+		"namespaces": m.parts.builder.namespaces, "snapshotPools": m.parts.builder.pools, "budgets": budgets(m),
 		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "typeOf": m.parts.catalogs.limits.typeOf, "learnt": m.parts.catalogs.limits.lowest,
 		"wanted": m.parts.owners.wanted, "podsOf": m.parts.owners.pods, "owed": m.parts.builder.owed, "plan": plan,
 	}
+}
+
+// withoutNominations are nodes without the time of their last nomination, which no list has.
+func withoutNominations(nodes map[string]cluster.Node) map[string]cluster.Node {
+	out := maps.Clone(nodes)
+	for key, n := range out {
+		n.NominatedUntil = time.Time{}
+		out[key] = n
+	}
+	return out
+}
+
+// endsOfDeleted are the keys of nodes that do not exist and for which it is known until when
+// nominations last.
+func endsOfDeleted(m *Mirror) map[string]time.Time {
+	out := maps.Clone(m.parts.nominations.ends)
+	maps.DeleteFunc(out, func(key string, _ time.Time) bool {
+		return m.parts.nodes.node(key) != nil || m.parts.nodes.claim(key) != nil
+	})
+	return out
+}
+
+// budgets are the PodDisruptionBudgets, by namespace and name, with what they say.
+func budgets(m *Mirror) map[string]string {
+	out := map[string]string{}
+	for _, index := range m.pdbs.namespaces {
+		for _, b := range index.byName {
+			out[b.name.String()] = fmt.Sprint(b.selector, b.status, b.statusOutdated, b.alwaysAllowsUnready, b.forGood)
+		}
+	}
+	return out
 }
 
 func keysOf[T any](of map[string]T) []string { return slices.Sorted(maps.Keys(of)) }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,7 +24,8 @@ import (
 )
 
 // watched is a cluster that a Mirror follows through client-go's own informers. Its watches can
-// be cut: changes made meanwhile arrive with the next list, as after an outage.
+// be cut: changes made meanwhile arrive with the next list, as after an outage. They can lag, so
+// that changes arrive late, after those of other kinds. Events can be sent twice, and bookmarks.
 type watched struct {
 	cache.Informers // nil: Attach asks for informers only
 
@@ -94,6 +96,16 @@ func (c *watched) objects() []client.Object {
 	return out
 }
 
+// lag keeps back the events of a kind, makes changes, and lets them arrive one by one. They arrive
+// with the watch that is open or with the next one, which begins where the last one ended.
+func (c *watched) lag(o client.Object, reopen bool, during func()) {
+	s := c.shelf(o)
+	s.pause()
+	during()
+	s.resume(reopen)
+	c.settle()
+}
+
 // shelf is the objects of one kind, as an API server lists and watches them.
 type shelf struct {
 	of       client.Object
@@ -104,6 +116,11 @@ type shelf struct {
 	objects map[string]client.Object
 	open    *watch.RaceFreeFakeWatcher // nil between watches
 	broken  bool                       // neither lists nor watches are answered
+	paused  bool                       // events are kept in history for now
+	// history has the events since version oldest, and sent how many of them the open watch sent.
+	history []watch.Event
+	oldest  int
+	sent    int
 }
 
 // IsWatchListSemanticsUnSupported makes reflectors list first and then watch.
@@ -127,40 +144,70 @@ func (s *shelf) List(metav1.ListOptions) (runtime.Object, error) {
 func (s *shelf) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.broken || o.ResourceVersion != fmt.Sprint(s.version) {
+	since, err := strconv.Atoi(o.ResourceVersion)
+	if s.broken || err != nil || since < s.oldest {
 		return nil, apierrors.NewResourceExpired("too old resource version")
 	}
 	s.open = watch.NewRaceFreeFake()
+	s.sent = slices.IndexFunc(s.history, func(e watch.Event) bool { return versionOf(e) > since })
+	if s.sent < 0 {
+		s.sent = len(s.history)
+	}
+	s.flush()
 	return s.open, nil
+}
+
+// flush sends what the open watch has not sent.
+func (s *shelf) flush() {
+	if s.open == nil || s.paused {
+		return
+	}
+	for _, e := range s.history[s.sent:] {
+		s.open.Action(e.Type, e.Object.DeepCopyObject())
+	}
+	s.sent = len(s.history)
+}
+
+// record gives an event the next version, and sends it.
+func (s *shelf) record(kind watch.EventType, o client.Object) {
+	s.version++
+	o.SetResourceVersion(fmt.Sprint(s.version))
+	s.history = append(s.history, watch.Event{Type: kind, Object: o})
+	s.flush()
 }
 
 func (s *shelf) put(o client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.version++
-	o.SetResourceVersion(fmt.Sprint(s.version))
-	_, there := s.objects[nameOf(o)]
-	s.objects[nameOf(o)] = o
-	switch {
-	case s.open == nil:
-	case there:
-		s.open.Modify(o.DeepCopyObject())
-	default:
-		s.open.Add(o.DeepCopyObject())
+	kind := watch.Added
+	if s.objects[nameOf(o)] != nil {
+		kind = watch.Modified
 	}
+	s.objects[nameOf(o)] = o
+	s.record(kind, o)
 }
 
 func (s *shelf) remove(o client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.version++
-	o.SetResourceVersion(fmt.Sprint(s.version))
 	delete(s.objects, nameOf(o))
-	if s.open != nil {
-		s.open.Delete(o)
-	}
+	s.record(watch.Deleted, o)
 }
 
+// repeat sends an event about an object again, and a bookmark.
+func (s *shelf) repeat(kind watch.EventType, o client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil || s.paused {
+		return
+	}
+	s.open.Action(kind, o.DeepCopyObject())
+	mark := reflect.New(typeOf(s.of).Elem()).Interface().(client.Object)
+	mark.SetResourceVersion(fmt.Sprint(s.version))
+	s.open.Action(watch.Bookmark, mark)
+}
+
+// cut ends the watch: what happens from now on is in no watch.
 func (s *shelf) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +224,30 @@ func (s *shelf) heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++ // as if other kinds had been written meanwhile
-	s.broken = false
+	s.broken, s.history, s.oldest = false, nil, s.version
+}
+
+// pause keeps events back, and resume sends them, or leaves that to the watch that follows.
+func (s *shelf) pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = true
+}
+
+func (s *shelf) resume(reopen bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = false
+	if reopen && s.open != nil {
+		s.open.Stop()
+		s.open = nil
+	}
+	s.flush()
+}
+
+func versionOf(e watch.Event) int {
+	n, _ := strconv.Atoi(e.Object.(client.Object).GetResourceVersion())
+	return n
 }
 
 func nameOf(o client.Object) string { return o.GetNamespace() + "/" + o.GetName() }
