@@ -85,7 +85,7 @@ func (x *executor) perform(ctx context.Context, m *move, c conclusion) (phase, e
 		case setBackOff:
 			x.setBackOff(m, e.keys)
 		case beginMove:
-			x.beginMove(m)
+			_ = x.beginMove(m) // it has no replacements
 		case keepNode:
 			x.keepNode(ctx, m, e.key)
 		default:
@@ -110,14 +110,18 @@ func (x *executor) backOffOf(m *move, key string) backOff {
 	return x.backOffs.node(key)
 }
 
-// beginMove records the destinations of the pods of the move's nodes for further decisions.
-func (x *executor) beginMove(m *move) {
+// beginMove records the destinations of the pods of the move's nodes for further decisions. It
+// fails, and records nothing, if replacements that do not exist yet would exceed a limit.
+func (x *executor) beginMove(m *move) error {
 	d := state.BeginMoveRequest{Nodes: m.Nodes, Nominations: m.Nominations}
 	for _, r := range m.replacements {
 		d.NewClaims = append(d.NewClaims, state.NewClaim{Claim: r.claim.DeepCopy(), Offerings: r.launch.Offerings, Pods: r.launch.Pods})
 	}
-	x.mirror.BeginMove(d)
+	if err := x.mirror.BeginMove(d); err != nil {
+		return err
+	}
 	m.begunInMirror = true
+	return nil
 }
 
 // cancelMove has decisions count nodes as staying again, and forget replacements that no watch

@@ -26,7 +26,9 @@ func (x *executor) launch(ctx context.Context, m *move) conclusion {
 	if m.replacements, err = x.launcher.newClaims(m.Launches, m.id); err != nil {
 		return takeBack(m, err.Error())
 	}
-	x.beginMove(m)
+	if err := x.beginMove(m); err != nil {
+		return takeBack(m, "a replacement cannot be launched: "+err.Error())
+	}
 	return afterLaunch(m, x.launcher.create(ctx, m))
 }
 
@@ -136,7 +138,7 @@ func (l *launcher) create(ctx context.Context, m *move) error {
 }
 
 func (l *launcher) createOne(ctx context.Context, m *move, r replacement) error {
-	if err := l.client.Create(ctx, r.claim); err != nil {
+	if err := provision.Create(ctx, l.client, r.claim); err != nil {
 		return fmt.Errorf("creating a nodeclaim in nodepool %q to replace %d nodes: %w", r.launch.Pool, len(m.Nodes), err)
 	}
 	l.mirror.RecordCreatedClaim(r.claim, r.launch.Offerings, nil) // its pods are nominated to it already

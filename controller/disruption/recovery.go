@@ -91,7 +91,7 @@ func (r *recovery) resume(m *move, launched []kube.ManagedNode, v *view) {
 	m.enter(takingBack, v.now, v.round)
 	if wanted > 0 && len(launched) == wanted && !m.marksSayTakenBack {
 		m.enter(awaiting, m.chosenAt, v.round)
-		r.executor.beginMove(m)
+		_ = r.executor.beginMove(m) // the replacements exist, and count already
 	}
 	r.moves.add(m)
 	r.log.Info("found a move under way", "move", m.id, "reason", m.reason(), "nodeclaims", m.Nodes,

@@ -4,6 +4,8 @@ package provision
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,22 +18,67 @@ import (
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/kube/state"
 )
 
 // PoolExists reports whether the pool, which may be nil, is there to stay: with a pool that is
 // deleted its NodeClaims are, too.
 func PoolExists(pool *karpv1.NodePool) bool { return pool != nil && pool.DeletionTimestamp == nil }
 
-// CreateClaim creates the claim that newClaim makes. While the API has one of that name, newClaim
-// makes another.
-func CreateClaim(ctx context.Context, c client.Client, newClaim func() *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
+// CreateClaim creates the claim that newClaim makes for a launch, within the limits of its NodePool
+// (see state.Mirror.ReserveClaim). While there is a claim of that name, newClaim makes another.
+func CreateClaim(ctx context.Context, c client.Client, m *state.Mirror, l schedule.Launch, newClaim func() *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
 	for {
 		claim := newClaim()
-		err := c.Create(ctx, claim)
+		if _, taken := m.ManagedNode(claim.Name); taken {
+			continue
+		}
+		if err := m.ReserveClaim(state.NewClaim{Claim: claim.DeepCopy(), Offerings: l.Offerings, Pods: l.Pods}); err != nil {
+			return nil, err
+		}
+		err := Create(ctx, c, claim)
+		if err == nil {
+			m.RecordCreatedClaim(claim, l.Offerings, nil) // its pods are nominated to it already
+			return claim, nil
+		}
+		if !mayHaveSucceeded(err) {
+			m.ReleaseClaim(claim.Name)
+		}
 		if !apierrors.IsAlreadyExists(err) {
-			return claim, err
+			return nil, err
 		}
 	}
+}
+
+// Create creates a claim under a name that is probably free. A request whose outcome is unknown is
+// repeated: if the first one succeeded after all, the name is taken. Such a claim then lacks what
+// the API server sets.
+func Create(ctx context.Context, c client.Client, claim *karpv1.NodeClaim) error {
+	err := tryCreate(ctx, c, claim)
+	if err == nil || !mayHaveSucceeded(err) || ctx.Err() != nil {
+		return err
+	}
+	if err = tryCreate(ctx, c, claim); apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// tryCreate changes the claim only if it is created.
+func tryCreate(ctx context.Context, c client.Client, claim *karpv1.NodeClaim) error {
+	created := claim.DeepCopy()
+	if err := c.Create(ctx, created); err != nil {
+		return err
+	}
+	created.DeepCopyInto(claim)
+	return nil
+}
+
+// mayHaveSucceeded reports whether a request may have succeeded although it returned the error:
+// there was no response, or the API server does not know either.
+func mayHaveSucceeded(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }
 
 // NewClaim is the claim of a launch, under a name that is probably free.

@@ -55,7 +55,8 @@ func (l *launcher) launchAll(ctx context.Context, launches []schedule.Launch) er
 }
 
 // create creates the claim of one launch and nominates its pods to it, unless none of them needs
-// the node any more. If that fails, the pods are in the next batch.
+// the node any more, or other decisions have used up a limit meanwhile. If that fails, the pods are
+// in the next batch.
 func (l *launcher) create(ctx context.Context, launch schedule.Launch) error {
 	if !l.mirror.AnyWaits(launch.Pods) {
 		l.report.notNeeded(launch)
@@ -66,10 +67,13 @@ func (l *launcher) create(ctx context.Context, launch schedule.Launch) error {
 		for _, pod := range launch.Pods {
 			l.batches.Trigger(pod.UID)
 		}
+		if limit := (*state.LimitError)(nil); errors.As(err, &limit) {
+			l.report.overLimit(launch, limit)
+			return nil
+		}
 		return fmt.Errorf("creating a nodeclaim for %d pods in nodepool %q: %w", len(launch.Pods), launch.Pool, err)
 	}
 	l.buffers.Launched(claim.Name, launch.Pods)
-	l.mirror.RecordCreatedClaim(claim, launch.Offerings, launch.Pods)
 	l.report.claimCreated(claim.Name, launch)
 	return nil
 }
@@ -79,7 +83,7 @@ func (l *launcher) createClaim(ctx context.Context, launch schedule.Launch) (*ka
 	if !PoolExists(pool) {
 		return nil, errPoolDeleted
 	}
-	return CreateClaim(ctx, l.client, func() *karpv1.NodeClaim {
+	return CreateClaim(ctx, l.client, l.mirror, launch, func() *karpv1.NodeClaim {
 		claim := NewClaim(l.catalog, launch, pool)
 		if urgent {
 			claim.Annotations[kube.UrgentAnnotation] = "true"

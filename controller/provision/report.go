@@ -74,6 +74,11 @@ func (r *reporter) notNeeded(l schedule.Launch) {
 	r.log.Info("no nodeclaim created, its pods need none any more", "nodepool", l.Pool, "pods", len(l.Pods))
 }
 
+// overLimit logs that a launch was dropped because of a limit.
+func (r *reporter) overLimit(l schedule.Launch, limit *state.LimitError) {
+	r.log.Info("no nodeclaim created, its nodepool reached a limit meanwhile", "nodepool", l.Pool, "limit", limit.Limit, "pods", len(l.Pods))
+}
+
 // claimCreated reports a NodeClaim that was created.
 func (r *reporter) claimCreated(claim string, l schedule.Launch) {
 	r.metrics.ClaimsCreated.WithLabelValues("provisioned", l.Pool, strconv.FormatBool(len(l.Relaxed) > 0)).Inc()

@@ -143,11 +143,14 @@ func (r *Reconciler) createAll(ctx context.Context, pool *karpv1.NodePool, launc
 }
 
 func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedule.Launch) error {
-	claim, err := provision.CreateClaim(ctx, r.Client, func() *karpv1.NodeClaim { return provision.NewClaim(r.Catalog, l, pool) })
+	claim, err := provision.CreateClaim(ctx, r.Client, r.Mirror, l, func() *karpv1.NodeClaim { return provision.NewClaim(r.Catalog, l, pool) })
+	if limit := (*state.LimitError)(nil); errors.As(err, &limit) {
+		r.Log.Info("no nodeclaim created, its nodepool reached a limit meanwhile", "nodepool", pool.Name, "limit", limit.Limit)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("creating a nodeclaim of static nodepool %s: %w", pool.Name, err)
 	}
-	r.Mirror.RecordCreatedClaim(claim, l.Offerings, nil)
 	r.Metrics.ClaimsCreated.WithLabelValues("provisioned", pool.Name, "false").Inc()
 	r.Log.Info("created nodeclaim", "nodepool", pool.Name, "nodeclaim", claim.Name, "offerings", len(l.Offerings))
 	return nil

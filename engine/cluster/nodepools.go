@@ -20,19 +20,13 @@ type nodePools struct {
 	byName       map[string]NodePool
 	catalogs     map[string]*offering.Catalog // by node class
 	poolCatalogs map[string]*PoolCatalog      // by pool; those that are missing must be compiled again
-	usage        map[string]poolUsage         // by pool
-}
-
-// poolUsage is what a pool's nodes and NodeClaims count against its limits.
-type poolUsage struct {
-	nodes    int
-	capacity quantity.Amounts
+	usage        map[string]PoolUsage         // by pool
 }
 
 func newNodePools(interner *constraint.Interner, resources *quantity.Positions) nodePools {
 	return nodePools{
 		interner: interner, resources: resources, byName: map[string]NodePool{}, catalogs: map[string]*offering.Catalog{},
-		poolCatalogs: map[string]*PoolCatalog{}, usage: map[string]poolUsage{},
+		poolCatalogs: map[string]*PoolCatalog{}, usage: map[string]PoolUsage{},
 	}
 }
 
@@ -54,14 +48,13 @@ func (ps *nodePools) use(node *NodeInfo, by int) {
 		return
 	}
 	used := ps.usage[node.Pool]
-	used.nodes += by
 	if by > 0 {
-		used.capacity = used.capacity.Add(node.Capacity)
+		used = used.Plus(node.Capacity)
 	} else {
-		used.capacity = used.capacity.Sub(node.Capacity)
+		used = used.Minus(node.Capacity)
 	}
 	ps.usage[node.Pool] = used
-	if used.nodes == 0 {
+	if used.Nodes == 0 {
 		delete(ps.usage, node.Pool)
 	}
 }

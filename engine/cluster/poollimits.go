@@ -16,15 +16,15 @@ type UncountedLimit struct {
 }
 
 // setLimits computes what is left of the pool's limits.
-func (c *PoolCatalog) setLimits(resources *quantity.Positions, used poolUsage) {
+func (c *PoolCatalog) setLimits(resources *quantity.Positions, used PoolUsage) {
 	c.NodesLeft, c.Limited, c.Left, c.UncountedLimits = -1, nil, quantity.Vector{}, nil
 	for _, name := range c.Pool.Limits.Names() {
 		limit := c.Pool.Limits[name]
 		if name == quantity.NameNodes {
-			c.NodesLeft = max(0, int(min(limit, 1<<30))-used.nodes)
+			c.NodesLeft = max(0, int(min(limit, 1<<30))-int(used.Nodes))
 			continue
 		}
-		left := limit - used.capacity[name]
+		left := limit - used.Capacity[name]
 		d, ok := resources.Position(name)
 		if !ok {
 			c.addUncounted(resources, name, left)

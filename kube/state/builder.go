@@ -3,6 +3,7 @@
 package state
 
 import (
+	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type builder struct {
 	pools      map[string]cluster.NodePool
 	daemons    map[string]cluster.DaemonSet // by UID
 	nodes      map[string]cluster.Node      // by key
+	usage      map[string]cluster.PoolUsage // of nodes, by pool
 	pods       map[string]cluster.Pod       // by UID
 	virtual    map[string]cluster.Pod       // virtual pods, by UID; see Mirror.SetVirtualPods
 	owed       map[string]int               // pods to come, by UID of their controller
@@ -41,7 +43,7 @@ func newBuilder(r *revision) *builder {
 		revision: r, snapshot: newSnapshotBuilder(),
 		namespaces: map[string]map[string]string{}, catalogs: map[string]classCatalog{},
 		pools: map[string]cluster.NodePool{}, daemons: map[string]cluster.DaemonSet{},
-		nodes: map[string]cluster.Node{}, pods: map[string]cluster.Pod{}, virtual: map[string]cluster.Pod{}, owed: map[string]int{},
+		nodes: map[string]cluster.Node{}, usage: map[string]cluster.PoolUsage{}, pods: map[string]cluster.Pod{}, virtual: map[string]cluster.Pod{}, owed: map[string]int{},
 	}
 }
 
@@ -118,8 +120,36 @@ func (s *builder) node(key string) (cluster.Node, bool) {
 
 func (s *builder) setNode(n cluster.Node) {
 	s.revision.increment()
+	old, had := s.nodes[n.Key]
+	if !had || old.Pool != n.Pool || !maps.Equal(old.Capacity, n.Capacity) {
+		s.stopUsing(old)
+		s.use(n)
+	}
 	s.nodes[n.Key] = n
 	s.snapshot.write(objectKey{"node", n.Key}, func(b *cluster.Builder) { b.SetNode(n) })
+}
+
+// use counts a node against the limits of its pool.
+func (s *builder) use(n cluster.Node) {
+	if n.Pool != "" {
+		s.usage[n.Pool] = s.usage[n.Pool].Plus(n.Capacity)
+	}
+}
+
+// stopUsing undoes use.
+func (s *builder) stopUsing(n cluster.Node) {
+	if n.Pool == "" {
+		return
+	}
+	s.usage[n.Pool] = s.usage[n.Pool].Minus(n.Capacity)
+	if s.usage[n.Pool].Nodes == 0 {
+		delete(s.usage, n.Pool)
+	}
+}
+
+// exceededLimit is the name of a limit that the pool exceeds; "" when it keeps to all of them.
+func (s *builder) exceededLimit(pool string) string {
+	return s.usage[pool].Exceeded(s.pools[pool].Limits)
 }
 
 // setNominatedUntil sets until when pods are nominated to a node. It reports false for a node that
@@ -135,8 +165,9 @@ func (s *builder) setNominatedUntil(key string, until time.Time) bool {
 }
 
 func (s *builder) removeNode(key string) {
-	if _, had := s.nodes[key]; had && key != "" {
+	if old, had := s.nodes[key]; had && key != "" {
 		s.revision.increment()
+		s.stopUsing(old)
 		delete(s.nodes, key)
 		s.snapshot.write(objectKey{"node", key}, func(b *cluster.Builder) { b.RemoveNode(key) })
 	}

@@ -3,6 +3,7 @@
 package state
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,36 @@ import (
 )
 
 // The methods of this file record karve's decisions before any watch shows their result.
+
+// LimitError reports that a NodeClaim would exceed a limit of its NodePool.
+type LimitError struct {
+	Pool  string
+	Limit string // name of the resource, or "nodes"
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("nodepool %q has no room left for it within limits.%s", e.Pool, e.Limit)
+}
+
+// ReserveClaim records a claim that is about to be created, and nominates its pods to it. From then
+// on it counts against the limits of its NodePool: decisions are made and carried out concurrently,
+// and no two of them may use the same rest of a limit. A LimitError says that others have used the
+// rest since the decision; then nothing is recorded.
+//
+// RecordCreatedClaim must follow once the claim is created, and ReleaseClaim if it certainly is not.
+// Without either the record lapses after a while (see DropLapsed).
+func (m *Mirror) ReserveClaim(c NewClaim) (err error) {
+	m.change(func() wakeups {
+		if err = m.parts.nodeEvents.expectClaims([]NewClaim{c}, time.Now()); err != nil {
+			return wakeups{}
+		}
+		return wakeups{pods: m.parts.nominator.nominate(c.Claim.Name, c.Pods)}
+	})
+	return err
+}
+
+// ReleaseClaim reverts ReserveClaim for a claim that was not created: its pods need other capacity.
+func (m *Mirror) ReleaseClaim(name string) { m.CancelMove(nil, []string{name}) }
 
 // RecordCreatedClaim records a claim that was just created, before any watch shows it, with the
 // offerings it accepts and the pods it was launched for, which are nominated to it (see Nominate).
@@ -39,9 +70,14 @@ func (m *Mirror) Nominate(key string, pods []cluster.PodRef) {
 // called; a node that is already marked stays marked.
 //
 // The claims may not exist yet (see RecordCreatedClaim): if they were recorded afterwards, a
-// decision in between could give their capacity to other pods.
-func (m *Mirror) BeginMove(r BeginMoveRequest) {
-	m.change(func() wakeups { return wakeups{pods: m.parts.moves.begin(r)} })
+// decision in between could give their capacity to other pods. As by ReserveClaim they count against
+// limits: with a LimitError nothing is recorded.
+func (m *Mirror) BeginMove(r BeginMoveRequest) (err error) {
+	m.change(func() (w wakeups) {
+		w.pods, err = m.parts.moves.begin(r)
+		return w
+	})
+	return err
 }
 
 // CancelMove reverts BeginMove: the nodes accept pods again, their pods count as bound where they

@@ -42,9 +42,9 @@ type moves struct {
 
 // begin marks nodes for deletion and nominates their pods to others; see Mirror.BeginMove. Like
 // cancel it returns the pods that start to need capacity.
-func (m *moves) begin(r BeginMoveRequest) (waiting []string) {
-	for _, l := range r.NewClaims {
-		m.nodeEvents.expectClaim(l.Claim, l.Offerings, time.Now())
+func (m *moves) begin(r BeginMoveRequest) (waiting []string, err error) {
+	if err := m.nodeEvents.expectClaims(r.NewClaims, time.Now()); err != nil {
+		return nil, err
 	}
 	for _, key := range r.Nodes {
 		if m.nodes.beginMove(key) {
@@ -57,7 +57,7 @@ func (m *moves) begin(r BeginMoveRequest) (waiting []string) {
 	for _, l := range r.NewClaims {
 		waiting = append(waiting, m.nominator.nominate(l.Claim.Name, l.Pods)...)
 	}
-	return m.nominations.notNominated(waiting)
+	return m.nominations.notNominated(waiting), nil
 }
 
 // cancel reverts begin for those nodes, and forgets those of the claims that no watch has shown.

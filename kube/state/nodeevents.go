@@ -81,6 +81,28 @@ func (e *nodeEvents) expectClaim(c *karpv1.NodeClaim, offerings []offering.Ref, 
 	}
 }
 
+// expectClaims is expectClaim for all of the claims or, with an error, none: those that are new
+// would exceed limits of their NodePools.
+func (e *nodeEvents) expectClaims(claims []NewClaim, now time.Time) error {
+	var added []*karpv1.NodeClaim
+	for _, c := range claims {
+		if e.nodes.claim(c.Claim.Name) == nil {
+			added = append(added, c.Claim)
+		}
+		e.expectClaim(c.Claim, c.Offerings, now)
+	}
+	for _, c := range added {
+		pool := c.Labels[karpv1.NodePoolLabelKey]
+		if limit := e.builder.exceededLimit(pool); limit != "" {
+			for _, c := range added {
+				e.removeClaim(c)
+			}
+			return &LimitError{Pool: pool, Limit: limit}
+		}
+	}
+	return nil
+}
+
 // removeClaim forgets a NodeClaim; pods that are nominated to it need other capacity.
 func (e *nodeEvents) removeClaim(c *karpv1.NodeClaim) (waiting []string) {
 	e.revision.increment()

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provision_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// A NodeClaim whose creation returned an error is launched once, whether it was created or not, also
+// while watches lag behind.
+//
+// Rule LAUNCH-14.
+func TestCreationWithUnknownOutcome(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err      error
+		created  bool // although the request returned the error
+		failures int
+		want     int // claims after two batches
+	}{
+		"the response is lost":                 {context.DeadlineExceeded, true, 1, 1},
+		"every response is lost":               {context.DeadlineExceeded, true, 9, 1},
+		"the API server timed out":             {apierrors.NewTimeoutError("etcd", 1), true, 1, 1},
+		"the API server was not reached":       {context.DeadlineExceeded, false, 1, 1},
+		"the API server cannot be reached":     {context.DeadlineExceeded, false, 3, 0},
+		"the API server refuses the NodeClaim": {apierrors.NewForbidden(schema.GroupResource{}, "", nil), false, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := controllertest.New(t, memory.Options{})
+				e.Provisioner.Client = interceptor.NewClient(e.API, interceptor.Funcs{
+					Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+						fails := tc.failures > 0
+						tc.failures--
+						if !fails || tc.created {
+							if err := c.Create(ctx, o, opts...); err != nil || !fails {
+								return err
+							}
+						}
+						return tc.err
+					},
+				})
+				e.Create(controllertest.Pool("web", "30s"))
+				e.Create(controllertest.Pod("a", "1", "1Gi"))
+				e.Feed()
+				e.Step() // makes the pool ready; the pod's first batch
+				for range 2 {
+					_ = e.Provisioner.Provision(t.Context())
+				}
+				claims := len(e.Claims())
+				if claims > tc.want || claims < tc.want && tc.failures < 0 {
+					t.Errorf("%d NodeClaims, want %d", claims, tc.want)
+				}
+				e.Until(90, "a NodeClaim", func() bool { return len(e.Claims()) == 1 })
+				e.Steps(70)
+				if got := len(e.Claims()); got != 1 {
+					t.Errorf("%d NodeClaims in the end, want one", got)
+				}
+			})
+		})
+	}
+}
