@@ -26,6 +26,7 @@ import (
 	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/controller/leader"
 	"github.com/karve-dev/karve/controller/manager"
 	"github.com/karve-dev/karve/controller/nodeclass"
 	"github.com/karve-dev/karve/internal/panics"
@@ -100,7 +101,8 @@ func control(ctx context.Context, c Config, cluster *rest.Config, access azureAc
 		return err
 	}
 	recovered := manager.ReportPanics(log)
-	options.Panics = recovered
+	fence := &leader.Fence{}
+	options.Panics, options.MayWrite = recovered, fence.Check
 	options.BootstrapToken = tokens.Token
 	options.Classes = nodeclass.Classes(classes)
 	options.Log = slog.New(logr.ToSlogHandler(log.WithName("azure")))
@@ -121,7 +123,7 @@ func control(ctx context.Context, c Config, cluster *rest.Config, access azureAc
 			m.Add(panics.Runnable{Panics: recovered, Where: "tokens", Run: tokens.Start}))
 	}
 	settings := c.Core.options(cloud, log, add)
-	settings.Panics = recovered
+	settings.Panics, settings.Fence = recovered, fence
 	m, err := manager.New(cluster, settings)
 	if err != nil {
 		return fmt.Errorf("wiring the controllers: %w", err)

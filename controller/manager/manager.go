@@ -41,6 +41,7 @@ import (
 	"github.com/karve-dev/karve/controller/gc"
 	"github.com/karve-dev/karve/controller/inplace"
 	"github.com/karve-dev/karve/controller/interruption"
+	"github.com/karve-dev/karve/controller/leader"
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/nodepool"
@@ -98,6 +99,10 @@ type Options struct {
 	// leader renews in two thirds of it and others ask every seventh.
 	LeaseDuration time.Duration
 
+	// Fence, which the manager sets up, keeps this process from writing once it no longer leads. Give
+	// it to what else writes, such as the provider. Nil means one for the manager alone.
+	Fence *leader.Fence
+
 	// DisruptEvery, CollectEvery and CollectGrace: see disruption.Options and
 	// gc.Collector. Zero means 1 s, 30 s and 1 min. (--orphan-grace-period sets CollectGrace; its
 	// own default is 30 s.)
@@ -150,17 +155,24 @@ type Manager struct {
 }
 
 // New wires everything for the cluster at cfg, without starting anything.
-func New(cfg *rest.Config, o Options) (*Manager, error) {
+func New(cfg *rest.Config, o Options) (m *Manager, err error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = o.ClientQPS, o.ClientBurst
-	inner, err := crmanager.New(cfg, o.inner(cfg))
+	options, election := o.inner(cfg), &election{}
+	if options.LeaderElection {
+		if options.LeaderElectionResourceLockInterface, err = election.lock(&options, o.Fence); err != nil {
+			return nil, fmt.Errorf("preparing the leader election: %w", err)
+		}
+	}
+	inner, err := crmanager.New(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	m := &Manager{inner: inner}
+	election.recordEvents(inner)
+	m = &Manager{inner: inner}
 	if err := m.wire(cfg, o); err != nil {
 		return nil, err
 	}
@@ -187,6 +199,9 @@ func (o *Options) complete() error {
 	def(&o.ClientBurst, 1500)
 	def(&o.LeaderElectionName, "karpenter-leader-election")
 	def(&o.LeaseDuration, 15*time.Second)
+	if o.Fence == nil {
+		o.Fence = &leader.Fence{}
+	}
 	def(&o.Registry, prometheus.Registerer(crmetrics.Registry))
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
@@ -214,6 +229,13 @@ func (o *Options) inner(cfg *rest.Config) crmanager.Options {
 			&appsv1.ReplicaSet{}: stripped, &appsv1.StatefulSet{}: stripped, &batchv1.Job{}: stripped,
 		}},
 		NewCache: newGuardedCache(o.Panics),
+		NewClient: func(cfg *rest.Config, options client.Options) (client.Client, error) {
+			c, err := client.New(cfg, options)
+			if err != nil {
+				return nil, err
+			}
+			return o.Fence.Client(c), nil
+		},
 		Client:   client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics: metricsserver.Options{
 			BindAddress:   address(o.MetricsPort),

@@ -42,7 +42,7 @@ func connect(o *Options) (*connection, error) {
 	c := &connection{subscription: o.SubscriptionID, group: o.NodeResourceGroup, now: o.Now, decoder: &armlist.Decoder{}}
 	c.limits = ratelimit.New(ratelimit.Options{Share: o.ARMShare, Pace: o.ARMPace, Now: o.Now})
 	c.credential = token.NewRenewal(o.Credential, o.Now)
-	c.options = limited(o.ClientOptions, c.limits, c.credential)
+	c.options = limited(o.ClientOptions, c.limits, c.credential, o.MayWrite)
 	var err error
 	if c.compute, err = armcompute.NewClientFactory(o.SubscriptionID, c.credential, c.options); err != nil {
 		return nil, fmt.Errorf("making compute clients: %w", err)

@@ -33,6 +33,10 @@ type Options struct {
 	// fetches prices. A zero Retry gets settings that never block a call for long.
 	ClientOptions *arm.ClientOptions
 
+	// MayWrite is asked before each request that changes something in Azure, and before each repetition;
+	// the request is not sent if it returns an error. Nil lets all pass.
+	MayWrite func(context.Context) error
+
 	SubscriptionID string // required
 	TenantID       string
 	Location       string // region name such as eastus; required

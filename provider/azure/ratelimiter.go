@@ -3,6 +3,7 @@
 package azure
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 // limited returns client options that keep every attempt within Azure's rate limits, with
 // retries that never block a caller for long. A Retry-After beyond MaxRetryDelay is returned
 // instead of being waited for, and a launch then reports when to retry. Refused tokens are
-// renewed.
-func limited(in *arm.ClientOptions, buckets *ratelimit.Buckets, renewal *token.Renewal) *arm.ClientOptions {
+// renewed. mayWrite is Options.MayWrite.
+func limited(in *arm.ClientOptions, buckets *ratelimit.Buckets, renewal *token.Renewal, mayWrite func(context.Context) error) *arm.ClientOptions {
 	out := arm.ClientOptions{}
 	if in != nil {
 		out = *in
@@ -29,7 +30,7 @@ func limited(in *arm.ClientOptions, buckets *ratelimit.Buckets, renewal *token.R
 	if out.Telemetry.ApplicationID == "" {
 		out.Telemetry.ApplicationID = "karve"
 	}
-	out.PerRetryPolicies = append(slices.Clip(out.PerRetryPolicies), buckets.Policy(), renewal)
+	out.PerRetryPolicies = append(slices.Clip(out.PerRetryPolicies), buckets.Policy(), renewal, writeCheck{mayWrite})
 	return &out
 }
 
