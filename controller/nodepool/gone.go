@@ -5,15 +5,12 @@ package nodepool
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-
-	"github.com/karve-dev/karve/kube"
 )
 
 // countsStay is how long a pool's counters can be read after its end: a scraper that reads
@@ -61,7 +58,7 @@ func (r *Reconciler) dropState(ctx context.Context, pool string) (reconcile.Resu
 	if err := r.dropOutcomes(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	if slices.ContainsFunc(r.Mirror.ManagedNodes(), func(x kube.ManagedNode) bool { return x.InSnapshot.Pool == pool }) {
+	if r.Mirror.HasNodes(pool) {
 		r.gone.remove(pool)
 		return reconcile.Result{RequeueAfter: countsStay}, nil
 	}

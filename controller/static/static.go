@@ -158,13 +158,9 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedu
 
 // deleteSurplus deletes surplus nodes. Budgets do not apply: a user asked for fewer.
 func (r *Reconciler) deleteSurplus(ctx context.Context, pool *karpv1.NodePool, staying []karpv1.NodeClaim, n int) error {
-	known := map[string]kube.ManagedNode{}
-	for _, m := range r.Mirror.ManagedNodes() {
-		known[m.Claim.Name] = m
-	}
 	nodes := make([]kube.ManagedNode, 0, len(staying))
 	for i := range staying {
-		m := known[staying[i].Name]
+		m, _ := r.Mirror.ManagedNode(staying[i].Name)
 		m.Claim = &staying[i]
 		nodes = append(nodes, m)
 	}

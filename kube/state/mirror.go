@@ -75,14 +75,27 @@ func (m *Mirror) Revision() uint64 { return m.revision.n.Load() }
 func (m *Mirror) DropLapsed() {
 	now := time.Now()
 	m.retryLeftOut(now)
+	m.checkPDBs()
 	m.change(func() wakeups {
-		waiting := m.parts.writeDue(now)
+		waiting := m.parts.writeLapsed(now)
 		waiting = append(waiting, m.parts.nodeWriter.writeStuck(now)...)
 		waiting = append(waiting, m.parts.nominator.endLapsed(now)...)
 		waiting = append(waiting, m.parts.nodeEvents.removeOverdue(now)...)
 		m.parts.tidy()
 		return wakeups{pods: waiting}
 	})
+}
+
+// checkPDBs writes the pods whose PodDisruptionBudgets changed before the call. That is put off until
+// the Snapshot is read, and may concern every pod, so the lock is released in between.
+func (m *Mirror) checkPDBs() {
+	m.change(func() wakeups { m.parts.protections.queueChecks(); return wakeups{} })
+	for more := true; more; {
+		m.change(func() (w wakeups) {
+			w.pods, more = m.parts.writeChecked()
+			return w
+		})
+	}
 }
 
 // change runs f under the lock and calls the callbacks after the lock is released: code that

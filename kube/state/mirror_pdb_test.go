@@ -3,6 +3,7 @@
 package state
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -86,6 +87,27 @@ func TestPodsBlockedForGoodNeedNoCapacity(t *testing.T) {
 	want("no budget", "uid-db", "uid-web")
 	if len(m.parts.protections.blocked)+len(m.parts.protections.unchecked) != 0 {
 		t.Error("something of the budgets is left")
+	}
+}
+
+// Rule BLOCK-5: pods whose budgets changed are looked at a few at a time, and all before a View.
+func TestPDBsAreCheckedInParts(t *testing.T) {
+	m := NewMirror(nil)
+	var pods []*corev1.Pod
+	for i := range 3 * checkedAtOnce {
+		pods = append(pods, runningPod(fmt.Sprint("p", i)))
+	}
+	leavingNode(m, pods...)
+	never := pdbOf("b", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.DesiredHealthy = 0, 3 })
+	m.SetPDB(&never)
+	m.parts.protections.queueChecks()
+	if uids, more := m.parts.protections.takeChecked(); len(uids) != checkedAtOnce || !more {
+		t.Errorf("%d pods at once, more: %t", len(uids), more)
+	}
+	m.parts.protections.setPDB(&policyv1.PodDisruptionBudget{ObjectMeta: never.ObjectMeta})
+	m.SetPDB(&never) // all are looked at again
+	if uids := reschedulablePods(m); len(uids) > 0 {
+		t.Errorf("%d pods are still to be moved", len(uids))
 	}
 }
 

@@ -5,8 +5,6 @@ package state
 import (
 	"cmp"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,11 +76,6 @@ func (s *nodeStore) interrupted(node string) bool {
 func (s *nodeStore) leaving(node string) bool {
 	n, c := s.byName[node], s.claims[s.key(node)]
 	return n == nil || n.DeletionTimestamp != nil || c != nil && c.DeletionTimestamp != nil || s.interrupted(node)
-}
-
-// sortedClaims lists all NodeClaims in the order of their names.
-func (s *nodeStore) sortedClaims() []*karpv1.NodeClaim {
-	return slices.SortedFunc(maps.Values(s.claims), func(a, b *karpv1.NodeClaim) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // setNode adds or replaces a Node. If its provider ID changed, call forgetID first.

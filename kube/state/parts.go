@@ -214,9 +214,16 @@ func (p *parts) writePods(uids []string) wakeups {
 	return wakeups{pods: p.podWriter.writeAll(uids)}
 }
 
-// writeDue applies changes that were put off until the snapshot is read or time has passed.
-func (p *parts) writeDue(now time.Time) (waiting []string) {
-	return p.podWriter.writeAll(p.protections.takeDue(now))
+// writeLapsed writes the pods whose do-not-disrupt duration has ended.
+func (p *parts) writeLapsed(now time.Time) (waiting []string) {
+	return p.podWriter.writeAll(p.protections.takeLapsed(now))
+}
+
+// writeChecked writes the next pods whose PodDisruptionBudgets changed, and reports whether there
+// are more.
+func (p *parts) writeChecked() (waiting []string, more bool) {
+	uids, more := p.protections.takeChecked()
+	return p.podWriter.writeAll(uids), more
 }
 
 // tidy frees memory that is not needed any more, but for the snapshot's; see builder.update.

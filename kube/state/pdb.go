@@ -46,9 +46,23 @@ type labelIndex struct {
 // label.
 type label struct{ key, value string }
 
-func (l label) of(p *corev1.Pod) bool {
-	value, ok := p.Labels[l.key]
-	return l == label{} || ok && value == l.value
+// labelSet is labels, by key and value. What a pod costs to look at depends on its number of keys
+// alone: a rollout changes thousands of PodDisruptionBudgets, which select by one key.
+type labelSet map[string]map[string]bool
+
+func (s labelSet) add(l label) { set(s, l.key, l.value) }
+
+// anyOf reports whether the pod has any of the labels.
+func (s labelSet) anyOf(p *corev1.Pod) bool {
+	if s[label{}.key] != nil {
+		return true
+	}
+	for key, values := range s {
+		if value, ok := p.Labels[key]; ok && values[value] {
+			return true
+		}
+	}
+	return false
 }
 
 type pdb struct {

@@ -4,6 +4,7 @@ package state
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/karve-dev/karve/kube"
 )
@@ -24,15 +25,22 @@ func (p *knownPod) usesVolumes() bool {
 	return p != nil && p.Spec.NodeName != "" && !p.facts.Terminal
 }
 
+// stays reports whether the pod is neither terminating nor finished.
+func (p *knownPod) stays() bool { return !p.facts.Terminating && !p.facts.Terminal }
+
 // podStore holds the pods of the cluster by UID, and finds them by node and by namespace.
 type podStore struct {
 	byUID       map[string]*knownPod
 	onNode      map[string]map[string]*knownPod // node name → pods by UID
 	inNamespace map[string]map[string]bool      // namespace → UIDs
+	staying     map[types.UID]int               // owner → its pods that stay
 }
 
 func newPodStore() *podStore {
-	return &podStore{byUID: map[string]*knownPod{}, onNode: map[string]map[string]*knownPod{}, inNamespace: map[string]map[string]bool{}}
+	return &podStore{
+		byUID: map[string]*knownPod{}, onNode: map[string]map[string]*knownPod{},
+		inNamespace: map[string]map[string]bool{}, staying: map[types.UID]int{},
+	}
 }
 
 // get is the pod with that UID, or nil.
@@ -48,6 +56,8 @@ func (s *podStore) set(p *corev1.Pod) (old, now *knownPod) {
 	}
 	now = &knownPod{p, kube.PodFactsOf(p)}
 	s.byUID[uid] = now
+	s.count(old, -1)
+	s.count(now, 1)
 	set(s.inNamespace, p.Namespace, uid)
 	if p.Spec.NodeName != "" {
 		put(s.onNode, p.Spec.NodeName, uid, now)
@@ -60,9 +70,20 @@ func (s *podStore) remove(p *corev1.Pod) {
 	uid := string(p.UID)
 	if old := s.byUID[uid]; old != nil {
 		remove(s.onNode, old.Spec.NodeName, uid)
+		s.count(old, -1)
 	}
 	delete(s.byUID, uid)
 	unset(s.inNamespace, p.Namespace, uid)
+}
+
+// count adds a pod, which may be nil, to its owner's that stay, or subtracts it (by is 1 or -1).
+func (s *podStore) count(p *knownPod, by int) {
+	if p == nil || !p.stays() {
+		return
+	}
+	if s.staying[p.facts.Owner] += by; s.staying[p.facts.Owner] == 0 {
+		delete(s.staying, p.facts.Owner)
+	}
 }
 
 // on is the pods bound to a node, which is given by its name, by UID.

@@ -4,6 +4,7 @@ package state
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,20 +20,32 @@ type protections struct {
 	pdbs     *PDBs
 	blocked  map[string]bool // UIDs of pods in the Snapshot that a budget forbids to evict for good
 	// unchecked has, by namespace, the labels of pods whose PodDisruptionBudgets changed.
-	unchecked      map[string]map[label]bool
+	unchecked map[string]labelSet
+	// checks are the pods that takeChecked has yet to look at.
+	checks         []check
 	annotationEnds map[string]time.Time // UIDs of pods → end of their do-not-disrupt
 	invalid        map[string]bool      // UIDs of pods with a do-not-disrupt that cannot be read
 }
 
 func newProtections(r *revision, pods *podStore, pdbs *PDBs) *protections {
 	return &protections{
-		revision: r, pods: pods, pdbs: pdbs, blocked: map[string]bool{}, unchecked: map[string]map[label]bool{},
+		revision: r, pods: pods, pdbs: pdbs, blocked: map[string]bool{}, unchecked: map[string]labelSet{},
 		annotationEnds: map[string]time.Time{}, invalid: map[string]bool{},
 	}
 }
 
+// check is the pods of a namespace of which those with any of the labels are to be looked at.
+type check struct {
+	uids   []string
+	labels labelSet
+}
+
+// checkedAtOnce is how many pods takeChecked looks at in one call, so that the lock is held for
+// milliseconds only: a rollout changes thousands of budgets, and each pod may have to be written.
+const checkedAtOnce = 64
+
 // setPDB adds or replaces a PodDisruptionBudget. Like removePDB it reports whether the change
-// may concern known pods; takeDue lists them. At startup, and during large rollouts, these
+// may concern known pods; takeChecked lists them. At startup, and during large rollouts, these
 // objects change by the hundred.
 func (s *protections) setPDB(b *policyv1.PodDisruptionBudget) bool {
 	return s.checkLater(b.Namespace, s.pdbs.set(b))
@@ -49,23 +62,16 @@ func (s *protections) checkLater(namespace string, change pdbChange) bool {
 		return false
 	}
 	for _, l := range change.about {
-		set(s.unchecked, namespace, l)
+		if s.unchecked[namespace] == nil {
+			s.unchecked[namespace] = labelSet{}
+		}
+		s.unchecked[namespace].add(l)
 	}
 	return len(change.about) > 0
 }
 
-// takeDue lists, once, the pods to look at again: those whose PodDisruptionBudgets changed, and
-// those whose do-not-disrupt duration has ended.
-func (s *protections) takeDue(now time.Time) (uids []string) {
-	for namespace, about := range s.unchecked {
-		for uid := range s.pods.in(namespace) {
-			p := s.pods.get(uid)
-			if hasAny(p.Pod, about) && s.blocked[uid] != s.blocks(p) {
-				uids = append(uids, uid)
-			}
-		}
-	}
-	clear(s.unchecked)
+// takeLapsed lists, once, the pods whose do-not-disrupt duration has ended.
+func (s *protections) takeLapsed(now time.Time) (uids []string) {
 	for uid, until := range s.annotationEnds {
 		if !now.Before(until) {
 			delete(s.annotationEnds, uid)
@@ -76,13 +82,32 @@ func (s *protections) takeDue(now time.Time) (uids []string) {
 	return uids
 }
 
-func hasAny(p *corev1.Pod, labels map[label]bool) bool {
-	for l := range labels {
-		if l.of(p) {
-			return true
+// queueChecks queues, for takeChecked, the pods whose PodDisruptionBudgets changed.
+func (s *protections) queueChecks() {
+	for namespace, labels := range s.unchecked {
+		s.checks = append(s.checks, check{slices.Collect(maps.Keys(s.pods.in(namespace))), labels})
+	}
+	clear(s.unchecked)
+}
+
+// takeChecked looks at the next pods that are queued. It lists those that a PodDisruptionBudget now
+// keeps from eviction for good, or no longer does, and reports whether more are queued.
+func (s *protections) takeChecked() (uids []string, more bool) {
+	for most := checkedAtOnce; len(s.checks) > 0 && most > 0; {
+		c := &s.checks[0]
+		n := min(most, len(c.uids))
+		for _, uid := range c.uids[:n] {
+			p := s.pods.get(uid)
+			if p != nil && c.labels.anyOf(p.Pod) && s.blocked[uid] != s.blocks(p) {
+				uids = append(uids, uid)
+			}
+		}
+		c.uids, most = c.uids[n:], most-n
+		if len(c.uids) == 0 {
+			s.checks = slices.Delete(s.checks, 0, 1)
 		}
 	}
-	return false
+	return uids, len(s.checks) > 0
 }
 
 // blocks reports whether a PodDisruptionBudget forbids the eviction of a bound pod however long

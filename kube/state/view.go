@@ -15,7 +15,7 @@ import (
 func (m *Mirror) View(f func(*cluster.Snapshot)) {
 	due := func() wakeups {
 		m.parts.nodeEvents.applyLimits()
-		return wakeups{pods: m.parts.writeDue(time.Now())}
+		return wakeups{pods: m.parts.writeLapsed(time.Now())}
 	}
 	m.use(due, func(b *cluster.Builder) { f(b.Snapshot()) })
 }
@@ -24,7 +24,7 @@ func (m *Mirror) View(f func(*cluster.Snapshot)) {
 // for a process that follows the cluster and makes no decisions.
 func (m *Mirror) Tidy() {
 	due := func() wakeups {
-		waiting := m.parts.writeDue(time.Now())
+		waiting := m.parts.writeLapsed(time.Now())
 		m.parts.tidy()
 		return wakeups{pods: waiting}
 	}
@@ -46,6 +46,7 @@ func (m *Mirror) use(due func() wakeups, f func(*cluster.Builder)) {
 // an object is the cause: restoring the Mirror shows which, and leaves it out.
 func (m *Mirror) takeBuilder(due func() wakeups) (*builder, *cluster.Builder) {
 	for {
+		m.checkPDBs()
 		var b *builder
 		var inner *cluster.Builder
 		var lacks []builderChange
