@@ -75,7 +75,8 @@ func New(c client.Client, log logr.Logger, dropped func()) *Recorder {
 
 // Publish queues an event unless it was published a moment ago.
 func (r *Recorder) Publish(e Event) {
-	if !r.claimWindow(e) {
+	key, ok := r.claimWindow(e)
+	if !ok {
 		return
 	}
 	written, err := write(e, r.client.Scheme())
@@ -86,13 +87,14 @@ func (r *Recorder) Publish(e Event) {
 	select {
 	case r.events <- written:
 	default:
+		r.releaseWindow(key)
 		r.dropped()
 	}
 }
 
-// claimWindow reports whether the event may be published now, and begins its window.
-func (r *Recorder) claimWindow(e Event) bool {
-	key := e.Key
+// claimWindow reports whether the event may be published now, and begins its window, which key names.
+func (r *Recorder) claimWindow(e Event) (key string, ok bool) {
+	key = e.Key
 	if key == "" {
 		key = e.Message
 	}
@@ -105,13 +107,20 @@ func (r *Recorder) claimWindow(e Event) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now.Before(r.seen[key]) {
-		return false
+		return key, false
 	}
 	if len(r.seen) >= max(least, r.full) {
 		r.forget(now)
 	}
 	r.seen[key] = now.Add(every)
-	return true
+	return key, true
+}
+
+// releaseWindow ends the window of an event that was dropped: the next one like it may be published.
+func (r *Recorder) releaseWindow(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.seen, key)
 }
 
 // forget drops entries that may be published again. It runs when twice as many are remembered as

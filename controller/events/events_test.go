@@ -88,6 +88,27 @@ func TestBurst(t *testing.T) {
 	})
 }
 
+// An event that did not fit into the queue was not published: it may be, once there is room.
+func TestDroppedEventIsPublishedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := runtime.NewScheme()
+		if err := corev1.AddToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		c, dropped := fake.NewClientBuilder().WithScheme(scheme).Build(), 0
+		r := events.New(c, logr.Discard(), func() { dropped++ })
+		last := events.Event{About: pod("last"), Reason: "FailedScheduling", Message: "no room"}
+		for i := 0; dropped == 0; i++ {
+			last.About = pod(fmt.Sprint("p-", i))
+			r.Publish(last)
+		}
+		r.Publish(last)
+		if dropped != 2 {
+			t.Errorf("%d events dropped, want 2: the first drop counts as published", dropped)
+		}
+	})
+}
+
 func TestEventFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, r := start(t)
