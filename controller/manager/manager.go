@@ -236,7 +236,7 @@ func (o *Options) inner(cfg *rest.Config) crmanager.Options {
 			}
 			return o.Fence.Client(c), nil
 		},
-		Client:   client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics: metricsserver.Options{
 			BindAddress:   address(o.MetricsPort),
 			ExtraHandlers: o.profiles(),
