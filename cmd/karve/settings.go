@@ -25,8 +25,9 @@ func (c CoreConfig) settings() cluster.Settings {
 
 // disruption is what the flags say about every decision about nodes. The Config is valid.
 func (c CoreConfig) disruption() disrupt.Settings {
-	minSavings, _ := kube.MinSavings(c.ConsolidationMinSavings) // validated
-	minSavings.PerEviction, minSavings.ShareOfPodCost = disrupt.Defaults().MinSavings.PerEviction, disrupt.Defaults().MinSavings.ShareOfPodCost
+	ofNodes, _ := kube.MinSavings(c.ConsolidationMinSavings) // validated
+	minSavings := disrupt.Defaults().MinSavings
+	minSavings.Share, minSavings.PerHour = ofNodes.Share, ofNodes.PerHour
 	gates, _ := features(c.FeatureGates)
 	return disrupt.Settings{
 		MinSavings:   minSavings,

@@ -50,7 +50,7 @@ func TestDisruptionSettings(t *testing.T) {
 	}{
 		{nil, karve},
 		{map[string]string{"CONSOLIDATION_MIN_SAVINGS": "$0.02/h", "CONSOLIDATION_MIN_NODE_AGE": "1h", "CONSOLIDATION_EXPECTED_STAY": "10m", "CONSOLIDATION_STEPS": "0"},
-			disrupt.Settings{MinSavings: disrupt.MinSavings{PerHour: 2e7, PerEviction: karve.MinSavings.PerEviction, ShareOfPodCost: karve.MinSavings.ShareOfPodCost}, MinAge: minutes(60), ExpectedStay: minutes(10)}},
+			disrupt.Settings{MinSavings: disrupt.MinSavings{PerHour: 2e7, PerEviction: karve.MinSavings.PerEviction, ShareOfPodCost: karve.MinSavings.ShareOfPodCost, ShortStayShare: karve.MinSavings.ShortStayShare}, MinAge: minutes(60), ExpectedStay: minutes(10)}},
 		{map[string]string{"CONSOLIDATION_RULES": "Karpenter", "FEATURE_GATES": "SpotToSpotConsolidation=true"},
 			disrupt.Settings{MinSavings: karve.MinSavings, MinAge: minutes(5), ExpectedStay: minutes(60), MaxSteps: 200, Upstream: true, SpotToSpot: true}},
 	} {

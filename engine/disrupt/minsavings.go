@@ -18,9 +18,12 @@ type MinSavings struct {
 	// removed without a replacement must save it, too.
 	PerEviction offering.Price
 	// ShareOfPodCost lowers PerEviction to this share of the average cost of a pod that may move: see
-	// setPerEviction. It is also the price of ShortStayCost: see setShortStaySavings. Zero leaves
-	// PerEviction as it is, and short stays cost nothing. Only Settings.MinSavings has one.
+	// setPerEviction. Zero leaves PerEviction as it is, and short stays cost nothing. Only
+	// Settings.MinSavings has one.
 	ShareOfPodCost float64
+	// ShortStayShare is what must be saved for each unit of ShortStayCost, as a share of the same average:
+	// see setShortStaySavings. Only Settings.MinSavings has one.
+	ShortStayShare float64
 }
 
 // leastStay is the shortest stay that is told apart.
@@ -39,11 +42,14 @@ func ShortStayCost(evictionCost float64, remaining, expectedStay time.Duration) 
 
 // Defaults are karve's default settings. A replacement restarts pods, pulls images and warms
 // caches, so a saving of a few percent does not pay for it: tomorrow's prices may reverse it. A
-// restart that saves less than a quarter of what the pod costs does not pay either, and in an hour that
-// pays for a quarter of an hour of the pod: so much an eviction is taken to cost. A node that was just
-// launched will be used soon.
+// restart that saves less than 15 % of what the pod costs does not pay either. Pods that have just
+// started are restarted for more only: half of all pods end soon anyway. A node that was just launched
+// will be used soon.
 func Defaults() Settings {
-	return Settings{MinSavings: MinSavings{Share: 0.05, PerEviction: 2.5e6, ShareOfPodCost: 0.25}, MinAge: 5 * time.Minute, ExpectedStay: time.Hour}
+	return Settings{
+		MinSavings: MinSavings{Share: 0.05, PerEviction: 2.5e6, ShareOfPodCost: 0.15, ShortStayShare: 0.75},
+		MinAge:     5 * time.Minute, ExpectedStay: time.Hour,
+	}
 }
 
 // Part is one pool's share of a move.

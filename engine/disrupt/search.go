@@ -106,7 +106,7 @@ func setPerEviction(in *Input, all []*node, prices *schedule.ShadowPrices) {
 	}
 	t.PerEviction = min(t.PerEviction, offering.Price(t.ShareOfPodCost*float64(kept.Add(movable))/pods))
 	if !in.Settings.Upstream {
-		setShortStaySavings(all, prices, t.ShareOfPodCost, float64(movable)/pods)
+		setShortStaySavings(all, prices, t.ShortStayShare, float64(movable)/pods)
 	}
 }
 

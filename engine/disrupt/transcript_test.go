@@ -159,7 +159,8 @@ func (s *scenario) setting(key, value string) error {
 		return err
 	case "share-of-pod-cost":
 		percent, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
-		s.settings.MinSavings.PerEviction, s.settings.MinSavings.ShareOfPodCost = disrupt.Defaults().MinSavings.PerEviction, percent/100
+		s.settings.MinSavings = disrupt.MinSavings{Share: s.settings.MinSavings.Share, PerEviction: disrupt.Defaults().MinSavings.PerEviction,
+			ShareOfPodCost: percent / 100, ShortStayShare: percent / 100}
 		return err
 	case "no-spot-to-spot":
 		s.settings.SpotToSpot = false
