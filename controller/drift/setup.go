@@ -5,12 +5,10 @@ package drift
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -27,7 +25,7 @@ const workers = 50
 // class, and by a provider that notices changes of instances.
 func (r *Reconciler) Register(m manager.Manager) error {
 	// A pool's status counts its nodes: it changes with every one of them.
-	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	changed := lookup.SpecOrAnnotationsChanged()
 	class := &unstructured.Unstructured{}
 	class.SetGroupVersionKind(r.NodeClassGVK)
 	ofClass := func(c *karpv1.NodeClaim, class string) bool { return kube.ClassOf(c.Spec.NodeClassRef) == class }

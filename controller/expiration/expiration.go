@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -81,7 +80,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named("nodeclaim.expiration").
 		For(&karpv1.NodeClaim{}).
-		Watches(&karpv1.NodePool{}, lookup.EnqueueClaimsOfPool(m.GetClient()), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		Watches(&karpv1.NodePool{}, lookup.EnqueueClaimsOfPool(m.GetClient()), builder.WithPredicates(lookup.AnnotationsChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(r)
 }

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -98,14 +97,13 @@ func (r *Reconciler) outcome(claim *karpv1.NodeClaim, outcome string) {
 
 // Register adds the reconciler to a manager. Claims are woken by their node class.
 func (r *Reconciler) Register(m manager.Manager) error {
-	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	class := &unstructured.Unstructured{}
 	class.SetGroupVersionKind(r.NodeClassGVK)
 	ofClass := func(c *karpv1.NodeClaim, class string) bool { return kube.ClassOf(c.Spec.NodeClassRef) == class }
 	return builder.ControllerManagedBy(m).
 		Named(Name).
-		For(&karpv1.NodeClaim{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(class, lookup.EnqueueClaimsWhere(m.GetClient(), ofClass), builder.WithPredicates(changed)).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(lookup.SpecChanged())).
+		Watches(class, lookup.EnqueueClaimsWhere(m.GetClient(), ofClass), builder.WithPredicates(lookup.SpecOrAnnotationsChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }

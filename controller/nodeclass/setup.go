@@ -19,6 +19,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider/azure"
 )
@@ -39,7 +40,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 			return fmt.Errorf("adding the event recorder: %w", err)
 		}
 	}
-	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deleted())
+	changed := predicate.Or(lookup.SpecOrAnnotationsChanged(), deleted())
 	return builder.ControllerManagedBy(m).
 		Named(Name).
 		For(&v1beta1.AKSNodeClass{}, builder.WithPredicates(changed)).
@@ -55,11 +56,11 @@ func deleted() predicate.Predicate {
 	}}
 }
 
-// gone passes deletions of objects.
+// gone passes deletions of objects; see lookup.MadeAnew.
 func gone() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		UpdateFunc: lookup.MadeAnew,
 	}
 }
 

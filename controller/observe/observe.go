@@ -65,7 +65,7 @@ func telling() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, isNode := e.ObjectOld.(*corev1.Node)
 			after, too := e.ObjectNew.(*corev1.Node)
-			return isNode && too && (!before.Status.Capacity.Memory().Equal(*after.Status.Capacity.Memory()) ||
+			return isNode && too && (lookup.MadeAnew(e) || !before.Status.Capacity.Memory().Equal(*after.Status.Capacity.Memory()) ||
 				before.Labels[karpv1.NodeRegisteredLabelKey] != after.Labels[karpv1.NodeRegisteredLabelKey])
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },

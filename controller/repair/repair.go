@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -206,7 +205,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 		Named(Name).
 		For(&karpv1.NodeClaim{}).
 		Watches(&corev1.Node{}, lookup.EnqueueClaimsOfNode(m.GetClient())).
-		Watches(&karpv1.NodePool{}, lookup.EnqueueClaimsOfPool(m.GetClient()), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		Watches(&karpv1.NodePool{}, lookup.EnqueueClaimsOfPool(m.GetClient()), builder.WithPredicates(lookup.AnnotationsChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
