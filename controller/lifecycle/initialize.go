@@ -142,8 +142,8 @@ func (s *pass) deleteTimedOut(ctx context.Context) error {
 		if c.IsTrue() || s.unobserved && t.condition == karpv1.ConditionTypeLaunched {
 			continue
 		}
-		left := t.after - time.Since(c.LastTransitionTime.Time)
-		if left > 0 {
+		now := time.Now()
+		if left := s.countdowns.left(s.claim.Name, t.condition, c.LastTransitionTime.Time, t.after, now.Round(0), now); left > 0 {
 			s.requeue(left)
 			return nil
 		}

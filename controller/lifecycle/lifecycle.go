@@ -70,6 +70,8 @@ type Reconciler struct {
 	// missingResourceSince is since when the node of a claim, by name, is ready except for a
 	// resource that it was launched for. A restart forgets it and so gives more time.
 	missingResourceSince sync.Map
+	// countdowns say how long claims may still take to launch and their nodes to register.
+	countdowns countdowns
 }
 
 // Reconcile takes one claim as far as it can be taken now.
@@ -78,6 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.missingResourceSince.Delete(req.Name)
+			r.countdowns.forget(req.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
