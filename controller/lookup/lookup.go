@@ -36,12 +36,21 @@ func NodesOf(ctx context.Context, c client.Reader, claim *karpv1.NodeClaim) ([]c
 // ClaimsOf lists the NodeClaims of the Node's instance; none while the Node has
 // no provider ID.
 func ClaimsOf(ctx context.Context, c client.Reader, node *corev1.Node) ([]karpv1.NodeClaim, error) {
-	if node.Spec.ProviderID == "" {
+	claims, err := ClaimsOfInstance(ctx, c, node.Spec.ProviderID)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the nodeclaim of node %s: %w", node.Name, err)
+	}
+	return claims, nil
+}
+
+// ClaimsOfInstance lists the NodeClaims with the provider ID; none if it is empty.
+func ClaimsOfInstance(ctx context.Context, c client.Reader, providerID string) ([]karpv1.NodeClaim, error) {
+	if providerID == "" {
 		return nil, nil
 	}
 	claims := &karpv1.NodeClaimList{}
-	if err := c.List(ctx, claims, client.MatchingFields{kube.IndexClaimProviderID: node.Spec.ProviderID}); err != nil {
-		return nil, fmt.Errorf("looking for the nodeclaim of node %s: %w", node.Name, err)
+	if err := c.List(ctx, claims, client.MatchingFields{kube.IndexClaimProviderID: providerID}); err != nil {
+		return nil, err
 	}
 	return claims.Items, nil
 }

@@ -53,6 +53,12 @@ func (r *ClaimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 }
 
 func (r *ClaimReconciler) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconcile.Result, error) {
+	if other, err := r.otherClaim(ctx, claim); err != nil {
+		return reconcile.Result{}, err
+	} else if other != "" {
+		r.Log.Info("nodeclaim goes without its instance, which another nodeclaim has, too", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID, "other", other)
+		return reconcile.Result{}, r.removeFinalizer(ctx, claim)
+	}
 	if err := r.recordDeadline(ctx, claim); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -69,6 +75,21 @@ func (r *ClaimReconciler) finalize(ctx context.Context, claim *karpv1.NodeClaim)
 		return reconcile.Result{RequeueAfter: terminationPoll}, r.markTerminating(ctx, claim)
 	}
 	return reconcile.Result{}, r.removeFinalizer(ctx, claim)
+}
+
+// otherClaim is the name of a claim that has the same instance and is not being deleted; "" if there is
+// none. Copies of a claim have the same, and so may what is restored from a backup.
+func (r *ClaimReconciler) otherClaim(ctx context.Context, claim *karpv1.NodeClaim) (string, error) {
+	claims, err := lookup.ClaimsOfInstance(ctx, r.Client, claim.Status.ProviderID)
+	if err != nil {
+		return "", fmt.Errorf("looking for other nodeclaims with the instance of %s: %w", claim.Name, err)
+	}
+	for _, c := range claims {
+		if c.UID != claim.UID && c.DeletionTimestamp == nil {
+			return c.Name, nil
+		}
+	}
+	return "", nil
 }
 
 // recordDeadline records when terminationGracePeriod ends, once: it counts from the deletion.

@@ -274,6 +274,10 @@ func (x *monkey) draw() client.Object {
 	claim.CreationTimestamp = metav1.Time{}
 	early := claim.DeepCopy()
 	early.Status = karpv1.NodeClaimStatus{}
+	twin := claim.DeepCopy()
+	twin.Status.ProviderID = fmt.Sprint("id-web-", i/2)
+	leaving := twin.DeepCopy()
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	node.Labels[corev1.LabelInstanceTypeStable] = fmt.Sprint("t", i%2)
 	stray := node.DeepCopy()
 	stray.Spec.ProviderID = "id-other"
@@ -287,7 +291,7 @@ func (x *monkey) draw() client.Object {
 	daemons := agent(fmt.Sprint(1 + i%2))
 	daemons.Name = fmt.Sprint("agent", i%2)
 	options := []client.Object{
-		early, claim, node, stray, nastyPool(fmt.Sprint("pool", i%2)), x.namespace(i), daemons,
+		early, claim, twin, leaving, node, stray, nastyPool(fmt.Sprint("pool", i%2)), x.namespace(i), daemons,
 		pod, boundTo(pod, node.Name), boundTo(pod, "elsewhere"), ofReplicaSet(pod.DeepCopy()), boundTo(ofReplicaSet(pod.DeepCopy()), node.Name),
 		disk, boundTo(disk, node.Name), local, boundTo(local, node.Name), boundTo(orphan, node.Name),
 		unboundClaim(fmt.Sprint("data", i%3), "late"), boundClaim(fmt.Sprint("data", i%3), fmt.Sprint("pv", i%2)), csiVolume(fmt.Sprint("pv", i%2)),
@@ -364,7 +368,7 @@ func known(m *Mirror) map[string]any {
 	m.View(func(snapshot *cluster.Snapshot) { plan = schedule.Solve(snapshot) })
 	return map[string]any{
 		"pods": keysOf(m.parts.pods.byUID), "nodes": keysOf(m.parts.nodes.byName), "claims": keysOf(m.parts.nodes.claims), "pools": keysOf(m.parts.pools), "daemonSets": keysOf(m.parts.daemonSets.byUID), "daemons": m.parts.builder.daemons, "daemonOf": m.parts.daemonSets.ownerOf,
-		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "snapshotPods": m.parts.builder.pods, "snapshotNodes": withoutNominations(m.parts.builder.nodes),
+		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "claimsOf": m.parts.nodes.claimsOf, "snapshotPods": m.parts.builder.pods, "snapshotNodes": withoutNominations(m.parts.builder.nodes),
 		"replacements": len(m.parts.podReplacements.byEvicted) + len(m.parts.podReplacements.unmatched) + len(m.parts.podReplacements.owners), "superseded": m.parts.podReplacements.superseded,
 		"podsIn": m.parts.pods.inNamespace, "blocked": m.parts.protections.blocked, "lapses": m.parts.protections.annotationEnds, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.pvcsOn,
 		"volumes": keysOf(m.parts.volumes.storage.Volumes), "pvcs": len(m.parts.volumes.storage.PVCs), "classes": keysOf(m.parts.volumes.storage.StorageClasses),

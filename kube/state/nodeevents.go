@@ -56,6 +56,7 @@ func (e *nodeEvents) removeNode(n *corev1.Node) (waiting []string) {
 func (e *nodeEvents) setClaim(c *karpv1.NodeClaim) (waiting []string) {
 	old := e.nodes.claim(c.Name)
 	e.revision.incrementIf(claimChanged(old, c))
+	before, _ := e.nodes.claimNameWithID(c.Status.ProviderID)
 	e.nodes.setClaim(c)
 	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
 		e.unlink(old) // another claim of the same name
@@ -63,7 +64,13 @@ func (e *nodeEvents) setClaim(c *karpv1.NodeClaim) (waiting []string) {
 	if n := e.nodes.nodeWithID(c.Status.ProviderID); n != nil {
 		e.builder.removeNode(n.Name) // it counted as one without a claim
 	}
-	return e.nodeWriter.writeClaim(c.Name)
+	waiting = e.nodeWriter.writeClaim(c.Name)
+	if before != c.Name {
+		waiting = append(waiting, e.nodeWriter.writeClaim(before)...) // which may be superfluous now
+	} else if now, _ := e.nodes.claimNameWithID(c.Status.ProviderID); now != c.Name {
+		waiting = append(waiting, e.nodeWriter.writeClaim(now)...)
+	}
+	return waiting
 }
 
 // setWatchedClaim is setClaim for a claim that a watch shows.
@@ -122,12 +129,13 @@ func (e *nodeEvents) removeOverdue(now time.Time) (waiting []string) {
 }
 
 // unlink ends the link between the claim and its Node: the Node, if there is one, counts as
-// unmanaged.
+// unmanaged, unless another claim has its provider ID.
 func (e *nodeEvents) unlink(c *karpv1.NodeClaim) (waiting []string) {
-	if n := e.nodes.unlink(c); n != nil {
+	claim, n := e.nodes.unlink(c)
+	if n != nil {
 		return e.nodeWriter.writeNode(n)
 	}
-	return nil
+	return e.nodeWriter.writeClaim(claim)
 }
 
 // setCatalog sets the instance types of a node class and the quota that is left, by name.

@@ -28,6 +28,9 @@ type nodeStore struct {
 	namesOf map[string]map[string]bool // provider ID → names of all Nodes that have it
 	claimOf map[string]string          // provider ID → claim name
 
+	// claimsOf has, by provider ID, the names of all claims that have it; see chooseClaim.
+	claimsOf map[string]map[string]bool
+
 	// unseen has the claims that no watch has shown yet, and since when they count.
 	unseen map[string]time.Time
 	// moving has the claims whose nodes will be deleted; see Mirror.BeginMove.
@@ -38,7 +41,8 @@ func newNodeStore() *nodeStore {
 	return &nodeStore{
 		byName: map[string]*corev1.Node{}, claims: map[string]*karpv1.NodeClaim{},
 		nodeOf: map[string]string{}, namesOf: map[string]map[string]bool{}, claimOf: map[string]string{},
-		unseen: map[string]time.Time{}, moving: map[string]bool{},
+		claimsOf: map[string]map[string]bool{},
+		unseen:   map[string]time.Time{}, moving: map[string]bool{},
 	}
 }
 
@@ -129,9 +133,39 @@ func younger(a, b *corev1.Node) bool {
 // setClaim adds or replaces a NodeClaim. If its provider ID changed, call unlink first.
 func (s *nodeStore) setClaim(c *karpv1.NodeClaim) {
 	s.claims[c.Name] = c
-	if c.Status.ProviderID != "" {
-		s.claimOf[c.Status.ProviderID] = c.Name
+	if id := c.Status.ProviderID; id != "" {
+		set(s.claimsOf, id, c.Name)
+		s.chooseClaim(id)
 	}
+}
+
+// chooseClaim records the claim for a provider ID. Of several, as of a copy, it is one that is not being
+// deleted, then the oldest, then the first by name; the others stand for no node.
+func (s *nodeStore) chooseClaim(id string) {
+	var best *karpv1.NodeClaim
+	for name := range s.claimsOf[id] {
+		if c := s.claims[name]; c != nil && (best == nil || ownsRather(c, best)) {
+			best = c
+		}
+	}
+	if best == nil {
+		delete(s.claimOf, id)
+		return
+	}
+	s.claimOf[id] = best.Name
+}
+
+func ownsRather(a, b *karpv1.NodeClaim) bool {
+	if leaves := a.DeletionTimestamp != nil; leaves != (b.DeletionTimestamp != nil) {
+		return !leaves
+	}
+	return cmp.Or(a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+}
+
+// superfluous reports whether another claim has the claim's provider ID and stands for its node.
+func (s *nodeStore) superfluous(c *karpv1.NodeClaim) bool {
+	claim, ok := s.claimNameWithID(c.Status.ProviderID)
+	return ok && claim != c.Name
 }
 
 // removeClaim forgets a NodeClaim, except for its provider ID (see unlink). It returns the last
@@ -146,14 +180,20 @@ func (s *nodeStore) removeClaim(c *karpv1.NodeClaim) *karpv1.NodeClaim {
 	return c
 }
 
-// unlink ends the link between the claim and its Node. It returns the Node, which then counts as
-// one without a claim; nil when there is none.
-func (s *nodeStore) unlink(c *karpv1.NodeClaim) *corev1.Node {
-	if s.claimOf[c.Status.ProviderID] != c.Name {
-		return nil
+// unlink ends the link between the claim and its Node. It returns the claim that stands for the node
+// from then on, or else the Node, which then counts as one without a claim; neither when nothing changes.
+func (s *nodeStore) unlink(c *karpv1.NodeClaim) (claim string, node *corev1.Node) {
+	id := c.Status.ProviderID
+	before := s.claimOf[id]
+	unset(s.claimsOf, id, c.Name)
+	s.chooseClaim(id)
+	if id == "" || before != c.Name {
+		return "", nil
 	}
-	delete(s.claimOf, c.Status.ProviderID)
-	return s.nodeWithID(c.Status.ProviderID)
+	if claim, ok := s.claimNameWithID(id); ok {
+		return claim, nil
+	}
+	return "", s.nodeWithID(id)
 }
 
 // expect reports whether the claim, which karve creates, is to be recorded, and records since

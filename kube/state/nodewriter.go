@@ -38,11 +38,15 @@ func (w *nodeWriter) writeNode(n *corev1.Node) (waiting []string) {
 }
 
 // writeClaim updates a NodeClaim in the snapshot, with its Node if there is one. It ignores the
-// name of a claim that does not exist.
+// name of a claim that does not exist, and removes one that is superfluous.
 func (w *nodeWriter) writeClaim(name string) (waiting []string) {
 	c := w.nodes.claim(name)
 	if c == nil {
 		return nil
+	}
+	if w.nodes.superfluous(c) {
+		w.builder.removeNode(name)
+		return w.podWriter.removeNominations(name)
 	}
 	return w.write(w.catalogs.convertNode(w.nodes.nodeWithID(c.Status.ProviderID), c))
 }

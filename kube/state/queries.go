@@ -179,7 +179,8 @@ func (p *parts) managedNode(c *karpv1.NodeClaim) kube.ManagedNode {
 	inSnapshot, _ := p.builder.node(c.Name)
 	x := kube.ManagedNode{Claim: c, InSnapshot: inSnapshot, Nominated: len(p.nominations.to(c.Name))}
 	x.KnownType = p.catalogs.of(c).Find(inSnapshot.Labels[cluster.LabelInstanceType]) != nil
-	if x.Node = p.nodes.nodeWithID(c.Status.ProviderID); x.Node == nil {
+	if x.Node = p.nodes.nodeWithID(c.Status.ProviderID); x.Node == nil || p.nodes.superfluous(c) {
+		x.Node = nil
 		return x
 	}
 	x.Nodes = len(p.nodes.namesOf[c.Status.ProviderID])
