@@ -46,6 +46,7 @@ func (e *election) lock(o *crmanager.Options, fence *leader.Fence) (resourcelock
 // recordEvents has the events of the election be recorded by the manager.
 func (e *election) recordEvents(m recorder.Provider) {
 	if e.events != nil {
-		e.events.EventRecorder = m.GetEventRecorderFor("karve") //nolint:staticcheck // what the lock takes
+		//lint:ignore SA1019 the lock takes such a recorder
+		e.events.EventRecorder = m.GetEventRecorderFor("karve")
 	}
 }
