@@ -152,16 +152,11 @@ func (m *Mirror) appendManaged(out []kube.ManagedNode, claims []string) []kube.M
 	return out
 }
 
-// HasNodes reports whether any NodeClaim is of that NodePool.
+// HasNodes reports whether the NodePool has any nodes, those in flight included.
 func (m *Mirror) HasNodes(pool string) bool {
 	m.lock()
 	defer m.mu.Unlock()
-	for name := range m.parts.nodes.claims {
-		if n, _ := m.parts.builder.node(name); n.Pool == pool {
-			return true
-		}
-	}
-	return false
+	return m.parts.builder.usage[pool].Nodes > 0
 }
 
 // ManagedNode returns a claim with its Node and pods; false when there is no such claim.
