@@ -155,6 +155,7 @@ func (s *pass) deleteTimedOut(ctx context.Context) error {
 		s.Health.Record(s.claim.OwnerReferences, timeoutOutcome(t.condition, c.Reason, c.Message))
 		return nil
 	}
+	s.countdowns.forget(s.claim.Name) // it has launched and its node has registered
 	return nil
 }
 

@@ -79,8 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.missingResourceSince.Delete(req.Name)
-			r.countdowns.forget(req.Name)
+			r.forget(req.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -88,6 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if claim.DeletionTimestamp != nil {
+		r.forget(req.Name)
 		return r.Terminator.Reconcile(ctx, req)
 	}
 	if err := r.addFinalizer(ctx, claim); err != nil {
@@ -101,6 +101,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	return write.RetryConflict(s.result(), s.save(ctx, nil))
+}
+
+// forget drops what is remembered of a claim that will not be launched any further.
+func (r *Reconciler) forget(claim string) {
+	r.missingResourceSince.Delete(claim)
+	r.countdowns.forget(claim)
 }
 
 // addFinalizer adds the finalizer before anything is launched: if the claim could vanish,
