@@ -39,6 +39,10 @@ const (
 // connect makes a client of the payload's API server that trusts the payload's
 // authority only. Its transport is its own, so nothing outlives the node.
 func (g *guest) connect(identity *tls.Certificate) (*rest.Config, *http.Client, error) {
+	server := &rest.Config{Host: "https://" + g.payload.Server, QPS: -1}
+	if api := g.os.options.API; api != nil {
+		return server, &http.Client{Transport: api}, nil
+	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(g.payload.CA) {
 		return nil, nil, errors.New("KUBE_CA_CRT holds no usable certificate")
@@ -54,7 +58,7 @@ func (g *guest) connect(identity *tls.Certificate) (*rest.Config, *http.Client, 
 		IdleConnTimeout:     idleConnection,
 		ForceAttemptHTTP2:   true,
 	}
-	return &rest.Config{Host: "https://" + g.payload.Server, QPS: -1}, &http.Client{Transport: transport}, nil
+	return server, &http.Client{Transport: transport}, nil
 }
 
 // dial goes where the network around the VM leads.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,9 @@ type Options struct {
 	// Routes maps an address that VMs connect to, host:port, to the address that is dialled
 	// instead: what DNS and a load balancer do between a node and its API server.
 	Routes map[string]string
+	// API carries the requests of kubelets in the place of a network, to an API server that asks for
+	// no certificate. Nil: they connect, and join with their bootstrap token.
+	API http.RoundTripper
 	// Silence is how long after its VM went a Node is declared unknown; a
 	// real cluster takes 50 s. Zero means at once.
 	Silence time.Duration

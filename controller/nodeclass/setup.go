@@ -30,8 +30,11 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	if r.Client == nil || r.Azure == nil || r.Versions == nil {
 		return errors.New("nodeclass: Client, Azure and Versions are required")
 	}
-	if err := v1beta1.AddToScheme(m.GetScheme()); err != nil {
-		return fmt.Errorf("teaching the manager AKSNodeClass: %w", err)
+	// Karpenter's types are in the scheme of the whole process, which other managers may be reading.
+	if s := m.GetScheme(); !s.Recognizes(v1beta1.GroupVersion().WithKind(v1beta1.Kind)) {
+		if err := v1beta1.AddToScheme(s); err != nil {
+			return fmt.Errorf("teaching the manager AKSNodeClass: %w", err)
+		}
 	}
 	if r.Events == nil {
 		r.Events = events.New(r.Client, r.Log.WithName("events"), func() {})

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// FaultName names what goes wrong.
+type FaultName string
+
+// The faults of an API server and of the way to it.
+const (
+	// Unreachable: connections are refused, and watches end.
+	Unreachable FaultName = "Unreachable"
+	// LostAnswer: the request has its effect, and the connection is reset.
+	LostAnswer FaultName = "LostAnswer"
+	// Slow: etcd answers late, by Fault.Delay.
+	Slow FaultName = "Slow"
+	// TooManyRequests: priority and fairness rejects the request, with Retry-After.
+	TooManyRequests FaultName = "TooManyRequests"
+	// InternalError and Timeout are answers 500 and 504; a request that times out may have its effect.
+	InternalError FaultName = "InternalError"
+	Timeout       FaultName = "Timeout"
+	// WebhookDenies: a webhook of somebody else refuses the write.
+	WebhookDenies FaultName = "WebhookDenies"
+	// WebhookUnavailable: a webhook that must be asked does not answer.
+	WebhookUnavailable FaultName = "WebhookUnavailable"
+	// Mutated: a webhook adds a label and an annotation to what is created.
+	Mutated FaultName = "Mutated"
+	// Contended: somebody else changes each object right before it is changed.
+	Contended FaultName = "Contended"
+	// WatchesEnd: watches end at random, and go on from where they ended.
+	WatchesEnd FaultName = "WatchesEnd"
+	// WatchesExpire: they end and cannot go on: clients have to list anew.
+	WatchesExpire FaultName = "WatchesExpire"
+	// WatchesLag: changes arrive late, by Fault.Delay, in order within a kind but not across kinds.
+	WatchesLag FaultName = "WatchesLag"
+	// StaleLists: lists that need not be current are of Fault.Delay ago.
+	StaleLists FaultName = "StaleLists"
+	// NotServed: the kind is unknown, as while its definition is missing.
+	NotServed FaultName = "NotServed"
+	// ConversionFails: objects of the kind cannot be read or written.
+	ConversionFails FaultName = "ConversionFails"
+	// Forbidden: the permission was taken away.
+	Forbidden FaultName = "Forbidden"
+	// ListsTooLarge: lists end with a timeout.
+	ListsTooLarge FaultName = "ListsTooLarge"
+)
+
+// FaultNames are all faults.
+func FaultNames() []FaultName {
+	return []FaultName{
+		Unreachable, LostAnswer, Slow, TooManyRequests, InternalError, Timeout, WebhookDenies, WebhookUnavailable, Mutated, Contended,
+		WatchesEnd, WatchesExpire, WatchesLag, StaleLists, NotServed, ConversionFails, Forbidden, ListsTooLarge,
+	}
+}
+
+// Fault goes wrong until it is removed.
+type Fault struct {
+	Name FaultName
+	// Process, Verbs and Resources say which requests it concerns. Empty: all.
+	Process          string
+	Verbs, Resources []string
+	// Rate is the share of these requests. Zero: all.
+	Rate float64
+	// Delay is how late things are.
+	Delay time.Duration
+}
+
+// faults are those at present.
+type faults struct {
+	mu     sync.Mutex
+	random *rand.Rand
+	now    map[int]Fault
+	last   int
+	met    map[FaultName]int
+}
+
+// Inject has a fault go on until the function that it returns is called.
+func (s *Server) Inject(f Fault) (remove func()) {
+	s.faults.mu.Lock()
+	defer s.faults.mu.Unlock()
+	if s.faults.now == nil {
+		s.faults.now = map[int]Fault{}
+	}
+	s.faults.last++
+	id := s.faults.last
+	s.faults.now[id] = f
+	s.ring()
+	return func() {
+		s.faults.mu.Lock()
+		defer s.faults.mu.Unlock()
+		delete(s.faults.now, id)
+		s.ring()
+	}
+}
+
+// ring has all watches look whether they may go on.
+func (s *Server) ring() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.store.collections {
+		c.wake()
+	}
+}
+
+// Met counts how often each fault went wrong.
+func (s *Server) Met() map[FaultName]int {
+	s.faults.mu.Lock()
+	defer s.faults.mu.Unlock()
+	out := map[FaultName]int{}
+	for name, n := range s.faults.met {
+		out[name] = n
+	}
+	return out
+}
+
+// concerns reports whether a fault concerns requests like this one.
+func (f *Fault) concerns(q *request) bool {
+	return (f.Process == "" || f.Process == q.process) &&
+		(len(f.Verbs) == 0 || slices.Contains(f.Verbs, q.verb)) &&
+		(len(f.Resources) == 0 || slices.Contains(f.Resources, q.kind.plural))
+}
+
+// strikes reports whether one of these faults goes wrong with the request, and which.
+func (s *faults) strikes(q *request, names ...FaultName) (Fault, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := 1; id <= s.last && len(s.now) > 0; id++ {
+		f, on := s.now[id]
+		if !on || !slices.Contains(names, f.Name) || !f.concerns(q) || f.Rate > 0 && s.random.Float64() >= f.Rate {
+			continue
+		}
+		if s.met == nil {
+			s.met = map[FaultName]int{}
+		}
+		s.met[f.Name]++
+		return f, true
+	}
+	return Fault{}, false
+}
+
+func (s *faults) unreachable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.now {
+		if f.Name == Unreachable && f.Process == "" {
+			return refused
+		}
+	}
+	return nil
+}
+
+var (
+	refused = fmt.Errorf("dial tcp: connect: %w", syscall.ECONNREFUSED)
+	reset   = fmt.Errorf("read tcp: %w", syscall.ECONNRESET)
+)
+
+func (q *request) writes() bool { return q.verb != "get" && q.verb != "list" && q.verb != "watch" }
+
+// refuse is the answer to a request that a fault keeps from its effect; nil when none does.
+func (s *faults) refuse(q *request) error {
+	if _, yes := s.strikes(q, NotServed); yes {
+		return notServed(q.kind.gvr())
+	}
+	if _, yes := s.strikes(q, Forbidden); yes {
+		return apierrors.NewForbidden(q.gr(), q.key.Name, fmt.Errorf("User %q cannot %s resource %q", q.process, q.verb, q.kind.plural))
+	}
+	if _, yes := s.strikes(q, TooManyRequests); yes {
+		return apierrors.NewTooManyRequests("the server has received too many requests and has asked us to try again later", 1)
+	}
+	if _, yes := s.strikes(q, InternalError); yes {
+		return apierrors.NewInternalError(fmt.Errorf("etcdserver: leader changed"))
+	}
+	if _, yes := s.strikes(q, ConversionFails); yes {
+		return apierrors.NewInternalError(fmt.Errorf("conversion webhook for %s failed: service unavailable", q.kind.gvk))
+	}
+	if q.verb == "list" {
+		if _, yes := s.strikes(q, ListsTooLarge); yes {
+			return timeout()
+		}
+	}
+	if !q.writes() {
+		return nil
+	}
+	if _, yes := s.strikes(q, WebhookUnavailable); yes {
+		return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: context deadline exceeded", "policy.example.com"))
+	}
+	if _, yes := s.strikes(q, WebhookDenies); yes {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+			Message: `admission webhook "policy.example.com" denied the request: not today`,
+		}}
+	}
+	return nil
+}
+
+func timeout() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout,
+		Message: "Timeout: request did not complete within the allotted timeout",
+	}}
+}

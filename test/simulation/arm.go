@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// How long requests to Azure take.
+const (
+	readTakes  = 100 * time.Millisecond
+	writeTakes = time.Second
+)
+
+// armTransport carries the requests of one process to Azure.
+type armTransport struct {
+	next policy.Transporter
+	dead atomic.Bool
+}
+
+var errDead = errors.New("the process was killed")
+
+func (t *armTransport) kill() { t.dead.Store(true) }
+
+// Do passes a request on.
+func (t *armTransport) Do(r *http.Request) (*http.Response, error) {
+	takes := readTakes
+	if r.Method != http.MethodGet {
+		takes = writeTakes
+	}
+	time.Sleep(takes / 2)
+	if t.dead.Load() {
+		return nil, errDead
+	}
+	answer, err := t.next.Do(r)
+	time.Sleep(takes / 2)
+	if t.dead.Load() {
+		return nil, errDead
+	}
+	return answer, err
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/karve-dev/karve/api/crds"
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
+	"github.com/karve-dev/karve/azureemulator/node"
+	"github.com/karve-dev/karve/test/kubeapi"
+	"github.com/karve-dev/karve/test/scarcity"
+)
+
+// prepare changes what all worlds of a process share, before the first one reads it: the scheme
+// knows AKSNodeClass, and client-go does not pause after errors by a clock that is none of the world's.
+var prepare = sync.OnceValue(func() error {
+	utilruntime.ErrorHandlers = nil
+	return v1beta1.AddToScheme(clientgoscheme.Scheme)
+})
+
+// authority is made once: it takes time that no clock shows.
+var authority = sync.OnceValue(func() string {
+	pem, err := scarcity.Authority()
+	if err != nil {
+		panic(err)
+	}
+	return string(pem)
+})
+
+// world is a cluster in Azure, and the karve that runs in it.
+type world struct {
+	t       testing.TB
+	options Options
+	ctx     context.Context
+	random  *rand.Rand
+
+	api     *kubeapi.Server
+	azure   *azureemulator.Server
+	objects *objects
+	client  client.Client // of a user
+	running sync.WaitGroup
+	end     context.CancelFunc
+
+	mu       sync.Mutex
+	problems []string
+	begun    time.Time
+	seen     struct{ claims, nodes int }
+	// expectKarve: nothing goes wrong any more, so that karve has no reason to end.
+	expectKarve bool
+}
+
+// newWorld makes a world without karve and without workloads.
+func newWorld(t testing.TB, o Options) *world {
+	t.Helper()
+	w := &world{t: t, options: o, random: rand.New(rand.NewPCG(o.Seed, 600)), objects: newObjects(), begun: time.Now()}
+	if w.options.Log.GetSink() == nil {
+		w.options.Log = logr.Discard()
+	}
+	if err := prepare(); err != nil {
+		t.Fatal(err)
+	}
+	w.ctx, w.end = context.WithCancel(context.Background())
+	definitions, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.api, err = kubeapi.New(kubeapi.Options{Seed: o.Seed, CRDs: definitions, OnWrite: w.observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest := node.NewOS(node.Options{API: w.api.Transport("kubelet"), Silence: silence})
+	w.azure, err = azureemulator.New(w.ctx, azureemulator.Options{
+		SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: o.Seed, SubnetPrefix: "10.0.0.0/16", ClusterName: clusterName, Guest: guest,
+		Sizes: []string{"Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5", "Standard_D2as_v5", "Standard_D4as_v5", "Standard_E4s_v5", "Standard_F4s_v2"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.client = w.clientOf("user")
+	w.startKubernetes()
+	return w
+}
+
+// clientOf is a client that the name stands for.
+func (w *world) clientOf(name string) client.Client {
+	c, err := client.New(w.configOf(name), client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+func (w *world) configOf(name string) *rest.Config {
+	return w.api.Config(w.api.Transport(name))
+}
+
+// startKubernetes starts what a cluster does without karve, Azure's cloud controller included.
+func (w *world) startKubernetes() {
+	clients, err := kubernetes.NewForConfig(w.configOf("cloud-controller"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	controller, err := node.NewCloudController(node.CloudOptions{Client: clients, VMs: node.VMsOf(w.azure)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.running.Go(func() { _ = controller.Run(w.ctx) }) // ends with the context
+	k := &kubernetesControllers{
+		client: w.clientOf("kubernetes"), objects: w.objects, azure: w.azure, random: rand.New(rand.NewPCG(w.options.Seed, 601)), fail: w.problem,
+		ends: map[types.UID]time.Time{}, starts: map[types.UID]time.Time{}, readyAt: map[types.UID]time.Time{}, lastSeen: map[types.UID]time.Time{},
+	}
+	w.running.Go(func() { k.run(w.ctx) })
+}
+
+// observe follows every change of the cluster.
+func (w *world) observe(at time.Time, process string, was, is *unstructured.Unstructured) {
+	w.objects.follow(was, is)
+	if was == nil {
+		switch is.GetKind() {
+		case "NodeClaim":
+			w.seen.claims++
+		case "Node":
+			w.seen.nodes++
+		}
+	}
+	if w.options.Trace != nil {
+		w.trace(at, process, was, is)
+	}
+}
+
+func (w *world) trace(at time.Time, process string, was, is *unstructured.Unstructured) {
+	u, verb := is, "changed"
+	switch {
+	case was == nil:
+		verb = "created"
+	case is == nil:
+		u, verb = was, "deleted"
+	}
+	if u.GetKind() == "Lease" {
+		return
+	}
+	more := ""
+	if u.GetKind() == "Event" {
+		reason, _, _ := unstructured.NestedString(u.Object, "reason")
+		about, _, _ := unstructured.NestedString(u.Object, "involvedObject", "name")
+		message, _, _ := unstructured.NestedString(u.Object, "message")
+		more = about + " " + reason + ": " + message
+	}
+	w.options.Trace(fmt.Sprintf("%8s %-16s %s %s %s %s", at.Sub(w.begun).Truncate(time.Millisecond), process, verb, u.GetKind(), u.GetName(), more))
+}
+
+// say writes a line of the trace.
+func (w *world) say(format string, args ...any) {
+	if w.options.Trace != nil {
+		w.options.Trace(fmt.Sprintf("%8s == ", time.Since(w.begun).Truncate(time.Millisecond)) + fmt.Sprintf(format, args...))
+	}
+}
+
+// problem records what is wrong.
+func (w *world) problem(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.problems = append(w.problems, fmt.Sprintf("after %v: ", time.Since(w.begun).Truncate(time.Millisecond))+fmt.Sprintf(format, args...))
+}
+
+// close ends everything.
+func (w *world) close() {
+	w.end()
+	w.running.Wait()
+	if err := w.azure.Close(); err != nil {
+		w.problem("closing the emulator: %v", err)
+	}
+}
