@@ -79,6 +79,8 @@ var rooms = []room{
 		Why: "it is Azure's own controller: it tells of an AKSNodeClass what only Azure knows"},
 	{Folder: "agent", Knows: []string{"kube", "internal/panics"},
 		Why: "an agent tells what its machine hears, in the words that kube reads; it decides nothing"},
+	{Folder: "audit",
+		Why: "an auditor that shared code with what it judges would share its mistakes, and never find them"},
 	{Folder: "test/evictions", Knows: []string{"agent", "engine", "provider", "provider/azure", "azureemulator", "kube", "kube/state", "controller", "api"},
 		Why: "a storm passes over everything that acts, put together as a command would"},
 	{Folder: "test/takeover", Knows: []string{"engine", "provider", "provider/azure", "azureemulator", "kube", "kube/state", "controller", "controller/nodeclass", "api"},
@@ -110,7 +112,7 @@ var rooms = []room{
 var kubernetes = []string{"k8s.io/", "sigs.k8s.io/"}
 
 // speaksKubernetes lists the rooms that may import Kubernetes modules.
-var speaksKubernetes = []string{"agent", "api", "kube", "controller", "cmd/karve", "test/takeover", "test/soak", "test/evictions", "local", "test/e2e", "provider/azure", "azureemulator/node", "test/clusterlife"}
+var speaksKubernetes = []string{"agent", "api", "audit", "kube", "controller", "cmd/karve", "test/takeover", "test/soak", "test/evictions", "local", "test/e2e", "provider/azure", "azureemulator/node", "test/clusterlife"}
 
 func TestImportsPointInward(t *testing.T) {
 	for _, file := range sources(t) {
