@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +23,8 @@ type Auditor struct {
 	now      time.Time
 	forgot   time.Time // when what is gone was forgotten last
 
-	judges []judge
+	judges   []judge
+	canaries *canaries
 }
 
 // A judge decides about one invariant, or a few that look at the same. It embeds unmoved, which does
@@ -34,6 +36,7 @@ type judge interface {
 	pool(at time.Time, x *pool)
 	pdb(at time.Time, x *pdb)
 	event(at time.Time, e *corev1.Event)
+	lease(at time.Time, l *coordinationv1.Lease)
 	cloud(at time.Time, resources []Resource)
 	request(at time.Time, r Request)
 	check(at time.Time)
@@ -49,6 +52,7 @@ func (unmoved) pod(time.Time, *corev1.Pod, *pod)           {}
 func (unmoved) pool(time.Time, *pool)                      {}
 func (unmoved) pdb(time.Time, *pdb)                        {}
 func (unmoved) event(time.Time, *corev1.Event)             {}
+func (unmoved) lease(time.Time, *coordinationv1.Lease)     {}
 func (unmoved) cloud(time.Time, []Resource)                {}
 func (unmoved) request(time.Time, Request)                 {}
 func (unmoved) check(time.Time)                            {}
@@ -70,9 +74,11 @@ func (b *bench) violation(invariant, object string, since time.Time, message str
 func New(s Settings) *Auditor {
 	a := &Auditor{settings: s.withDefaults(), cluster: newCluster(), findings: findings{counts: map[string]int{}}}
 	b := bench{settings: a.settings, cluster: a.cluster, findings: &a.findings}
+	a.canaries = &canaries{bench: b, found: map[string]bool{}}
 	a.judges = []judge{
 		newLeaks(b), newPairs(b), newLimits(b), newEvictions(b), newBudgets(b), newReplacements(b),
 		newWaiting(b), newMismatches(b), newTerminations(b),
+		newOwnership(b), newProtections(b), newRates(b), newCycles(b), newFencing(b), newRecords(b), newLaunches(b), newIdle(b),
 	}
 	return a
 }
@@ -105,6 +111,13 @@ func (a *Auditor) Object(at time.Time, was, is client.Object) {
 		if e := as[*corev1.Event](is); e != nil {
 			a.each(func(j judge) { j.event(at, e) })
 		}
+	case *coordinationv1.Lease:
+		if l := as[*coordinationv1.Lease](is); l != nil {
+			a.each(func(j judge) { j.lease(at, l) })
+		}
+	}
+	if is != nil {
+		a.canaries.object(at, is)
 	}
 }
 
@@ -158,7 +171,7 @@ func (a *Auditor) poolChanged(at time.Time, was, is *karpv1.NodePool) {
 		x.NodePool = was
 		x.leave(at)
 	} else {
-		x.NodePool, x.gone, x.deleted = is, time.Time{}, time.Time{}
+		x.NodePool = is
 		x.observe(at, is)
 		x.specs.set(at, &is.Spec, a.settings.Remember)
 	}
@@ -181,6 +194,11 @@ func (a *Auditor) Cloud(at time.Time, resources []Resource) {
 func (a *Auditor) Request(at time.Time, r Request) {
 	at = a.advance(at)
 	a.each(func(j judge) { j.request(at, r) })
+}
+
+// Text tells of what karve wrote elsewhere, such as a line of its log or its metrics.
+func (a *Auditor) Text(at time.Time, source, text string) {
+	a.canaries.search(a.advance(at), source, text)
 }
 
 // Disturbed tells that something outside karve failed until now, such as the API server or the cloud:

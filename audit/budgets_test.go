@@ -144,12 +144,12 @@ func TestBudgets(t *testing.T) {
 			b.disrupt("Empty")
 		},
 	}
-	run(t, histories)
-	t.Run("lagging", func(t *testing.T) { runWith(t, lagging, histories) })
+	run(t, "S9", histories)
+	t.Run("lagging", func(t *testing.T) { runWith(t, lagging, "S9", histories) })
 }
 
 func TestBudgetsLagging(t *testing.T) {
-	runWith(t, lagging, map[string]func(h *history){
+	runWith(t, lagging, "S9", map[string]func(h *history){
 		"a node fails a moment before": func(h *history) {
 			b := withNodes(h, 5, karpv1.Budget{Nodes: "1"})
 			h.put(readiness(b.nodes[4], corev1.ConditionFalse))

@@ -48,7 +48,10 @@ func (t *times) observe(at time.Time, is metav1.Object) {
 	if t.seen.IsZero() {
 		t.seen = at
 	}
-	if is.GetDeletionTimestamp() != nil && t.deleted.IsZero() {
+	t.gone = time.Time{}
+	if is.GetDeletionTimestamp() == nil {
+		t.deleted = time.Time{}
+	} else if t.deleted.IsZero() {
 		t.deleted = at
 	}
 }

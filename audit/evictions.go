@@ -26,7 +26,8 @@ const (
 )
 
 // evictions judges that pods leave nodes as their PodDisruptionBudgets allow, and are deleted only when
-// the node's terminationGracePeriod leaves no more time than their own (S7).
+// the node's deadline leaves no more time than their own grace period (S7), which none of them loses
+// before (S27).
 type evictions struct {
 	bench
 	evicted []eviction
@@ -51,6 +52,7 @@ func newEvictions(b bench) *evictions { return &evictions{bench: b} }
 func (j *evictions) pod(at time.Time, was *corev1.Pod, x *pod) {
 	first := was != nil && was.DeletionTimestamp == nil && (x.DeletionTimestamp != nil || !x.lives())
 	if first && x.Spec.NodeName != "" && wasEvicted(x.Pod) && !x.ended() && j.onManagedNode(x) {
+		j.judgeGrace(at, x)
 		j.evicted = append(j.evicted, eviction{at: at, pod: x.Pod, ready: podReady(was)})
 	}
 }
@@ -133,6 +135,19 @@ func (j *evictions) allowed(b *pdb, e eviction) bool {
 		return s.DisruptionsAllowed > 0 || counted || !e.ready && (s.CurrentHealthy >= s.DesiredHealthy && s.DesiredHealthy > 0 ||
 			b.Spec.UnhealthyPodEvictionPolicy != nil && *b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow)
 	})
+}
+
+// judgeGrace judges that a pod gets its grace period as long as its node's deadline leaves that (S27).
+func (j *evictions) judgeGrace(at time.Time, x *pod) {
+	n := j.cluster.nodesByName[x.Spec.NodeName]
+	if n == nil || x.DeletionGracePeriodSeconds == nil {
+		return
+	}
+	got := time.Duration(*x.DeletionGracePeriodSeconds) * time.Second
+	deadline := j.deadline(n)
+	if got < x.grace() && (deadline.IsZero() || at.Add(x.grace()+j.settings.ObjectLag).Before(deadline)) {
+		j.violation("S27", x.name(), at, fmt.Sprintf("it was evicted from %s with %s of its grace period of %s, although there was time", n.name(), got, x.grace()))
+	}
 }
 
 func (j *evictions) judgeDeletion(d deletion) {

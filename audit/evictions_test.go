@@ -21,7 +21,7 @@ func TestEvictions(t *testing.T) {
 		h.put(c, nodeOf(c), p)
 		return p
 	}
-	run(t, map[string]func(h *history){
+	run(t, "S7", map[string]func(h *history){
 		"the budget allows one": func(h *history) {
 			p := a1(h)
 			h.put(pdbOf("b", 1))
@@ -108,7 +108,7 @@ func TestEvictions(t *testing.T) {
 			h.evict(p)
 		},
 	})
-	runWith(t, lagging, map[string]func(h *history){
+	runWith(t, lagging, "S7", map[string]func(h *history){
 		"the budget is seen after the eviction": func(h *history) {
 			p, b := a1(h), pdbOf("b", 0)
 			h.put(b)
@@ -142,7 +142,7 @@ func TestForcedDeletions(t *testing.T) {
 		h.put(c, nodeOf(c), p)
 		return p
 	}
-	run(t, map[string]func(h *history){
+	run(t, "S7", map[string]func(h *history){
 		"at the deadline": func(h *history) {
 			p := node(h, 10*time.Minute)
 			h.wait(9 * time.Minute)

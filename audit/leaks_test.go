@@ -17,7 +17,7 @@ func nicFor(claim string, tags map[string]string) Resource {
 
 // S1: each VM, network interface and disk has its NodeClaim.
 func TestLeaks(t *testing.T) {
-	run(t, map[string]func(h *history){
+	run(t, "S1", map[string]func(h *history){
 		"a VM with its NodeClaim": func(h *history) {
 			c := claimOf("a1", "a", "")
 			h.put(launched(c, "cpu=4"))
@@ -81,7 +81,7 @@ func TestOneVM(t *testing.T) {
 	c := claimOf("a1", "a", "")
 	second := vmFor(c)
 	second.ID += "-again"
-	run(t, map[string]func(h *history){
+	run(t, "S3", map[string]func(h *history){
 		"listed often": func(h *history) {
 			h.put(c)
 			h.list(time.Hour, vmFor(c))
@@ -110,7 +110,7 @@ func TestOneVM(t *testing.T) {
 
 // S4: NodeClaims and provider IDs belong together one to one.
 func TestPairs(t *testing.T) {
-	run(t, map[string]func(h *history){
+	run(t, "S4", map[string]func(h *history){
 		"one each": func(h *history) {
 			h.put(launched(claimOf("a1", "a", ""), "cpu=4"), launched(claimOf("a2", "a", ""), "cpu=4"))
 		},

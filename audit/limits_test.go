@@ -11,7 +11,7 @@ import (
 
 // S5: NodeClaims of a NodePool never exceed its limits.
 func TestLimits(t *testing.T) {
-	run(t, map[string]func(h *history){
+	run(t, "S5", map[string]func(h *history){
 		"as many nodes as allowed": func(h *history) {
 			h.put(poolOf("a", "nodes=2"), claimOf("a1", "a", "cpu=1"), claimOf("a2", "a", "cpu=1"))
 		},
@@ -85,7 +85,7 @@ func TestLimits(t *testing.T) {
 
 // Kinds of objects pass each other: by lags, a limit may have been another one.
 func TestLimitsLagging(t *testing.T) {
-	runWith(t, lagging, map[string]func(h *history){
+	runWith(t, lagging, "S5", map[string]func(h *history){
 		"one node more [S5]": func(h *history) {
 			h.put(poolOf("a", "nodes=1"))
 			h.wait(time.Minute)

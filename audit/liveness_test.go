@@ -13,7 +13,7 @@ import (
 
 // L1: a pod for which there can be a node gets one.
 func TestWaiting(t *testing.T) {
-	run(t, map[string]func(h *history){
+	run(t, "L1", map[string]func(h *history){
 		"bound in time": func(h *history) {
 			p := podOn("p", "")
 			h.put(p)
@@ -101,7 +101,7 @@ func TestWaiting(t *testing.T) {
 
 // L3: Nodes, NodeClaims and VMs go together.
 func TestMismatches(t *testing.T) {
-	run(t, map[string]func(h *history){
+	run(t, "L3", map[string]func(h *history){
 		"all three": func(h *history) {
 			c := initialized(claimOf("a1", "a", ""), "cpu=4")
 			h.put(c, nodeOf(c))
@@ -162,7 +162,7 @@ func TestTerminations(t *testing.T) {
 		h.terminate(c)
 		return c
 	}
-	run(t, map[string]func(h *history){
+	run(t, "L5", map[string]func(h *history){
 		"ended in time": func(h *history) {
 			c := leaving(h, 0)
 			h.wait(29 * time.Minute)

@@ -19,7 +19,7 @@ func TestReplacements(t *testing.T) {
 		h.put(old, new)
 		return old, new
 	}
-	run(t, map[string]func(h *history){
+	run(t, "S16", map[string]func(h *history){
 		"after its replacement": func(h *history) {
 			old, fresh := marked(h)
 			h.put(initialized(fresh, "cpu=4"))
@@ -76,7 +76,7 @@ func TestReplacements(t *testing.T) {
 			h.event(old, eventTerminating)
 		},
 	})
-	runWith(t, lagging, map[string]func(h *history){
+	runWith(t, lagging, "S16", map[string]func(h *history){
 		"the event comes before the deletion [S16]": func(h *history) {
 			old, _ := marked(h)
 			h.event(old, eventTerminating)

@@ -19,11 +19,12 @@ const (
 	eventUnschedulable = "FailedScheduling"
 )
 
-// waiting judges that pods for which there can be a node get one in time (L1). karve's last word about
-// a pod says whether there can be one.
+// waiting judges that pods for which there can be a node get one in time (L1), and that karve says of
+// every pod whether there can be one (L2): its last word about the pod does.
 type waiting struct {
 	bench
 	pending overdue // by UID
+	silence overdue
 	words   map[types.UID]word
 }
 
@@ -34,12 +35,13 @@ type word struct {
 }
 
 func newWaiting(b bench) *waiting {
-	return &waiting{bench: b, pending: newOverdue(), words: map[types.UID]word{}}
+	return &waiting{bench: b, pending: newOverdue(), silence: newOverdue(), words: map[types.UID]word{}}
 }
 
 func (j *waiting) pod(at time.Time, _ *corev1.Pod, x *pod) {
 	waits := j.waits(x)
 	j.pending.set(string(x.UID), at, waits && j.words[x.UID].reason != eventUnschedulable)
+	j.silence.set(string(x.UID), at, waits && j.words[x.UID].reason == "")
 	if !waits {
 		delete(j.words, x.UID)
 	}
@@ -81,6 +83,7 @@ func (j *waiting) event(at time.Time, e *corev1.Event) {
 	}
 	before := j.words[uid]
 	j.words[uid] = word{at, e.Reason}
+	j.silence.set(string(uid), at, false)
 	switch {
 	case x == nil: // the pod is seen later
 	case e.Reason == eventUnschedulable:
@@ -102,6 +105,11 @@ func (j *waiting) check(at time.Time) {
 		}
 		j.violation("L1", x.name(), since, fmt.Sprintf("it has waited for a node for %s, and %s", at.Sub(since).Round(time.Second), said))
 	}
+	for _, uid := range j.silence.late(at, j.settings.AnswerBound) {
+		if x := j.cluster.pods[types.UID(uid)]; x != nil {
+			j.violation("L2", x.name(), j.silence.since[uid], "kube-scheduler finds no node for it, and karve has said nothing about it")
+		}
+	}
 	for uid, w := range j.words { // of pods that were gone before
 		if j.cluster.pods[uid] == nil && at.Sub(w.at) > j.settings.Remember {
 			delete(j.words, uid)
@@ -109,4 +117,7 @@ func (j *waiting) check(at time.Time) {
 	}
 }
 
-func (j *waiting) disturbed(at time.Time) { j.pending.disturb(at) }
+func (j *waiting) disturbed(at time.Time) {
+	j.pending.disturb(at)
+	j.silence.disturb(at)
+}
