@@ -21,6 +21,8 @@ const (
 type armTransport struct {
 	next policy.Transporter
 	dead atomic.Bool
+	// seen is told of each request that reached Azure.
+	seen func(r *http.Request, status int)
 }
 
 var errDead = errors.New("the process was killed")
@@ -38,6 +40,11 @@ func (t *armTransport) Do(r *http.Request) (*http.Response, error) {
 		return nil, errDead
 	}
 	answer, err := t.next.Do(r)
+	status := 0
+	if err == nil {
+		status = answer.StatusCode
+	}
+	t.seen(r, status)
 	time.Sleep(takes / 2)
 	if t.dead.Load() {
 		return nil, errDead

@@ -40,7 +40,8 @@ type classesOf struct{ client.Reader }
 // startKarve starts a process. It runs until it is killed, loses its lease, or the world ends.
 func (w *world) startKarve(name string) *process {
 	ctx, stop := context.WithCancel(w.ctx)
-	p := &process{name: name, api: w.api.Transport(name), arm: &armTransport{next: w.azure.InProcess()}, stop: stop, done: make(chan struct{})}
+	p := &process{name: name, api: w.api.Transport(name), stop: stop, done: make(chan struct{})}
+	p.arm = &armTransport{next: w.azure.InProcess(), seen: w.auditor.request}
 	w.running.Go(func() {
 		defer close(p.done)
 		p.err = w.runKarve(ctx, p)

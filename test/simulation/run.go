@@ -12,8 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-
-	"github.com/karve-dev/karve/azureemulator"
 )
 
 // Options are those of one run.
@@ -174,6 +172,3 @@ func (w *world) mismatches() []string {
 
 // tagClaim is the tag in which karve writes a VM's claim.
 const tagClaim = "karve.dev_claim"
-
-// clear ends what goes wrong in Azure.
-func clear(a *azureemulator.Server) { a.ClearFaults() }

@@ -180,7 +180,8 @@ func (s *script) heal() {
 	for _, end := range s.ends {
 		end()
 	}
-	clear(s.world.azure)
+	s.world.azure.ClearFaults()
+	s.world.auditor.disturbed()
 	for _, p := range s.karve {
 		p.api.Resume()
 	}
@@ -329,6 +330,7 @@ func (s *script) evict(n int) {
 }
 
 func (s *script) crash(down time.Duration) {
+	s.world.auditor.disturbed()
 	for _, p := range s.karve {
 		p.kill()
 		<-p.done
@@ -373,6 +375,7 @@ func drawFault(r *rand.Rand, seed uint64) step {
 	k := kinds[r.IntN(len(kinds))]
 	times := 1 + r.IntN(20)
 	return step{what: fmt.Sprintf("Azure: %s, %d times", k.Name, times), do: func(s *script) {
+		s.world.auditor.disturbed()
 		if err := s.world.azure.Inject(azureemulator.NamedFault{Name: k.Name, Times: times, Seed: 1 + seed}); err != nil {
 			s.world.say("%v", err)
 		}
@@ -398,8 +401,10 @@ func drawAPIFault(r *rand.Rand) kubeapi.Fault {
 func (s *script) forAWhile(d time.Duration, end func()) {
 	s.ends = append(s.ends, end)
 	w := s.world
+	w.auditor.disturbed()
 	w.running.Go(func() {
 		sleep(w.ctx, d)
 		end()
+		w.auditor.disturbed()
 	})
 }

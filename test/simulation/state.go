@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,6 +47,8 @@ func decoded(u *unstructured.Unstructured) client.Object {
 		o = &policyv1.PodDisruptionBudget{}
 	case "Event":
 		o = &corev1.Event{}
+	case "Lease":
+		o = &coordinationv1.Lease{}
 	default:
 		return nil
 	}

@@ -53,6 +53,7 @@ type world struct {
 	api     *kubeapi.Server
 	azure   *azureemulator.Server
 	objects *objects
+	auditor *auditor
 	client  client.Client // of a user
 	running sync.WaitGroup
 	end     context.CancelFunc
@@ -68,7 +69,7 @@ type world struct {
 // newWorld makes a world without karve and without workloads.
 func newWorld(t testing.TB, o Options) *world {
 	t.Helper()
-	w := &world{t: t, options: o, random: rand.New(rand.NewPCG(o.Seed, 600)), objects: newObjects(), begun: time.Now()}
+	w := &world{t: t, options: o, random: rand.New(rand.NewPCG(o.Seed, 600)), objects: newObjects(), auditor: newAuditor(), begun: time.Now()}
 	if w.options.Log.GetSink() == nil {
 		w.options.Log = logr.Discard()
 	}
@@ -126,11 +127,13 @@ func (w *world) startKubernetes() {
 		ends: map[types.UID]time.Time{}, starts: map[types.UID]time.Time{}, readyAt: map[types.UID]time.Time{}, lastSeen: map[types.UID]time.Time{},
 	}
 	w.running.Go(func() { k.run(w.ctx) })
+	w.running.Go(func() { w.audit() })
 }
 
 // observe follows every change of the cluster.
 func (w *world) observe(at time.Time, process string, was, is *unstructured.Unstructured) {
-	w.objects.follow(was, is)
+	before, after := w.objects.follow(was, is)
+	w.auditor.object(at, before, after)
 	if was == nil {
 		switch is.GetKind() {
 		case "NodeClaim":
@@ -183,7 +186,11 @@ func (w *world) problem(format string, args ...any) {
 func (w *world) close() {
 	w.end()
 	w.running.Wait()
+	time.Sleep(longestSilence) // of kubelets of VMs that have just ended
 	if err := w.azure.Close(); err != nil {
-		w.problem("closing the emulator: %v", err)
+		w.t.Errorf("closing the emulator: %v", err)
 	}
 }
+
+// longestSilence is how long the operating system of a VM that has ended may go on.
+const longestSilence = 5 * time.Minute
