@@ -213,8 +213,8 @@ func (a *Auditor) Disturbed(at time.Time) {
 func (a *Auditor) Check(at time.Time) []Violation {
 	at = a.advance(at)
 	a.each(func(j judge) { j.check(at) })
-	if at.Sub(a.forgot) > a.settings.Remember/8 {
-		a.cluster.forget(at.Add(-a.settings.Remember))
+	if at.Sub(a.forgot) > time.Minute {
+		a.cluster.forget(at.Add(-a.settings.Remember), at.Add(-time.Minute-2*a.settings.ObjectLag))
 		a.forgot = at
 	}
 	return a.findings.untold()

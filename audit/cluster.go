@@ -350,14 +350,16 @@ func toleratesDisruption(p *corev1.Pod) bool {
 	})
 }
 
-// forget forgets what has been gone since before the horizon.
-func (c *cluster) forget(horizon time.Time) {
+// forget forgets what has been gone since before the horizon; pods, of which there are many, have one of
+// their own.
+func (c *cluster) forget(horizon, podHorizon time.Time) {
 	old := func(t times) bool { return !t.gone.IsZero() && t.gone.Before(horizon) }
+	oldPod := func(t times) bool { return !t.gone.IsZero() && t.gone.Before(podHorizon) }
 	maps.DeleteFunc(c.claims, func(_ types.UID, x *claim) bool { return old(x.times) })
 	maps.DeleteFunc(c.nodes, func(_ types.UID, x *node) bool { return old(x.times) })
-	maps.DeleteFunc(c.pods, func(_ types.UID, x *pod) bool { return old(x.times) })
+	maps.DeleteFunc(c.pods, func(_ types.UID, x *pod) bool { return oldPod(x.times) })
 	maps.DeleteFunc(c.pools, func(_ string, x *pool) bool { return old(x.times) })
 	maps.DeleteFunc(c.claimsByName, func(_ string, x *claim) bool { return old(x.times) })
 	maps.DeleteFunc(c.nodesByName, func(_ string, x *node) bool { return old(x.times) })
-	maps.DeleteFunc(c.podsByName, func(_ string, x *pod) bool { return old(x.times) })
+	maps.DeleteFunc(c.podsByName, func(_ string, x *pod) bool { return oldPod(x.times) })
 }

@@ -21,6 +21,14 @@ func (v Violation) String() string {
 	return v.Invariant + " " + v.Object + " since " + v.Since.UTC().Format(time.RFC3339) + ": " + v.Message
 }
 
+// Invariants are the ids of those that an Auditor judges, in order.
+func Invariants() []string {
+	return []string{
+		"S1", "S2", "S3", "S4", "S5", "S7", "S8", "S9", "S12", "S13", "S14", "S16", "S21", "S23", "S25", "S27",
+		"L1", "L2", "L3", "L4", "L5", "L6", "L7",
+	}
+}
+
 // mostKept bounds how many violations are kept to be listed; counts include all.
 const mostKept = 10_000
 

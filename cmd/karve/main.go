@@ -31,7 +31,7 @@ func rootCommand() *cobra.Command {
 			"least money, and launches them. It speaks Karpenter's API.",
 		Args: cobra.NoArgs,
 	}
-	root.AddCommand(controllerCommand(), demoCommand(), agentCommand(), crdsCommand(), rbacCommand(), versionCommand())
+	root.AddCommand(controllerCommand(), demoCommand(), agentCommand(), auditCommand(), crdsCommand(), rbacCommand(), versionCommand())
 	return root
 }
 

@@ -20,5 +20,20 @@ func rbacCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&namespace, "namespace", namespace, "namespace that karve runs in")
+	cmd.AddCommand(auditRBACCommand())
+	return cmd
+}
+
+func auditRBACCommand() *cobra.Command {
+	namespace := metav1.NamespaceSystem
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Print the service account \"karve audit\" runs as, and its role, as YAML",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return access.Write(cmd.OutOrStdout(), access.AuditObjects(namespace)...)
+		},
+	}
+	cmd.Flags().StringVar(&namespace, "namespace", namespace, "namespace that the auditor runs in")
 	return cmd
 }

@@ -38,7 +38,7 @@ import (
 //
 // Rule PERMISSION-1.
 func TestRoleHoldsWhatIsFollowed(t *testing.T) {
-	cluster := newEmptyCluster(t)
+	cluster := newEmptyCluster(t, access.Cluster())
 	o := CoreConfig{
 		SchedulingConfig:     SchedulingConfig{FeatureGates: "NodeOverlay=true,CapacityBuffer=true,StaticCapacity=true"},
 		LeaderElectionConfig: LeaderElectionConfig{DisableLeaderElection: true},
@@ -79,8 +79,8 @@ type emptyCluster struct {
 	complete  chan struct{}   // closed once nothing is unwatched
 }
 
-func newEmptyCluster(t *testing.T) *emptyCluster {
-	c := &emptyCluster{t: t, kinds: kinds(t), rules: access.Cluster(), unwatched: map[string]bool{}, complete: make(chan struct{})}
+func newEmptyCluster(t *testing.T, rules []rbacv1.PolicyRule) *emptyCluster {
+	c := &emptyCluster{t: t, kinds: kinds(t), rules: rules, unwatched: map[string]bool{}, complete: make(chan struct{})}
 	for _, r := range c.rules {
 		for _, resource := range r.Resources {
 			if slices.Contains(r.Verbs, "watch") {
@@ -91,13 +91,13 @@ func newEmptyCluster(t *testing.T) *emptyCluster {
 	return c
 }
 
-// kinds are those of the role, in the versions that are served.
+// kinds are those of the roles, in the versions that are served.
 func kinds(t *testing.T) map[string][]metav1.APIResource {
 	out := map[string][]metav1.APIResource{
 		"v1": {
 			{Name: "pods", Kind: "Pod", Namespaced: true}, {Name: "nodes", Kind: "Node"}, {Name: "namespaces", Kind: "Namespace"},
 			{Name: "persistentvolumes", Kind: "PersistentVolume"}, {Name: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true},
-			{Name: "podtemplates", Kind: "PodTemplate", Namespaced: true},
+			{Name: "podtemplates", Kind: "PodTemplate", Namespaced: true}, {Name: "events", Kind: "Event", Namespaced: true},
 		},
 		"apps/v1": {
 			{Name: "daemonsets", Kind: "DaemonSet", Namespaced: true}, {Name: "replicasets", Kind: "ReplicaSet", Namespaced: true},

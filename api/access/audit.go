@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// auditName is of the auditor's service account, and of everything that is bound to it.
+const auditName = "karve-audit"
+
+// AuditUser is who the auditor is to the API server when it runs in the namespace.
+func AuditUser(namespace string) string {
+	return "system:serviceaccount:" + namespace + ":" + auditName
+}
+
+// Audit is what the auditor may do: watch what it judges by, and change nothing.
+func Audit() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		follow("", "pods", "nodes", "events"),
+		follow("policy", "poddisruptionbudgets"),
+		follow("karpenter.sh", "nodepools", "nodeclaims"),
+	}
+}
+
+// AuditObjects are the auditor's service account in the namespace, and its role with its binding.
+func AuditObjects(namespace string) []client.Object {
+	account := &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: auditName}}
+	return []client.Object{
+		account,
+		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: auditName}, Rules: Audit()},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: auditName},
+			RoleRef: to("ClusterRole", auditName), Subjects: subjects(account),
+		},
+	}
+}
