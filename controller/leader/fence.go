@@ -20,6 +20,17 @@ import (
 // ErrNotLeading reports that another process leads, or led meanwhile.
 var ErrNotLeading = errors.New("this process does not lead any more")
 
+// RefusedError reports a write that the Fence did not let pass. It was not sent, so that it certainly
+// had no effect.
+type RefusedError struct {
+	Err error // ErrNotLeading with the holder of the lease, or why the lease could not be read
+}
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // Fence knows whether this process leads. The zero Fence, and nil, let everything pass: there is
 // no election. See Guard.
 type Fence struct {
@@ -41,7 +52,7 @@ func (f *Fence) Guard(held, reader resourcelock.Interface, trust time.Duration) 
 	return &observedLock{held, f}
 }
 
-// Check returns an error unless this process leads. It reads the lease only if the last renewal is
+// Check returns a RefusedError unless this process leads. It reads the lease only if the last renewal is
 // too long ago, as it is after a pause.
 func (f *Fence) Check(ctx context.Context) error {
 	if f == nil || f.held == nil || f.leads(time.Now()) {
@@ -55,12 +66,12 @@ func (f *Fence) Check(ctx context.Context) error {
 	}
 	record, _, err := f.reader.Get(ctx)
 	if err != nil {
-		return fmt.Errorf("confirming that this process still leads: %w", err)
+		return &RefusedError{fmt.Errorf("confirming that this process still leads: %w", err)}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if record.HolderIdentity != f.held.Identity() || record.LeaderTransitions != f.epoch {
-		return fmt.Errorf("%w: the lease is held by %q", ErrNotLeading, record.HolderIdentity)
+		return &RefusedError{fmt.Errorf("%w: the lease is held by %q", ErrNotLeading, record.HolderIdentity)}
 	}
 	f.confirmed = now
 	return nil

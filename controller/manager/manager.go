@@ -341,16 +341,24 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	return m.addProbes()
 }
 
-// recorder writes events with a client of its own: a thousand pods' events must
-// not hold up a single node.
 func (m *Manager) recorder(cfg *rest.Config, o Options, set *metrics.Set) (*events.Recorder, error) {
-	c, err := client.New(ownLimits(cfg, 200, 400), client.Options{Scheme: m.inner.GetScheme(), Mapper: m.inner.GetRESTMapper()})
+	c, err := eventsClient(cfg, client.Options{Scheme: m.inner.GetScheme(), Mapper: m.inner.GetRESTMapper()}, o.Fence)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for events: %w", err)
+		return nil, err
 	}
 	r := events.New(c, o.Log.WithName("events"), set.EventsDropped.Inc)
 	r.Panics = o.Panics
 	return r, m.add(o.Panics, named{"events", r})
+}
+
+// eventsClient is a client for events alone: a thousand pods' events must not hold up a single node.
+// The events of a process that no longer leads tell of what it did not do.
+func eventsClient(cfg *rest.Config, o client.Options, fence *leader.Fence) (client.Client, error) {
+	c, err := client.New(ownLimits(cfg, 200, 400), o)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for events: %w", err)
+	}
+	return fence.Client(c), nil
 }
 
 func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper, batches *provision.Batcher) error {

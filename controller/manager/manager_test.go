@@ -3,15 +3,27 @@
 package manager
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/karve-dev/karve/controller/leader"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -54,5 +66,41 @@ func TestJSONLog(t *testing.T) {
 	}
 	if entry["message"] != "created nodeclaim" || entry["level"] != "info" || entry["nodepool"] != "web" || entry["logger"] != "controller" {
 		t.Errorf("entry %v", entry)
+	}
+}
+
+// lostLease is a lease that another process holds.
+type lostLease struct{ resourcelock.Interface }
+
+func (lostLease) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &resourcelock.LeaderElectionRecord{HolderIdentity: "other"}, nil, nil
+}
+
+func (lostLease) Identity() string { return "me" }
+
+// A process that no longer leads tells nothing of what it had decided.
+//
+// Rule LEADER-1.
+func TestEventsAreTheLeadersAlone(t *testing.T) {
+	var requests atomic.Int64
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer api.Close()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
+	fence := &leader.Fence{}
+	c, err := eventsClient(&rest.Config{Host: api.URL}, client.Options{Mapper: mapper}, fence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "said"}}
+	if err := c.Create(t.Context(), event); !apierrors.IsForbidden(err) || requests.Load() != 1 {
+		t.Errorf("without an election: %v after %d requests, want that of the API server", err, requests.Load())
+	}
+	fence.Guard(lostLease{}, lostLease{}, time.Second)
+	if err := c.Create(t.Context(), event); !errors.Is(err, leader.ErrNotLeading) || requests.Load() != 1 {
+		t.Errorf("while another leads: %v after %d requests", err, requests.Load())
 	}
 }

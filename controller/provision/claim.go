@@ -16,6 +16,7 @@ import (
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/leader"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/kube/state"
@@ -75,8 +76,11 @@ func tryCreate(ctx context.Context, c client.Client, claim *karpv1.NodeClaim) er
 }
 
 // mayHaveSucceeded reports whether a request may have succeeded although it returned the error:
-// there was no response, or the API server does not know either.
+// there was no response, or the API server does not know either. What the fence refused was not sent.
 func mayHaveSucceeded(err error) bool {
+	if refused := (*leader.RefusedError)(nil); errors.As(err, &refused) {
+		return false
+	}
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }

@@ -4,6 +4,7 @@ package provision_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -13,6 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/controller/leader"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -64,6 +68,42 @@ func TestCreationWithUnknownOutcome(t *testing.T) {
 				e.Steps(70)
 				if got := len(e.Claims()); got != 1 {
 					t.Errorf("%d NodeClaims in the end, want one", got)
+				}
+			})
+		})
+	}
+}
+
+// A creation that the fence refused was not sent: it is not repeated, and neither a limit nor pods wait
+// for its outcome.
+//
+// Rule LEADER-1, Rule LAUNCH-14.
+func TestRefusedCreationIsNotRepeated(t *testing.T) {
+	for name, because := range map[string]error{
+		"another process leads":    leader.ErrNotLeading,
+		"the lease cannot be read": apierrors.NewTimeoutError("etcd", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := controllertest.New(t, memory.Options{})
+				requests := 0
+				e.Provisioner.Client = interceptor.NewClient(e.API, interceptor.Funcs{
+					Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+						requests++
+						return &leader.RefusedError{Err: because}
+					},
+				})
+				pod := controllertest.Pod("a", "1", "1Gi")
+				e.Create(controllertest.Pool("web", "30s"))
+				e.Create(pod)
+				e.Feed()
+				e.Step() // makes the pool ready
+				requests = 0
+				if err := e.Provisioner.Provision(t.Context()); !errors.Is(err, because) {
+					t.Errorf("error %v, want %v", err, because)
+				}
+				if waits := e.Mirror.AnyWaits([]cluster.PodRef{kube.Ref(pod)}); requests != 1 || !waits || e.Mirror.CountNodes() != 0 {
+					t.Errorf("%d requests, want 1; the pod waits: %v; %d nodes count", requests, waits, e.Mirror.CountNodes())
 				}
 			})
 		})
