@@ -73,6 +73,8 @@ type Env struct {
 	Faults *Faults
 	// Pace is how much time passes with each step; New sets it to a second.
 	Pace time.Duration
+	// ClaimWatchLost keeps changes of NodeClaims from the mirror: their watch is interrupted.
+	ClaimWatchLost bool
 	// Disrupt changes the options of disruption at every restart; nil leaves the defaults.
 	Disrupt func(*disruption.Options)
 
@@ -190,7 +192,7 @@ func (e *Env) Restart() {
 	e.Buffers = &buffer.Reconciler{Client: e.Client, Live: live, Keeper: buffers}
 	ledger := &registrationhealth.Ledger{}
 	class := NodeClassGVK().GroupKind()
-	e.Provisioner = &provision.Provisioner{Client: e.Client, Mirror: e.Mirror, Catalog: keeper,
+	e.Provisioner = &provision.Provisioner{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper,
 		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
 	e.Lifecycle = &lifecycle.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Provider: e.Provider,
 		Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassGVK: NodeClassGVK(), Health: ledger,
@@ -297,7 +299,9 @@ func (e *Env) Feed() {
 	follow(e.Pods(), e.seenPods, func(p *corev1.Pod) types.UID { return p.UID },
 		func(p *corev1.Pod) { e.Mirror.SetPod(p, false) }, e.Mirror.RemovePod)
 	follow(e.Nodes(), e.seenNodes, func(n *corev1.Node) string { return n.Name }, e.Mirror.SetNode, e.Mirror.RemoveNode)
-	follow(e.Claims(), e.seenClaims, func(c *karpv1.NodeClaim) string { return c.Name }, e.Mirror.SetClaim, e.Mirror.RemoveClaim)
+	if !e.ClaimWatchLost {
+		follow(e.Claims(), e.seenClaims, func(c *karpv1.NodeClaim) string { return c.Name }, e.Mirror.SetClaim, e.Mirror.RemoveClaim)
+	}
 	follow(list(e, &policyv1.PodDisruptionBudgetList{}).Items, e.seenBudgets, func(b *policyv1.PodDisruptionBudget) types.UID { return b.UID },
 		e.Mirror.SetPDB, e.Mirror.RemovePDB)
 	follow(e.NodePools(), e.seenPools, func(p *karpv1.NodePool) string { return p.Name }, e.Mirror.SetPool, e.Mirror.RemovePool)

@@ -364,7 +364,7 @@ func eventsClient(cfg *rest.Config, o client.Options, fence *leader.Fence) (clie
 func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper, batches *provision.Batcher) error {
 	for _, loop := range []named{
 		{"provisioner", &provision.Provisioner{
-			Client: m.Client(), Mirror: m.mirror, Catalog: keeper, Batches: batches,
+			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper, Batches: batches,
 			Events: recorder, Metrics: set, Log: o.Log.WithName("provisioner"), Buffers: m.buffers,
 		}},
 		{"disruption", disruption.New(disruption.Options{

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,9 @@ func CreateClaim(ctx context.Context, c client.Client, m *state.Mirror, l schedu
 			m.RecordCreatedClaim(claim, l.Offerings, nil) // its pods are nominated to it already
 			return claim, nil
 		}
-		if !mayHaveSucceeded(err) {
+		if mayHaveSucceeded(err) {
+			m.KeepClaim(claim.Name)
+		} else {
 			m.ReleaseClaim(claim.Name)
 		}
 		if !apierrors.IsAlreadyExists(err) {
@@ -65,8 +68,14 @@ func Create(ctx context.Context, c client.Client, claim *karpv1.NodeClaim) error
 	return err
 }
 
+// createWithin bounds one request. Both of Create end before the claim is overdue (see
+// state.Mirror.OverdueClaims).
+const createWithin = 25 * time.Second
+
 // tryCreate changes the claim only if it is created.
 func tryCreate(ctx context.Context, c client.Client, claim *karpv1.NodeClaim) error {
+	ctx, cancel := context.WithTimeout(ctx, createWithin)
+	defer cancel()
 	created := claim.DeepCopy()
 	if err := c.Create(ctx, created); err != nil {
 		return err

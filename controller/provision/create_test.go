@@ -9,9 +9,11 @@ import (
 	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/leader"
@@ -66,6 +68,62 @@ func TestCreationWithUnknownOutcome(t *testing.T) {
 				}
 				e.Until(90, "a NodeClaim", func() bool { return len(e.Claims()) == 1 })
 				e.Steps(70)
+				if got := len(e.Claims()); got != 1 {
+					t.Errorf("%d NodeClaims in the end, want one", got)
+				}
+			})
+		})
+	}
+}
+
+// A NodeClaim whose creation seemed to fail is launched once, and keeps its part of limits, while no
+// watch shows it and the API server does not answer. The answer that it does not exist ends that.
+//
+// Rule LAUNCH-14.
+func TestClaimCountsUntilTheAPIServerKnowsNone(t *testing.T) {
+	for name, created := range map[string]bool{"it was created": true, "it was not created": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := controllertest.New(t, memory.Options{})
+				refused := map[string]bool{} // the answer about them is lost
+				e.Provisioner.Client = interceptor.NewClient(e.API, interceptor.Funcs{
+					Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+						if len(refused) > 0 && !refused[o.GetName()] {
+							return c.Create(ctx, o, opts...)
+						}
+						refused[o.GetName()] = true
+						if created {
+							_ = c.Create(ctx, o, opts...) // the second time it exists
+						}
+						return context.DeadlineExceeded
+					},
+				})
+				down := true
+				e.Provisioner.Live = interceptor.NewClient(e.API, interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+						if down {
+							return apierrors.NewServerTimeout(schema.GroupResource{}, "get", 1)
+						}
+						return c.Get(ctx, key, o, opts...)
+					},
+				})
+				e.ClaimWatchLost = true
+				pool := controllertest.Pool("web", "30s")
+				pool.Spec.Limits = karpv1.Limits{"nodes": resource.MustParse("1")}
+				e.Create(pool)
+				for _, pod := range []string{"a", "b"} {
+					e.Create(controllertest.Pod(pod, "31", "1Gi")) // each fills a node
+				}
+				e.Steps(300)
+				want := map[bool]int{true: 1}[created]
+				if got := len(e.Claims()); got != want || e.Mirror.CountNodes() != 1 {
+					t.Fatalf("%d NodeClaims after five minutes, want %d; %d nodes count, want 1", got, want, e.Mirror.CountNodes())
+				}
+				down = false
+				e.Until(60, "one NodeClaim", func() bool { return len(e.Claims()) == 1 })
+				e.Steps(120)
+				e.ClaimWatchLost = false
+				e.Steps(10)
 				if got := len(e.Claims()); got != 1 {
 					t.Errorf("%d NodeClaims in the end, want one", got)
 				}

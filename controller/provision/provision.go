@@ -28,7 +28,9 @@ const (
 
 // Provisioner turns pods that need capacity into NodeClaims.
 type Provisioner struct {
-	Client  client.Client
+	Client client.Client
+	// Live reads past the cache: whether a NodeClaim exists that no watch shows.
+	Live    client.Reader
 	Mirror  *state.Mirror
 	Catalog *catalog.Keeper
 	Batches *Batcher
@@ -76,6 +78,9 @@ func (p *Provisioner) read(ctx context.Context) error {
 		}
 	}
 	p.Mirror.DropLapsed()
+	if err := (overdueClaims{p.Live, p.Mirror}).settle(ctx); err != nil {
+		p.Log.Error(err, "nodeclaims that may exist keep their pods and their part of limits")
+	}
 	n := p.Mirror.CountWaiting()
 	if n > 0 && n != p.waiting {
 		p.Log.Info("found provisionable pod(s)", "pods", n)

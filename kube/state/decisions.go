@@ -4,6 +4,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +32,8 @@ func (e *LimitError) Error() string {
 // and no two of them may use the same rest of a limit. A LimitError says that others have used the
 // rest since the decision; then nothing is recorded.
 //
-// RecordCreatedClaim must follow once the claim is created, and ReleaseClaim if it certainly is not.
-// Without either the record lapses after a while (see DropLapsed).
+// RecordCreatedClaim must follow once the claim is created, ReleaseClaim if it certainly is not, and
+// KeepClaim after each request whose outcome is unknown.
 func (m *Mirror) ReserveClaim(c NewClaim) (err error) {
 	m.change(func() wakeups {
 		if err = m.parts.nodeEvents.expectClaims([]NewClaim{c}, time.Now()); err != nil {
@@ -43,8 +44,29 @@ func (m *Mirror) ReserveClaim(c NewClaim) (err error) {
 	return err
 }
 
-// ReleaseClaim reverts ReserveClaim for a claim that was not created: its pods need other capacity.
+// ReleaseClaim reverts ReserveClaim for a claim that does not exist: its pods need other capacity. It
+// ignores a claim that a watch has shown.
 func (m *Mirror) ReleaseClaim(name string) { m.CancelMove(nil, []string{name}) }
+
+// KeepClaim records that a claim which no watch has shown may exist: it is not overdue for a minute.
+func (m *Mirror) KeepClaim(name string) {
+	m.change(func() wakeups {
+		m.parts.nodes.keep(name, time.Now())
+		return wakeups{}
+	})
+}
+
+// OverdueClaims lists the claims that no watch has shown for more than a minute: their creation has
+// failed, they were deleted before a watch showed them, or the watch is interrupted. They count until
+// ReleaseClaim is called. Ask the API server, past any cache, whether they exist.
+func (m *Mirror) OverdueClaims() (names []string) {
+	m.change(func() wakeups {
+		names = m.parts.nodes.overdue(time.Now())
+		return wakeups{}
+	})
+	slices.Sort(names)
+	return names
+}
 
 // RecordCreatedClaim records a claim that was just created, before any watch shows it, with the
 // offerings it accepts and the pods it was launched for, which are nominated to it (see Nominate).

@@ -197,6 +197,14 @@ func (x *monkey) decide() {
 		x.mirror.CancelMove([]string{claim.Name}, []string{"new"})
 	case 4:
 		x.mirror.DropLapsed()
+		x.releaseOverdue()
+	}
+}
+
+// releaseOverdue has the API server say of each overdue NodeClaim that it does not exist.
+func (x *monkey) releaseOverdue() {
+	for _, claim := range x.mirror.OverdueClaims() {
+		x.mirror.ReleaseClaim(claim)
 	}
 }
 
@@ -218,8 +226,9 @@ func (x *monkey) takeBack() {
 	claims := keysOf(p.nodes.claims)
 	x.mirror.mu.Unlock()
 	x.mirror.CancelMove(claims, nil)
-	x.settle() // longer than claims count that no watch shows
+	x.settle() // until claims that no watch shows are overdue
 	x.mirror.DropLapsed()
+	x.releaseOverdue()
 	x.mirror.change(func() (w wakeups) {
 		for _, uid := range keysOf(p.pods.byUID) {
 			p.nominations.remove(uid)

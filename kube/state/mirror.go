@@ -70,8 +70,7 @@ func (m *Mirror) Revision() uint64 { return m.revision.n.Load() }
 
 // DropLapsed ends records that have lapsed. Nodes that do not initialize stop counting as capacity.
 // Nominations to them end, and nominations to initialized nodes where the scheduler did not bind
-// the pod. Claims that no watch has shown for a minute (unseenFor) are forgotten. Objects that were
-// left out and have changed are tried again.
+// the pod. Objects that were left out and have changed are tried again.
 func (m *Mirror) DropLapsed() {
 	now := time.Now()
 	m.retryLeftOut(now)
@@ -80,7 +79,6 @@ func (m *Mirror) DropLapsed() {
 		waiting := m.parts.writeLapsed(now)
 		waiting = append(waiting, m.parts.nodeWriter.writeStuck(now)...)
 		waiting = append(waiting, m.parts.nominator.endLapsed(now)...)
-		waiting = append(waiting, m.parts.nodeEvents.removeOverdue(now)...)
 		m.parts.tidy()
 		return wakeups{pods: waiting}
 	})

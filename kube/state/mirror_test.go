@@ -269,18 +269,35 @@ func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
 	})
 }
 
-// A claim that no watch ever showed does not keep pods nominated for ever.
-func TestUnseenClaimIsForgotten(t *testing.T) {
+// A claim that no watch has shown counts until it is known not to exist.
+//
+// Rule LAUNCH-14.
+func TestUnseenClaimCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
 		pod := pendingPod("a")
 		m.SetPod(pod, false)
 		m.RecordCreatedClaim(claimNamed("web-1"), nil, []cluster.PodRef{kube.Ref(pod)})
-		time.Sleep(unseenFor + time.Second)
-		m.DropLapsed()
-		if m.CountWaiting() != 1 || len(m.ManagedNodes()) != 0 {
-			t.Errorf("waiting %d, instances %d", m.CountWaiting(), len(m.ManagedNodes()))
+		expect := func(overdue, waiting, nodes int) {
+			t.Helper()
+			m.DropLapsed()
+			if got := m.OverdueClaims(); len(got) != overdue || m.CountWaiting() != waiting || len(m.ManagedNodes()) != nodes {
+				t.Errorf("overdue %v, want %d; waiting %d, want %d; nodes %d, want %d",
+					got, overdue, m.CountWaiting(), waiting, len(m.ManagedNodes()), nodes)
+			}
 		}
+		time.Sleep(unseenFor)
+		expect(0, 0, 1)
+		time.Sleep(time.Second)
+		expect(1, 0, 1)
+		m.KeepClaim("web-1")
+		expect(0, 0, 1)
+		time.Sleep(unseenFor + time.Second)
+		expect(1, 0, 1)
+		m.ReleaseClaim("web-1")
+		expect(0, 1, 0)
+		m.KeepClaim("web-1")
+		expect(0, 1, 0)
 	})
 }
 

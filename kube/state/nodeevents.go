@@ -120,14 +120,6 @@ func (e *nodeEvents) removeClaim(c *karpv1.NodeClaim) (waiting []string) {
 	return append(waiting, e.unlink(c)...)
 }
 
-// removeOverdue forgets the claims that no watch has shown for too long.
-func (e *nodeEvents) removeOverdue(now time.Time) (waiting []string) {
-	for _, name := range e.nodes.overdue(now) {
-		waiting = append(waiting, e.removeClaim(e.nodes.claim(name))...)
-	}
-	return waiting
-}
-
 // unlink ends the link between the claim and its Node: the Node, if there is one, counts as
 // unmanaged, unless another claim has its provider ID.
 func (e *nodeEvents) unlink(c *karpv1.NodeClaim) (waiting []string) {

@@ -13,9 +13,9 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// unseenFor is how long a NodeClaim that karve created counts although no watch has shown it:
-// longer than any watch lags, and short enough that a NodeClaim deleted before any watch showed
-// it does not keep pods nominated for ever.
+// unseenFor is how long a NodeClaim that karve created counts without a question although no watch has
+// shown it: longer than any watch lags, and than an API server works on a request whose client has
+// given up. See Mirror.OverdueClaims.
 const unseenFor = time.Minute
 
 // nodeStore holds the Nodes and NodeClaims of the cluster, and pairs them by provider ID. The
@@ -31,7 +31,7 @@ type nodeStore struct {
 	// claimsOf has, by provider ID, the names of all claims that have it; see chooseClaim.
 	claimsOf map[string]map[string]bool
 
-	// unseen has the claims that no watch has shown yet, and since when they count.
+	// unseen has the claims that no watch has shown yet, and since when nothing more is known of them.
 	unseen map[string]time.Time
 	// moving has the claims whose nodes will be deleted; see Mirror.BeginMove.
 	moving map[string]bool
@@ -197,7 +197,7 @@ func (s *nodeStore) unlink(c *karpv1.NodeClaim) (claim string, node *corev1.Node
 }
 
 // expect reports whether the claim, which karve creates, is to be recorded, and records since
-// when it counts. It reports false when a watch has shown a newer version.
+// when it is expected. It reports false when a watch has shown a newer version.
 func (s *nodeStore) expect(claim string, now time.Time) bool {
 	_, unseen := s.unseen[claim]
 	if s.claims[claim] != nil && !unseen {
@@ -214,6 +214,13 @@ func (s *nodeStore) markSeen(claim string) { delete(s.unseen, claim) }
 func (s *nodeStore) isUnseen(claim string) bool {
 	_, unseen := s.unseen[claim]
 	return unseen
+}
+
+// keep records that the claim is still expected, if no watch has shown it.
+func (s *nodeStore) keep(claim string, now time.Time) {
+	if s.isUnseen(claim) {
+		s.unseen[claim] = now
+	}
 }
 
 // overdue lists the claims that no watch has shown for too long.

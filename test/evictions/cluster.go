@@ -136,7 +136,7 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	c.mirror = state.NewMirror(batches.Trigger)
 	c.mirror.OnUrgent = batches.Urgent
 	keeper := catalog.New(cloud, c.mirror, set)
-	provisioner := &provision.Provisioner{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Batches: batches, Events: recorder, Metrics: set, Log: log}
+	provisioner := &provision.Provisioner{Client: c.slow, Live: c.slow, Mirror: c.mirror, Catalog: keeper, Batches: batches, Events: recorder, Metrics: set, Log: log}
 	c.lifecycle = newQueue(ctx, &c.running, &lifecycle.Reconciler{Client: c.slow, Live: c.slow, Mirror: c.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, NodeClassGVK: controllertest.NodeClassGVK(),
 		Terminator: &termination.ClaimReconciler{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, NodeClassKind: class}})
 	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, SpotObserver: cloud, Events: recorder, Metrics: set, Log: log, NodeClassKind: class})

@@ -82,7 +82,7 @@ func (c *cluster) start() *karve {
 		&termination.NodeReconciler{Client: c.api, Live: c.api, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log},
 		&observe.Reconciler{Client: c.api, Observer: cloud, NodeClassKind: class},
 	}
-	k.provisioner = &provision.Provisioner{Client: c.api, Mirror: k.mirror, Catalog: keeper, Batches: provision.NewBatcher(0, 0), Events: recorder, Metrics: set, Log: log}
+	k.provisioner = &provision.Provisioner{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Batches: provision.NewBatcher(0, 0), Events: recorder, Metrics: set, Log: log}
 	k.disruption = disruption.New(disruption.Options{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Events: recorder, Metrics: set, Log: log, Settings: disrupt.Defaults()})
 	k.collector = &gc.Collector{Client: c.api, Live: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, NodeClassKind: class, LeftoverCollector: cloud, UnreadableLister: cloud, Recognizer: cloud}
 	k.feed()
