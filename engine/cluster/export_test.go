@@ -66,5 +66,8 @@ func (x *NodeIndex) dump(out *strings.Builder, name string) {
 	}
 }
 
+// LookedAt is how many pods were looked at because a selector was the first to use a label.
+func (b *Builder) LookedAt() int { return b.pods.lookedAt }
+
 // Indexes lists the names of the existing indexes.
 func (b *Builder) Indexes() []string { return slices.Sorted(maps.Keys(b.nodes.indexes.byKeys)) }

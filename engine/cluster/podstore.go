@@ -31,6 +31,8 @@ type podStore struct {
 	classes *podClasses
 	nodes   *nodeStore
 	claims  exclusiveClaims
+	// lookedAt counts the pods that were looked at because a selector is the first to use a label.
+	lookedAt int
 }
 
 func (s *podStore) set(p *Pod) {
@@ -103,6 +105,7 @@ func (s *podStore) assignClass(p *Pod) *PodClass {
 		s.reassignToBePlaced(func(c *PodClass) bool { return c.unused.mayHave(former) }, func(q *pod) bool { return hasAny(q.labels, former) })
 	}
 	if len(added) > 0 && s.classes.someMayHave(added) {
+		s.lookedAt += len(s.byUID)
 		for _, q := range s.byUID {
 			if q.class.unused.mayHave(added) && hasAny(q.labels, added) {
 				s.reassign(q, s.toBePlaced(q))
