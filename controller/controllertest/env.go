@@ -67,7 +67,8 @@ func NodeClassGVK() schema.GroupVersionKind {
 type Env struct {
 	T testing.TB
 	// API is the cluster; it outlives every karve.
-	API client.WithWatch
+	API    client.WithWatch
+	stored *store
 	// Cloud too.
 	Cloud  *memory.Cloud
 	Faults *Faults
@@ -108,7 +109,7 @@ type Env struct {
 func New(t testing.TB, cloud memory.Options) *Env {
 	t.Helper()
 	e := &Env{T: t, Cloud: memory.NewCloud(cloud), Faults: &Faults{}, Pace: time.Second}
-	e.API = newAPI(t)
+	e.API, e.stored = newAPI(t)
 	class := &unstructured.Unstructured{Object: map[string]any{
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready"}}},
 	}}
@@ -120,7 +121,7 @@ func New(t testing.TB, cloud memory.Options) *Env {
 	return e
 }
 
-func newAPI(t testing.TB) client.WithWatch {
+func newAPI(t testing.TB) (client.WithWatch, *store) {
 	scheme := smallScheme(t)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {
@@ -130,7 +131,7 @@ func newAPI(t testing.TB) client.WithWatch {
 	kept := newStore(scheme)
 	fakeClient := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjectTracker(kept).
 		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &karpv1alpha1.NodeOverlay{}, &autoscalingv1beta1.CapacityBuffer{}).Build()
-	return born(kept.answering(fakeClient))
+	return born(kept.answering(fakeClient)), kept
 }
 
 // smallScheme has only the kinds that controllers use: the fake client goes through every
@@ -172,7 +173,7 @@ func (e *Env) Restart() {
 	e.seenPods, e.seenNodes, e.seenClaims = map[types.UID]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]*karpv1.NodeClaim{}
 	e.seenBudgets, e.seenPools = map[types.UID]*policyv1.PodDisruptionBudget{}, map[string]*karpv1.NodePool{}
 	e.Client = e.Faults.client(guarded(e.T, e.API, true))
-	live := guarded(e.T, e.API, false)
+	live := e.Faults.live(guarded(e.T, e.API, false))
 	e.Provider = e.Faults.provider(memory.New(e.Cloud))
 	e.Registry = prometheus.NewRegistry()
 	e.Metrics = metrics.New(e.Registry)
@@ -214,6 +215,19 @@ func (e *Env) Restart() {
 	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, NodeClassKind: class}
 	e.Mirror.AssumeSynced()
 }
+
+// Beside returns a second process over the same cluster and cloud: none of the two leads.
+func (e *Env) Beside() *Env {
+	e.T.Helper()
+	other := &Env{T: e.T, API: e.API, stored: e.stored, Cloud: e.Cloud, Faults: &Faults{}, Pace: e.Pace, Disrupt: e.Disrupt}
+	other.Restart()
+	e.T.Cleanup(func() { other.stopListening() })
+	return other
+}
+
+// Backup returns a function that restores the cluster, but not the cloud, to its present state, as a
+// backup of etcd does. Watches show the difference.
+func (e *Env) Backup() (restore func()) { return e.stored.backup() }
 
 // Step runs every controller once over everything, then lets Pace pass. A
 // crash that Faults planned kills karve in the middle and starts it again.

@@ -5,6 +5,7 @@ package controllertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -32,6 +33,9 @@ const (
 type Faults struct {
 	At   int // 1 is the first write; 0 strikes none
 	Mode Mode
+	// Outage is set while the API server answers none of karve's requests. Reads from the cache, and the
+	// cloud, work.
+	Outage atomic.Bool
 
 	count atomic.Int64
 	dead  atomic.Bool
@@ -43,6 +47,7 @@ func (f *Faults) Writes() int { return int(f.count.Load()) }
 var (
 	errPlanned = errors.New("planned fault")
 	errDead    = errors.New("the process is dead")
+	errOutage  = fmt.Errorf("the API server does not answer: %w", context.DeadlineExceeded)
 )
 
 // write does one write, with the fault if it is this one's turn. The writes of a
@@ -68,22 +73,54 @@ func (f *Faults) write(do func() error) error {
 	return err
 }
 
+// request is write for a request to the API server.
+func (f *Faults) request(do func() error) error {
+	if f.Outage.Load() {
+		return errOutage
+	}
+	return f.write(do)
+}
+
+// live reads past the cache, unless there is an outage.
+func (f *Faults) live(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if f.Outage.Load() {
+				return errOutage
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			if f.Outage.Load() {
+				return errOutage
+			}
+			return c.List(ctx, l, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if f.Outage.Load() {
+				return errOutage
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	})
+}
+
 func (f *Faults) client(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return f.write(func() error { return c.Create(ctx, o, opts...) })
+			return f.request(func() error { return c.Create(ctx, o, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return f.write(func() error { return c.Delete(ctx, o, opts...) })
+			return f.request(func() error { return c.Delete(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return f.write(func() error { return c.Patch(ctx, o, p, opts...) })
+			return f.request(func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return f.write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+			return f.request(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, s client.Object, opts ...client.SubResourceCreateOption) error {
-			return f.write(func() error { return c.SubResource(sub).Create(ctx, o, s, opts...) })
+			return f.request(func() error { return c.SubResource(sub).Create(ctx, o, s, opts...) })
 		},
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -84,6 +85,27 @@ func (s *store) answering(c client.WithWatch) client.WithWatch {
 			return s.list(into, opts...)
 		},
 	})
+}
+
+// backup returns a function that puts back the objects of now, in the versions of now.
+func (s *store) backup() (restore func()) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	kept := map[schema.GroupVersionResource]map[types.NamespacedName]client.Object{}
+	for gvr, objects := range s.objects {
+		kept[gvr] = maps.Clone(objects)
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.objects, s.found = map[schema.GroupVersionResource]map[types.NamespacedName]client.Object{}, map[place]map[types.NamespacedName]client.Object{}
+		for gvr, objects := range kept {
+			s.objects[gvr] = maps.Clone(objects)
+			for key, o := range objects {
+				s.enter(key, o)
+			}
+		}
+	}
 }
 
 func (s *store) find(like client.Object, key client.ObjectKey) (client.Object, bool) {

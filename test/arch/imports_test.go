@@ -85,6 +85,8 @@ var rooms = []room{
 		Why: "a storm passes over everything that acts, put together as a command would"},
 	{Folder: "test/takeover", Knows: []string{"engine", "provider", "provider/azure", "azureemulator", "kube", "kube/state", "controller", "controller/nodeclass", "api"},
 		Why: "whoever takes a cluster over brings everything that acts, put together as a command would"},
+	{Folder: "test/disasters", Knows: []string{"engine", "provider", "kube", "kube/state", "controller", "api"},
+		Why: "trouble of Kubernetes passes over the controllers, and what they made of the cloud is counted"},
 	{Folder: "test/soak", Knows: []string{"test/scarcity", "engine", "provider", "provider/azure", "azureemulator", "kube", "kube/state", "controller", "controller/nodeclass", "api"},
 		Why: "whatever lives as long as the process is searched for what it should have forgotten"},
 	{Folder: "test/report", Knows: []string{"test/scarcity", "test/faults", "test/evictions", "azureemulator"},
@@ -112,7 +114,7 @@ var rooms = []room{
 var kubernetes = []string{"k8s.io/", "sigs.k8s.io/"}
 
 // speaksKubernetes lists the rooms that may import Kubernetes modules.
-var speaksKubernetes = []string{"agent", "api", "audit", "kube", "controller", "cmd/karve", "test/takeover", "test/soak", "test/evictions", "local", "test/e2e", "provider/azure", "azureemulator/node", "test/clusterlife"}
+var speaksKubernetes = []string{"agent", "api", "audit", "kube", "controller", "cmd/karve", "test/takeover", "test/soak", "test/evictions", "test/disasters", "test/kubeapi", "test/simulation", "local", "test/e2e", "provider/azure", "azureemulator/node", "test/clusterlife"}
 
 func TestImportsPointInward(t *testing.T) {
 	for _, file := range sources(t) {
