@@ -305,6 +305,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 		return err
 	}
 	set := metrics.New(o.Registry)
+	m.mirror.OnLocked = func(waited time.Duration) { set.LockWait.Observe(waited.Seconds()) }
 	guarded := guardedRegistry{o.Registry, o.Panics}
 	if cloud, ok := o.Provider.(provider.RequestReporter); ok {
 		metrics.Requests(guarded, o.Provider.Name(), cloud)

@@ -77,6 +77,7 @@ type Set struct {
 	ConsolidationsUndone *prometheus.CounterVec // nodepool
 	ConsolidationSaved   *prometheus.CounterVec // nodepool: USD per hour
 	DisruptionSearch     prometheus.Histogram
+	LockWait             prometheus.Histogram // for the lock of the mirror
 
 	byPool []series // that have the label nodepool
 }
@@ -159,6 +160,7 @@ func New(registry prometheus.Registerer) *Set {
 		ConsolidationsUndone: m.counter("karve_consolidations_undone_total", "Consolidations after which a node was launched for pods that they moved.", "nodepool"),
 		ConsolidationSaved:   m.counter("karve_consolidation_saved_usd_per_hour_total", "Savings of consolidations, by the NodePools of the nodes that were removed.", "nodepool"),
 		DisruptionSearch:     m.histogram("karve_disruption_search_seconds", "Time that one complete search for disruptions takes.", durations()).WithLabelValues().(prometheus.Histogram),
+		LockWait:             m.histogram("karve_mirror_lock_wait_seconds", "Time that events and queries waited for karve's record of the cluster.", lockWaits()).WithLabelValues().(prometheus.Histogram),
 	}
 	set.byPool = m.byPool
 	return set
@@ -222,6 +224,11 @@ func durations() []float64 {
 		0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 2, 3, 5, 7.5,
 		10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600,
 	}
+}
+
+// lockWaits are fine up to 5 ms, which no wait should exceed.
+func lockWaits() []float64 {
+	return []float64{0.00001, 0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}
 }
 
 func lifetimes() []float64 {

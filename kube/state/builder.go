@@ -30,6 +30,11 @@ type builder struct {
 	pods       map[string]cluster.Pod       // by UID
 	virtual    map[string]cluster.Pod       // virtual pods, by UID; see Mirror.SetVirtualPods
 	owed       map[string]int               // pods to come, by UID of their controller
+
+	// What would otherwise have to be counted, or searched for, among all nodes and pods.
+	starting map[string]bool // keys of nodes that are not initialized
+	marked   int             // nodes that are or will be deleted
+	unplaced int             // pods, without virtual ones, that need capacity and are nominated to no node
 }
 
 // classCatalog is the instance types of a node class and the quota that is left, by name.
@@ -43,38 +48,38 @@ func newBuilder(r *revision) *builder {
 		revision: r, snapshot: newSnapshotBuilder(),
 		namespaces: map[string]map[string]string{}, catalogs: map[string]classCatalog{},
 		pools: map[string]cluster.NodePool{}, daemons: map[string]cluster.DaemonSet{},
-		nodes: map[string]cluster.Node{}, usage: map[string]cluster.PoolUsage{}, pods: map[string]cluster.Pod{}, virtual: map[string]cluster.Pod{}, owed: map[string]int{},
+		nodes: map[string]cluster.Node{}, usage: map[string]cluster.PoolUsage{}, pods: map[string]cluster.Pod{}, virtual: map[string]cluster.Pod{}, owed: map[string]int{}, starting: map[string]bool{},
 	}
 }
 
 func (s *builder) setSettings(settings cluster.Settings) {
 	s.revision.increment()
 	s.settings = settings
-	s.snapshot.write(objectKey{kind: "settings"}, func(b *cluster.Builder) { b.SetSettings(settings) })
+	s.snapshot.keep(objectKey{kind: "settings"}, func(b *cluster.Builder) { b.SetSettings(settings) })
 }
 
 func (s *builder) setNamespace(name string, labels map[string]string) {
 	s.revision.increment()
 	s.namespaces[name] = labels
-	s.snapshot.write(objectKey{"namespace", name}, func(b *cluster.Builder) { b.SetNamespace(name, labels) })
+	s.snapshot.keep(objectKey{"namespace", name}, func(b *cluster.Builder) { b.SetNamespace(name, labels) })
 }
 
 func (s *builder) removeNamespace(name string) {
 	s.revision.increment()
 	delete(s.namespaces, name)
-	s.snapshot.write(objectKey{"namespace", name}, func(b *cluster.Builder) { b.RemoveNamespace(name) })
+	s.snapshot.keep(objectKey{"namespace", name}, func(b *cluster.Builder) { b.RemoveNamespace(name) })
 }
 
 // setCatalog does not increment the revision: new quota alone may change nothing.
 func (s *builder) setCatalog(class string, c classCatalog) {
 	s.catalogs[class] = c
-	s.snapshot.write(objectKey{"catalog", class}, func(b *cluster.Builder) { b.SetCatalog(class, c.types, c.quota) })
+	s.snapshot.keep(objectKey{"catalog", class}, func(b *cluster.Builder) { b.SetCatalog(class, c.types, c.quota) })
 }
 
 func (s *builder) removeCatalog(class string) {
 	s.revision.increment()
 	delete(s.catalogs, class)
-	s.snapshot.write(objectKey{"catalog", class}, func(b *cluster.Builder) { b.RemoveCatalog(class) })
+	s.snapshot.keep(objectKey{"catalog", class}, func(b *cluster.Builder) { b.RemoveCatalog(class) })
 }
 
 // setPool reports whether the pool differs from the version written last.
@@ -84,14 +89,14 @@ func (s *builder) setPool(p cluster.NodePool) (changed bool) {
 	}
 	s.revision.increment()
 	s.pools[p.Name] = p
-	s.snapshot.write(objectKey{"pool", p.Name}, func(b *cluster.Builder) { b.SetPool(p) })
+	s.snapshot.keep(objectKey{"pool", p.Name}, func(b *cluster.Builder) { b.SetPool(p) })
 	return true
 }
 
 func (s *builder) removePool(name string) {
 	s.revision.increment()
 	delete(s.pools, name)
-	s.snapshot.write(objectKey{"pool", name}, func(b *cluster.Builder) { b.RemovePool(name) })
+	s.snapshot.keep(objectKey{"pool", name}, func(b *cluster.Builder) { b.RemovePool(name) })
 }
 
 // setDaemon writes a DaemonSet. Most events change nothing there, and a change causes every node
@@ -102,14 +107,14 @@ func (s *builder) setDaemon(d cluster.DaemonSet) {
 	}
 	s.revision.increment()
 	s.daemons[d.UID] = d
-	s.snapshot.write(objectKey{"daemon", d.UID}, func(b *cluster.Builder) { b.SetDaemon(d) })
+	s.snapshot.keep(objectKey{"daemon", d.UID}, func(b *cluster.Builder) { b.SetDaemon(d) })
 }
 
 func (s *builder) removeDaemon(uid string) {
 	if _, had := s.daemons[uid]; had {
 		s.revision.increment()
 		delete(s.daemons, uid)
-		s.snapshot.write(objectKey{"daemon", uid}, func(b *cluster.Builder) { b.RemoveDaemon(uid) })
+		s.snapshot.keep(objectKey{"daemon", uid}, func(b *cluster.Builder) { b.RemoveDaemon(uid) })
 	}
 }
 
@@ -125,8 +130,22 @@ func (s *builder) setNode(n cluster.Node) {
 		s.stopUsing(old)
 		s.use(n)
 	}
+	s.countNode(old, -1)
+	s.countNode(n, 1)
 	s.nodes[n.Key] = n
 	s.snapshot.write(objectKey{"node", n.Key}, func(b *cluster.Builder) { b.SetNode(n) })
+}
+
+// countNode adds a node to the counts, or subtracts it (by is 1 or -1). The zero Node counts as none.
+func (s *builder) countNode(n cluster.Node, by int) {
+	if n.MarkedForDeletion {
+		s.marked += by
+	}
+	if by < 0 {
+		delete(s.starting, n.Key)
+	} else if !n.Initialized {
+		s.starting[n.Key] = true
+	}
 }
 
 // use counts a node against the limits of its pool.
@@ -168,6 +187,7 @@ func (s *builder) removeNode(key string) {
 	if old, had := s.nodes[key]; had && key != "" {
 		s.revision.increment()
 		s.stopUsing(old)
+		s.countNode(old, -1)
 		delete(s.nodes, key)
 		s.snapshot.write(objectKey{"node", key}, func(b *cluster.Builder) { b.RemoveNode(key) })
 	}
@@ -177,14 +197,7 @@ func (s *builder) removeNode(key string) {
 func (s *builder) markedForDeletion(key string) bool { return s.nodes[key].MarkedForDeletion }
 
 // anyMarkedForDeletion reports whether any node is or will be deleted.
-func (s *builder) anyMarkedForDeletion() bool {
-	for _, n := range s.nodes {
-		if n.MarkedForDeletion {
-			return true
-		}
-	}
-	return false
-}
+func (s *builder) anyMarkedForDeletion() bool { return s.marked > 0 }
 
 func (s *builder) pod(uid string) (cluster.Pod, bool) {
 	p, ok := s.pods[uid]
@@ -193,14 +206,24 @@ func (s *builder) pod(uid string) (cluster.Pod, bool) {
 
 func (s *builder) setPod(p cluster.Pod) {
 	s.revision.increment()
+	s.countPod(p.UID, -1)
 	s.pods[p.UID] = p
+	s.countPod(p.UID, 1)
 	s.snapshot.setPod(p)
 }
 
 func (s *builder) removePod(uid string) {
 	s.revision.increment()
+	s.countPod(uid, -1)
 	delete(s.pods, uid)
 	s.snapshot.removePod(uid)
+}
+
+// countPod adds a pod to the counts, or subtracts it (by is 1 or -1). It ignores one that is unknown.
+func (s *builder) countPod(uid string, by int) {
+	if p, ok := s.pods[uid]; ok && p.Node == "" {
+		s.unplaced += by
+	}
 }
 
 // setVirtual replaces virtual pods: removed by UID, added as new ones.
@@ -230,15 +253,7 @@ func (s *builder) setOwed(owner string, pods int) {
 }
 
 // waiting counts the pods that need capacity and are not nominated to a node.
-func (s *builder) waiting() int {
-	n := 0
-	for _, p := range s.pods {
-		if p.Node == "" {
-			n++
-		}
-	}
-	return n
-}
+func (s *builder) waiting() int { return s.unplaced }
 
 // renewed returns a new cluster.Builder with the values last written. former are labels that
 // selectors use or used before (see cluster.Builder.SelectorLabels).

@@ -31,6 +31,9 @@ type Mirror struct {
 	// OnLeftOut is called with each object that is left out of the Snapshot, and why; nil is
 	// allowed. It must not call back into the Mirror.
 	OnLeftOut func(o client.Object, because *panics.Panic)
+	// OnLocked is called, with the lock held, with how long an event, a query or a record of a
+	// decision waited for it; nil is allowed. It must not block. Set it before the first event.
+	OnLocked func(waited time.Duration)
 
 	wake      func(pod string)
 	revision  revision
@@ -74,7 +77,7 @@ func (m *Mirror) Revision() uint64 { return m.revision.n.Load() }
 func (m *Mirror) DropLapsed() {
 	now := time.Now()
 	m.retryLeftOut(now)
-	m.checkPDBs()
+	m.catchUp()
 	m.change(func() wakeups {
 		waiting := m.parts.writeLapsed(now)
 		waiting = append(waiting, m.parts.nodeWriter.writeStuck(now)...)
@@ -84,13 +87,14 @@ func (m *Mirror) DropLapsed() {
 	})
 }
 
-// checkPDBs writes the pods whose PodDisruptionBudgets changed before the call. That is put off until
-// the Snapshot is read, and may concern every pod, so the lock is released in between.
-func (m *Mirror) checkPDBs() {
-	m.change(func() wakeups { m.parts.protections.queueChecks(); return wakeups{} })
+// catchUp writes the pods whose PodDisruptionBudgets changed before the call, and the claims whose
+// catalog did. That is put off until the Snapshot is read, and may concern every pod and every
+// claim, so the lock is released in between.
+func (m *Mirror) catchUp() {
+	m.change(func() wakeups { m.parts.queue(); return wakeups{} })
 	for more := true; more; {
 		m.change(func() (w wakeups) {
-			w.pods, more = m.parts.writeChecked()
+			w.pods, more = m.parts.writeQueued()
 			return w
 		})
 	}
@@ -121,8 +125,20 @@ func (m *Mirror) locked(f func() wakeups) wakeups {
 
 // lock locks the Mirror, and restores the parts if a panic left them half changed.
 func (m *Mirror) lock() {
-	m.mu.Lock()
+	m.waitForLock()
 	if m.halfChanged {
 		m.restore()
+	}
+}
+
+func (m *Mirror) waitForLock() {
+	var waited time.Duration
+	if !m.mu.TryLock() {
+		began := time.Now()
+		m.mu.Lock()
+		waited = time.Since(began)
+	}
+	if m.OnLocked != nil {
+		m.OnLocked(waited)
 	}
 }

@@ -93,11 +93,16 @@ func TestPodsBlockedForGoodNeedNoCapacity(t *testing.T) {
 // Rule BLOCK-5: pods whose budgets changed are looked at a few at a time, and all before a View.
 func TestPDBsAreCheckedInParts(t *testing.T) {
 	m := NewMirror(nil)
-	var pods []*corev1.Pod
-	for i := range 3 * checkedAtOnce {
-		pods = append(pods, runningPod(fmt.Sprint("p", i)))
+	const onNode = checkedAtOnce / 4
+	for n := range 12 {
+		claim, node := joined(claimNamed(fmt.Sprint("c", n)))
+		claim.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		m.SetClaim(claim)
+		m.SetNode(node)
+		for i := range onNode {
+			m.SetPod(boundTo(runningPod(fmt.Sprint("p", n, "-", i)), node.Name), true)
+		}
 	}
-	leavingNode(m, pods...)
 	never := pdbOf("b", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.DesiredHealthy = 0, 3 })
 	m.SetPDB(&never)
 	m.parts.protections.queueChecks()

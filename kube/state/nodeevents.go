@@ -10,7 +10,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/offering"
-	"github.com/karve-dev/karve/kube"
 )
 
 // nodeEvents passes events of Nodes, NodeClaims, CSINodes and catalogs to every part that they
@@ -24,6 +23,8 @@ type nodeEvents struct {
 	builder     *builder
 	podWriter   *podWriter
 	nodeWriter  *nodeWriter
+	// outdated are the claims that writeOutdated has yet to write: their catalog has changed.
+	outdated []string
 }
 
 // setNode adds or replaces a Node.
@@ -131,30 +132,41 @@ func (e *nodeEvents) unlink(c *karpv1.NodeClaim) (waiting []string) {
 }
 
 // setCatalog sets the instance types of a node class and the quota that is left, by name.
+// writeOutdated must follow.
 func (e *nodeEvents) setCatalog(class string, types []offering.InstanceType, quota map[string]int64) {
 	c, newQuota, newTypes := e.catalogs.set(class, types, quota)
 	e.revision.incrementIf(newQuota || newTypes)
 	e.builder.setCatalog(class, c)
 	if newTypes {
-		e.writeClaimsOf(class)
+		e.outdateClaims()
 	}
 }
 
-// applyLimits adjusts the catalogs to the attach limits that nodes reported.
+// applyLimits adjusts the catalogs to the attach limits that nodes reported. writeOutdated must
+// follow.
 func (e *nodeEvents) applyLimits() {
 	for class, c := range e.catalogs.applyLimits() {
 		e.revision.increment()
 		e.builder.setCatalog(class, c)
-		e.writeClaimsOf(class)
+		e.outdateClaims()
 	}
 }
 
-func (e *nodeEvents) writeClaimsOf(class string) {
-	for name, c := range e.nodes.claims {
-		if kube.ClassOf(c.Spec.NodeClassRef) == class {
-			e.nodeWriter.writeClaim(name)
-		}
+// outdateClaims has all claims written again. Those of other node classes will not have changed.
+func (e *nodeEvents) outdateClaims() { e.outdated = e.nodes.claimNames() }
+
+// outdatedAtOnce is how many claims writeOutdated writes in one call: about a millisecond's.
+const outdatedAtOnce = 32
+
+// writeOutdated writes the next claims whose catalog has changed. It returns the pods that start to
+// need capacity, and reports whether there are more claims.
+func (e *nodeEvents) writeOutdated() (waiting []string, more bool) {
+	n := min(outdatedAtOnce, len(e.outdated))
+	for _, name := range e.outdated[:n] {
+		waiting = append(waiting, e.nodeWriter.writeClaim(name)...)
 	}
+	e.outdated = e.outdated[n:]
+	return waiting, len(e.outdated) > 0
 }
 
 // removeCatalog forgets the instance types of a node class.

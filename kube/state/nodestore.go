@@ -5,6 +5,7 @@ package state
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,11 @@ func (s *nodeStore) node(name string) *corev1.Node { return s.byName[name] }
 
 // claim is the NodeClaim of that name, or nil.
 func (s *nodeStore) claim(name string) *karpv1.NodeClaim { return s.claims[name] }
+
+// claimNames lists the names of all NodeClaims.
+func (s *nodeStore) claimNames() []string {
+	return slices.AppendSeq(make([]string, 0, len(s.claims)), maps.Keys(s.claims))
+}
 
 // nodeWithID is the Node with that provider ID, or nil.
 func (s *nodeStore) nodeWithID(id string) *corev1.Node { return s.byName[s.nodeOf[id]] }

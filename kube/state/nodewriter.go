@@ -81,8 +81,8 @@ func (w *nodeWriter) write(n cluster.Node) (waiting []string) {
 
 // writeStuck updates the nodes in the snapshot that have become stuck.
 func (w *nodeWriter) writeStuck(now time.Time) (waiting []string) {
-	for _, n := range w.builder.nodes {
-		if !n.TakesNoPods && stuck(n, now) {
+	for key := range w.builder.starting {
+		if n, _ := w.builder.node(key); !n.TakesNoPods && stuck(n, now) {
 			waiting = append(waiting, w.write(n)...)
 		}
 	}

@@ -146,6 +146,7 @@ func (m *Mirror) SetSettings(s cluster.Settings) {
 // SetCatalog sets the instance types of a node class and the quota that is left, by name.
 func (m *Mirror) SetCatalog(class string, types []offering.InstanceType, quota map[string]int64) {
 	m.change(func() wakeups { m.parts.nodeEvents.setCatalog(class, types, quota); return wakeups{} })
+	m.catchUp()
 }
 
 // RemoveCatalog forgets the instance types of a node class. If a pool or claim uses the class

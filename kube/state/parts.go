@@ -219,11 +219,20 @@ func (p *parts) writeLapsed(now time.Time) (waiting []string) {
 	return p.podWriter.writeAll(p.protections.takeLapsed(now))
 }
 
-// writeChecked writes the next pods whose PodDisruptionBudgets changed, and reports whether there
-// are more.
-func (p *parts) writeChecked() (waiting []string, more bool) {
+// queue queues, for writeQueued, what has changed and concerns many pods or claims.
+func (p *parts) queue() {
+	p.nodeEvents.applyLimits()
+	p.protections.queueChecks()
+}
+
+// writeQueued writes the next claims whose catalog changed, or else the next pods whose
+// PodDisruptionBudgets did, and reports whether there are more.
+func (p *parts) writeQueued() (waiting []string, more bool) {
+	if waiting, more = p.nodeEvents.writeOutdated(); more {
+		return waiting, true
+	}
 	uids, more := p.protections.takeChecked()
-	return p.podWriter.writeAll(uids), more
+	return append(waiting, p.podWriter.writeAll(uids)...), more
 }
 
 // tidy frees memory that is not needed any more, but for the snapshot's; see builder.update.

@@ -3,6 +3,9 @@
 package state
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,18 +31,18 @@ func (p *knownPod) usesVolumes() bool {
 // stays reports whether the pod is neither terminating nor finished.
 func (p *knownPod) stays() bool { return !p.facts.Terminating && !p.facts.Terminal }
 
-// podStore holds the pods of the cluster by UID, and finds them by node and by namespace.
+// podStore holds the pods of the cluster by UID, and finds them by node.
 type podStore struct {
 	byUID       map[string]*knownPod
 	onNode      map[string]map[string]*knownPod // node name → pods by UID
-	inNamespace map[string]map[string]bool      // namespace → UIDs
+	inNamespace map[string]int                  // namespace → how many pods
 	staying     map[types.UID]int               // owner → its pods that stay
 }
 
 func newPodStore() *podStore {
 	return &podStore{
 		byUID: map[string]*knownPod{}, onNode: map[string]map[string]*knownPod{},
-		inNamespace: map[string]map[string]bool{}, staying: map[types.UID]int{},
+		inNamespace: map[string]int{}, staying: map[types.UID]int{},
 	}
 }
 
@@ -58,7 +61,9 @@ func (s *podStore) set(p *corev1.Pod) (old, now *knownPod) {
 	s.byUID[uid] = now
 	s.count(old, -1)
 	s.count(now, 1)
-	set(s.inNamespace, p.Namespace, uid)
+	if old == nil {
+		s.inNamespace[p.Namespace]++
+	}
 	if p.Spec.NodeName != "" {
 		put(s.onNode, p.Spec.NodeName, uid, now)
 	}
@@ -71,9 +76,11 @@ func (s *podStore) remove(p *corev1.Pod) {
 	if old := s.byUID[uid]; old != nil {
 		remove(s.onNode, old.Spec.NodeName, uid)
 		s.count(old, -1)
+		if s.inNamespace[p.Namespace]--; s.inNamespace[p.Namespace] == 0 {
+			delete(s.inNamespace, p.Namespace)
+		}
 	}
 	delete(s.byUID, uid)
-	unset(s.inNamespace, p.Namespace, uid)
 }
 
 // count adds a pod, which may be nil, to its owner's that stay, or subtracts it (by is 1 or -1).
@@ -98,8 +105,13 @@ func (s *podStore) listOn(node string) []*corev1.Pod {
 	return out
 }
 
-// in is the UIDs of the pods in a namespace.
-func (s *podStore) in(namespace string) map[string]bool { return s.inNamespace[namespace] }
+// anyIn reports whether a namespace has pods.
+func (s *podStore) anyIn(namespace string) bool { return s.inNamespace[namespace] > 0 }
+
+// nodeNames lists the names of the nodes that pods are bound to.
+func (s *podStore) nodeNames() []string {
+	return slices.AppendSeq(make([]string, 0, len(s.onNode)), maps.Keys(s.onNode))
+}
 
 // list is the pods with those UIDs, in no particular order.
 func (s *podStore) list(uids map[string]bool) []*corev1.Pod {

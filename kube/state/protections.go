@@ -4,7 +4,6 @@ package state
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -21,7 +20,7 @@ type protections struct {
 	blocked  map[string]bool // UIDs of pods in the Snapshot that a budget forbids to evict for good
 	// unchecked has, by namespace, the labels of pods whose PodDisruptionBudgets changed.
 	unchecked map[string]labelSet
-	// checks are the pods that takeChecked has yet to look at.
+	// checks are what takeChecked has yet to look at.
 	checks         []check
 	annotationEnds map[string]time.Time // UIDs of pods → end of their do-not-disrupt
 	invalid        map[string]bool      // UIDs of pods with a do-not-disrupt that cannot be read
@@ -34,14 +33,16 @@ func newProtections(r *revision, pods *podStore, pdbs *PDBs) *protections {
 	}
 }
 
-// check is the pods of a namespace of which those with any of the labels are to be looked at.
+// check is the nodes of which the pods with any of the labels, by namespace, are to be looked at. A
+// pod that is bound meanwhile is written anyway.
 type check struct {
-	uids   []string
-	labels labelSet
+	nodes  []string
+	labels map[string]labelSet
 }
 
-// checkedAtOnce is how many pods takeChecked looks at in one call, so that the lock is held for
-// milliseconds only: a rollout changes thousands of budgets, and each pod may have to be written.
+// checkedAtOnce is how many pods takeChecked looks at in one call, and those of one node more, so
+// that the lock is held for milliseconds only: a rollout changes thousands of budgets, and each pod
+// may have to be written.
 const checkedAtOnce = 64
 
 // setPDB adds or replaces a PodDisruptionBudget. Like removePDB it reports whether the change
@@ -58,7 +59,7 @@ func (s *protections) removePDB(b *policyv1.PodDisruptionBudget) bool {
 
 func (s *protections) checkLater(namespace string, change pdbChange) bool {
 	s.revision.incrementIf(change.any)
-	if len(s.pods.in(namespace)) == 0 {
+	if !s.pods.anyIn(namespace) {
 		return false
 	}
 	for _, l := range change.about {
@@ -84,28 +85,28 @@ func (s *protections) takeLapsed(now time.Time) (uids []string) {
 
 // queueChecks queues, for takeChecked, the pods whose PodDisruptionBudgets changed.
 func (s *protections) queueChecks() {
-	for namespace, labels := range s.unchecked {
-		s.checks = append(s.checks, check{slices.Collect(maps.Keys(s.pods.in(namespace))), labels})
+	if len(s.unchecked) > 0 {
+		s.checks = append(s.checks, check{s.pods.nodeNames(), s.unchecked})
+		s.unchecked = map[string]labelSet{}
 	}
-	clear(s.unchecked)
 }
 
 // takeChecked looks at the next pods that are queued. It lists those that a PodDisruptionBudget now
 // keeps from eviction for good, or no longer does, and reports whether more are queued.
 func (s *protections) takeChecked() (uids []string, more bool) {
-	for most := checkedAtOnce; len(s.checks) > 0 && most > 0; {
+	for looked := 0; len(s.checks) > 0 && looked < checkedAtOnce; {
 		c := &s.checks[0]
-		n := min(most, len(c.uids))
-		for _, uid := range c.uids[:n] {
-			p := s.pods.get(uid)
-			if p != nil && c.labels.anyOf(p.Pod) && s.blocked[uid] != s.blocks(p) {
+		if len(c.nodes) == 0 {
+			s.checks = slices.Delete(s.checks, 0, 1)
+			continue
+		}
+		on := s.pods.on(c.nodes[0])
+		for uid, p := range on {
+			if c.labels[p.Namespace].anyOf(p.Pod) && s.blocked[uid] != s.blocks(p) {
 				uids = append(uids, uid)
 			}
 		}
-		c.uids, most = c.uids[n:], most-n
-		if len(c.uids) == 0 {
-			s.checks = slices.Delete(s.checks, 0, 1)
-		}
+		c.nodes, looked = c.nodes[1:], looked+max(1, len(on))
 	}
 	return uids, len(s.checks) > 0
 }

@@ -137,7 +137,7 @@ func (m *Mirror) ManagedNodes() []kube.ManagedNode {
 func (m *Mirror) claimNames() []string {
 	m.lock()
 	defer m.mu.Unlock()
-	return slices.AppendSeq(make([]string, 0, len(m.parts.nodes.claims)), maps.Keys(m.parts.nodes.claims))
+	return m.parts.nodes.claimNames()
 }
 
 // appendManaged appends the claims that still exist.

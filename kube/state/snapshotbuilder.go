@@ -11,6 +11,8 @@ type snapshotBuilder struct {
 	// inner is nil while a decision has it. A decision that panics does not put it back: it may
 	// have left changes of its own there. The next decision makes a new one.
 	inner *cluster.Builder
+	// used is set once a decision has taken the Builder.
+	used bool
 	// pending are the changes that inner lacks: for each object the newest, in the order in which
 	// the objects changed first. positions has the index of each object's change.
 	pending   []builderChange
@@ -35,6 +37,22 @@ func (s *snapshotBuilder) write(of objectKey, c builderChange) {
 		c(s.inner)
 		return
 	}
+	s.keepChange(of, c)
+}
+
+// keep is write for a change with which the Builder looks at many other objects, all nodes for
+// example: it is kept for the next decision, so that no event waits for it. Until the first decision
+// it is made at once, since the changes that follow it would all have to be kept, too: those of
+// every object that is listed at the start.
+func (s *snapshotBuilder) keep(of objectKey, c builderChange) {
+	if !s.used {
+		s.write(of, c)
+		return
+	}
+	s.keepChange(of, c)
+}
+
+func (s *snapshotBuilder) keepChange(of objectKey, c builderChange) {
 	if at, ok := s.positions[of]; ok {
 		s.pending[at] = c
 		return
@@ -59,7 +77,7 @@ func (s *snapshotBuilder) removePod(uid string) {
 // take returns the Builder, nil when there is none, and the changes that it lacks.
 func (s *snapshotBuilder) take() (inner *cluster.Builder, lacks []builderChange) {
 	inner, lacks = s.inner, s.pending
-	s.inner, s.pending, s.positions = nil, nil, nil
+	s.inner, s.pending, s.positions, s.used = nil, nil, nil, true
 	return inner, lacks
 }
 

@@ -13,10 +13,7 @@ import (
 // returns. One f runs at a time. Events, queries and records of decisions do not wait for it: they
 // take effect at once for all but f, whose Snapshot stays as it is until the next View.
 func (m *Mirror) View(f func(*cluster.Snapshot)) {
-	due := func() wakeups {
-		m.parts.nodeEvents.applyLimits()
-		return wakeups{pods: m.parts.writeLapsed(time.Now())}
-	}
+	due := func() wakeups { return wakeups{pods: m.parts.writeLapsed(time.Now())} }
 	m.use(due, func(b *cluster.Builder) { f(b.Snapshot()) })
 }
 
@@ -46,7 +43,7 @@ func (m *Mirror) use(due func() wakeups, f func(*cluster.Builder)) {
 // an object is the cause: restoring the Mirror shows which, and leaves it out.
 func (m *Mirror) takeBuilder(due func() wakeups) (*builder, *cluster.Builder) {
 	for {
-		m.checkPDBs()
+		m.catchUp()
 		var b *builder
 		var inner *cluster.Builder
 		var lacks []builderChange
