@@ -18,10 +18,11 @@ CGO          := $(if $(RACE),1,0)
 # The longest first.
 UNRACED      := ./test/clusterlife ./engine/... $(addprefix ./test/,arch evictions faults report scarcity soak takeover)
 
+SCALEFLAGS   := -karve $(CURDIR)/$(BIN)/karve -upstream $(CURDIR)/$(BIN)/upstream-kwok -controlplane $(CONTROLPLANE)
 DEMOFLAGS    := $(if $(ONCE),--once) $(if $(BARE),--bare)
 
 .DEFAULT_GOAL := help
-.PHONY: help build controlplane demo test lint generate bench bench-azure bench-trace clean
+.PHONY: help build controlplane demo test lint generate bench bench-azure bench-scale bench-trace clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +54,11 @@ bench: ## compare with upstream Karpenter (about an hour; QUICK=1: about 4 minut
 
 bench-azure: ## what the Azure provider does to Azure, in virtual time: purchases, growth, evictions, every fault and 66 pairs, with 1,000 machines each (about 5 minutes)
 	CGO_ENABLED=0 GOGC=400 $(GO) test ./test/report -run TestFigures -count=1 -vet=off -v -timeout 60m -write=$(CURDIR)/bench/results/azure.json
+
+bench-scale: build controlplane ## the processes of karve and upstream on 1,000 nodes with 30,000 pods, on the embedded API server (about half an hour; NIGHTLY=1: 5,000 nodes with 100,000 pods, too)
+	cd bench && CGO_ENABLED=0 $(GO) build -o ../$(BIN)/upstream-kwok sigs.k8s.io/karpenter/kwok
+	cd bench && CGO_ENABLED=0 $(GO) run ./scale/cmd $(SCALEFLAGS) $(BENCHFLAGS)
+	$(if $(NIGHTLY),cd bench && CGO_ENABLED=0 $(GO) run ./scale/cmd $(SCALEFLAGS) -nodes 5000 -pods 100000 $(BENCHFLAGS))
 
 bench-trace: ## replay 3.5 days of VMs in Azure beside upstream (hours; TRACE=folder of the trace, see bench/README.md; BENCHFLAGS="-scale 100 -policy WhenEmpty")
 	cd bench && CGO_ENABLED=0 $(GO) run ./trace/cmd $(if $(TRACE),-trace $(abspath $(TRACE))) -results results $(BENCHFLAGS)

@@ -25,34 +25,33 @@ const (
 	realDiskMove = 10 * time.Second
 )
 
-// startAzure starts the emulator, the operating system of its VMs and the
-// cloud controller that maintains their Nodes.
+// startAzure starts the emulator and the operating system of its VMs.
 func (e *Environment) startAzure(ctx context.Context) error {
 	o := e.options.Azure
 	o.ClusterName = clusterName
 	o.Dir = filepath.Join(e.dir, "azure")
-	o.Guest = node.NewOS(node.Options{
-		Log: e.log, Silence: e.scaled(realSilence),
-		Cluster: node.Cluster{Server: e.cluster.PublicEndpoint(), CA: e.cluster.CAData(), Token: e.cluster.BootstrapToken()},
-		Routes:  e.cluster.Routes(),
-	})
+	if !e.options.ServersOnly {
+		o.Guest = node.NewOS(node.Options{
+			Log: e.log, Silence: e.scaled(realSilence),
+			Cluster: node.Cluster{Server: e.cluster.PublicEndpoint(), CA: e.cluster.CAData(), Token: e.cluster.BootstrapToken()},
+			Routes:  e.cluster.Routes(),
+		})
+	}
 	o.Log = e.log
 	server, err := azureemulator.Start(ctx, o)
 	if err != nil {
 		return err
 	}
 	e.azure = server
-	if err := e.startCloudController(ctx); err != nil {
-		return fmt.Errorf("starting the cloud controller: %w", err)
-	}
 	e.options.Progress(fmt.Sprintf("Azure (emulated) is up at %s: region %s, %s", server.URL(), server.Location(), pace(o.TimeScale)))
 	return nil
 }
 
+// startCloudController starts the controller that maintains the Nodes of VMs.
 func (e *Environment) startCloudController(ctx context.Context) error {
 	clients, err := kubernetes.NewForConfig(e.RESTConfig())
 	if err != nil {
-		return err
+		return fmt.Errorf("starting the cloud controller: %w", err)
 	}
 	controller, err := node.NewCloudController(node.CloudOptions{
 		Client:     clients,
@@ -61,7 +60,7 @@ func (e *Environment) startCloudController(ctx context.Context) error {
 		Log:        e.log,
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("starting the cloud controller: %w", err)
 	}
 	e.cloud = inBackground(ctx, func(ctx context.Context) {
 		if err := controller.Run(ctx); err != nil && ctx.Err() == nil {

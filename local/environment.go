@@ -38,6 +38,9 @@ type Options struct {
 	ProvisionMode string
 	// Azure adjusts the emulator: time scale, quota, stock. Dir, Guest and Log are set by Start.
 	Azure azureemulator.Options
+	// ServersOnly leaves out everything that changes Kubernetes objects besides karve: scheduler,
+	// controllers, kubelets, the cloud controller, the disk driver, and what VMs do once they boot.
+	ServersOnly bool
 	// Progress is called with each step, in words, as it ends. Nil: no reports.
 	Progress func(step string)
 	// If Restarted is set, karve is started again when it ends by itself, as a Deployment would,
@@ -69,14 +72,22 @@ func Start(ctx context.Context, o Options) (*Environment, error) {
 		return nil, err
 	}
 	e := &Environment{options: o, dir: o.Dir}
-	for _, step := range []func(context.Context) error{
-		e.startCluster, e.openLogs, e.startAzure, e.startDisks, e.installDefinitions, e.installAccess, e.startKarve,
-	} {
+	for _, step := range e.steps() {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, e.Close())
 		}
 	}
 	return e, nil
+}
+
+// steps are those of Start, in order.
+func (e *Environment) steps() []func(context.Context) error {
+	cloud := []func(context.Context) error{e.startAzure, e.startCloudController, e.startDisks}
+	if e.options.ServersOnly {
+		cloud = cloud[:1]
+	}
+	return slices.Concat([]func(context.Context) error{e.startCluster, e.openLogs}, cloud,
+		[]func(context.Context) error{e.installDefinitions, e.installAccess, e.startKarve})
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -117,7 +128,7 @@ func (e *Environment) openLogs(context.Context) error {
 }
 
 func (e *Environment) startCluster(ctx context.Context) error {
-	c, err := cluster.Start(ctx, cluster.Options{Dir: e.dir, Binary: e.options.Controlplane})
+	c, err := cluster.Start(ctx, cluster.Options{Dir: e.dir, Binary: e.options.Controlplane, ServersOnly: e.options.ServersOnly})
 	if err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}
@@ -129,8 +140,16 @@ func (e *Environment) startCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client for the control plane: %w", err)
 	}
-	e.options.Progress("Kubernetes is up: etcd, API server, scheduler, controller manager, simulated kubelets")
+	e.options.Progress("Kubernetes is up: " + e.parts())
 	return nil
+}
+
+// parts names what runs of Kubernetes.
+func (e *Environment) parts() string {
+	if e.options.ServersOnly {
+		return "etcd, API server"
+	}
+	return "etcd, API server, scheduler, controller manager, simulated kubelets"
 }
 
 func (e *Environment) startKarve(ctx context.Context) error {

@@ -30,6 +30,7 @@ type karve struct {
 	mu      sync.Mutex
 	process *child
 	ready   string // URL that answers 200 when karve works
+	metrics string // URL of its metrics
 	failure error  // why restartWhenEnded has given karve up
 }
 
@@ -70,6 +71,7 @@ func (k *karve) launch(ctx context.Context) error {
 	env := append(slices.Clone(k.env), "HEALTH_PROBE_PORT="+ports[0], "METRICS_PORT="+ports[1])
 	k.process, err = startChild(k.argv, env, file)
 	k.ready = "http://" + net.JoinHostPort("127.0.0.1", ports[0]) + "/readyz"
+	k.metrics = "http://" + net.JoinHostPort("127.0.0.1", ports[1]) + "/metrics"
 	return err
 }
 
@@ -167,6 +169,14 @@ func (e *Environment) StopKarve() error {
 		return nil
 	}
 	return process.stop(10 * time.Second)
+}
+
+// KarveProcess is the process ID of karve and the URL of its metrics; of its last process if none
+// runs.
+func (e *Environment) KarveProcess() (pid int, metrics string) {
+	e.karve.mu.Lock()
+	defer e.karve.mu.Unlock()
+	return e.karve.process.cmd.Process.Pid, e.karve.metrics
 }
 
 // KarveLog is the file with all of karve's output in this run.

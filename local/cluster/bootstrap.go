@@ -49,6 +49,26 @@ func (c *Cluster) installBootstrap(ctx context.Context) error {
 	})
 }
 
+// installAccounts creates the service accounts that kube-controller-manager would: pods cannot be
+// created before.
+func (c *Cluster) installAccounts(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return err
+	}
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+		err := c.await(ctx, "creating the service account of "+namespace, func(ctx context.Context) error {
+			_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
+			return ignoreExists(err)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func bindings() []*rbacv1.ClusterRoleBinding {
 	const requests = "system:certificates.k8s.io:certificatesigningrequests:"
 	return []*rbacv1.ClusterRoleBinding{

@@ -33,6 +33,9 @@ type Options struct {
 	// Binary is the karve-controlplane program. Empty means bin/karve-controlplane in
 	// the repository that holds the working directory.
 	Binary string
+	// ServersOnly starts etcd and the API server alone, for measurements: nothing changes objects
+	// but the programs that are measured.
+	ServersOnly bool
 	// Progress is called with each step in plain words, in order. Nil means silence.
 	Progress func(step string)
 }
@@ -147,17 +150,25 @@ func (c *Cluster) bringUp(ctx context.Context, o Options) error {
 	if err := c.installBootstrap(ctx); err != nil {
 		return fmt.Errorf("installing bootstrap objects: %w", err)
 	}
+	if err := c.startRest(ctx, o); err != nil {
+		return err
+	}
+	o.Progress(fmt.Sprintf("control plane ready after %.1f s", time.Since(start).Seconds()))
+	return nil
+}
+
+// startRest starts what needs the API server.
+func (c *Cluster) startRest(ctx context.Context, o Options) error {
+	if o.ServersOnly {
+		return c.installAccounts(ctx)
+	}
 	if err := c.launch(o.Binary, c.controllerManager(), c.scheduler(), c.kwok()); err != nil {
 		return err
 	}
 	if err := c.awaitHealthy(ctx, "kube-controller-manager", "kube-scheduler", "kwok"); err != nil {
 		return err
 	}
-	if err := c.awaitDefaults(ctx); err != nil {
-		return err
-	}
-	o.Progress(fmt.Sprintf("control plane ready after %.1f s", time.Since(start).Seconds()))
-	return nil
+	return c.awaitDefaults(ctx)
 }
 
 // launch starts processes and watches over each.
