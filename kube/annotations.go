@@ -27,6 +27,14 @@ const (
 	CollectOrphansAnnotation = "karve.dev/collect-orphans"
 )
 
+// ControlConfigMap is the ConfigMap in karve's own namespace by whose annotations an operator
+// controls karve as a whole.
+const ControlConfigMap = "karve-control"
+
+// PauseAnnotation of the ControlConfigMap stops everything voluntary. Its value says why; "false"
+// and the empty value stop nothing.
+const PauseAnnotation = "karve.dev/pause"
+
 // Annotations that record failures on the object concerned, so that the next leader does not repeat
 // the attempt at once. Users' manifests do not contain them, so applying the manifests does not
 // change them. If a user removes them, the next restart forgets the failures.

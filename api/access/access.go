@@ -60,13 +60,13 @@ func Cluster() []rbacv1.PolicyRule {
 	}
 }
 
-// Own is what karve may do in its own namespace: take part in the election of a leader, and
-// read when AKS means to maintain nodes.
+// Own is what karve may do in its own namespace: take part in the election of a leader, read when
+// AKS means to maintain nodes, and read whether an operator has paused it.
 func Own() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"}},
 		rule("", "create", "events"),
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"upcoming-maintenance-window"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"upcoming-maintenance-window", "karve-control"}, Verbs: []string{"get"}},
 	}
 }
 

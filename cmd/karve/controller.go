@@ -123,7 +123,7 @@ func control(ctx context.Context, c Config, cluster *rest.Config, access azureAc
 			m.Add(panics.Runnable{Panics: recovered, Where: "tokens", Run: tokens.Start}))
 	}
 	settings := c.Core.options(cloud, log, add)
-	settings.Panics, settings.Fence = recovered, fence
+	settings.Panics, settings.Fence, settings.Namespace = recovered, fence, c.Azure.Images.SystemNamespace
 	m, err := manager.New(cluster, settings)
 	if err != nil {
 		return fmt.Errorf("wiring the controllers: %w", err)

@@ -39,6 +39,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/control"
 	"github.com/karve-dev/karve/controller/disruption"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/gc"
@@ -96,6 +97,7 @@ type Env struct {
 	Buffers       *buffer.Reconciler
 	Static        *static.Reconciler
 	Collector     *gc.Collector
+	Pause         *control.Pause
 	woken         map[string]bool
 	seenPods      map[types.UID]*corev1.Pod
 	seenNodes     map[string]*corev1.Node
@@ -186,6 +188,8 @@ func (e *Env) Restart() {
 	recorder := e.Events                    // the next process has another
 	go func() { _ = recorder.Start(ctx) }() // always nil
 
+	e.Pause = &control.Pause{Reader: live, Namespace: metav1.NamespaceDefault, Events: e.Events, Metrics: e.Metrics, Log: log}
+	e.Pause.Read(ctx)
 	keeper := catalog.New(e.Provider, e.Mirror, e.Metrics)
 	keeper.Overlays = overlay.Source(e.Client)
 	e.Overlays = &overlay.Reconciler{Client: e.Client, Catalog: keeper}
@@ -203,7 +207,7 @@ func (e *Env) Restart() {
 	e.Termination.Evictor.BeforeRemoval = e.Mirror.BeginEviction
 	e.Termination.Evictor.Surges = &termination.Surges{Client: e.Client, Live: live, Events: e.Events, Log: log, Supersede: e.Mirror.Supersede}
 	disrupts := disruption.Options{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Events: e.Events, Metrics: e.Metrics,
-		Log: log, Buffers: buffers, Settings: disrupt.Defaults(), Surges: e.Termination.Evictor.Surges}
+		Log: log, Buffers: buffers, Settings: disrupt.Defaults(), Surges: e.Termination.Evictor.Surges, Pause: e.Pause}
 	if e.Disrupt != nil {
 		e.Disrupt(&disrupts)
 	}
@@ -211,8 +215,8 @@ func (e *Env) Restart() {
 	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassKind: class}
 	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, NodeClassGVK: NodeClassGVK(), Health: ledger}
 	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassKind: class,
-		Recognizer: memory.New(e.Cloud)}
-	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, NodeClassKind: class}
+		Recognizer: memory.New(e.Cloud), Pause: e.Pause}
+	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, NodeClassKind: class, Pause: e.Pause}
 	e.Mirror.AssumeSynced()
 }
 
@@ -266,6 +270,7 @@ func (e *Env) Until(n int, what string, holds func() bool) {
 // work queue would.
 func (e *Env) round() {
 	ctx := context.Background()
+	e.Pause.Read(ctx)
 	e.Feed()
 	for _, pool := range e.NodePools() {
 		e.reconcile(e.Pools, client.ObjectKeyFromObject(&pool))
@@ -490,4 +495,22 @@ func (e *Env) Counter(name string) float64 {
 		}
 	}
 	return sum
+}
+
+// Control sets an annotation of the ConfigMap by which an operator controls karve; an empty value
+// removes it.
+func (e *Env) Control(annotation, value string) {
+	e.T.Helper()
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: kube.ControlConfigMap}}
+	if err := e.API.Create(context.Background(), held); client.IgnoreAlreadyExists(err) != nil {
+		e.T.Fatal(err)
+	}
+	Get(e, held, kube.ControlConfigMap)
+	metav1.SetMetaDataAnnotation(&held.ObjectMeta, annotation, value)
+	if value == "" {
+		delete(held.Annotations, annotation)
+	}
+	if err := e.API.Update(context.Background(), held); err != nil {
+		e.T.Fatal(err)
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/control"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/cluster"
@@ -36,6 +37,8 @@ type Options struct {
 	// Surges know which pods leave their nodes although no eviction is allowed; nil when
 	// no pod does.
 	Surges Surger
+	// Pause says whether an operator has paused voluntary disruption; nil when none can.
+	Pause *control.Pause
 	// Settings hold for every decision. Settings.MaxSteps bounds how long provisioning
 	// may have to wait for one; zero means no bound.
 	Settings disrupt.Settings
@@ -66,6 +69,7 @@ type Controller struct {
 	decider     *decider
 	executor    *executor
 	report      *reporter
+	pause       *control.Pause
 	writer      client.Client // of status
 }
 
@@ -83,7 +87,7 @@ func New(o Options) *Controller {
 		launcher:  &launcher{client: o.Client, live: o.Live, mirror: o.Mirror, catalog: o.Catalog, report: report},
 	}
 	return &Controller{
-		mirror: o.Mirror, log: o.Log, every: o.Every, writer: o.Client,
+		mirror: o.Mirror, log: o.Log, every: o.Every, writer: o.Client, pause: o.Pause,
 		observer: observer{mirror: o.Mirror, buffers: o.Buffers, events: o.Events, expectedStay: o.Settings.ExpectedStay},
 		surging:  surging, moves: moves, backOffs: backOffs, outcomes: outcomes, executor: executor, report: report,
 		annotations: &annotationStore{client: o.Client, live: o.Live, mirror: o.Mirror, log: o.Log, backOffs: backOffs, outcomes: outcomes},
@@ -127,9 +131,10 @@ func (c *Controller) Disrupt(ctx context.Context) error {
 	c.annotations.load(v)
 	err := c.recovery.recoverMoves(ctx, v) // before anything is decided: budgets count what an earlier process began
 	c.outcomes.pauseUndone(v)              // before moves are validated: a paused NodePool's are not valid
+	paused := c.withdrawPaused(v)
 	c.validate(ctx, v)
 	err = errors.Join(err, c.advance(ctx, v))
-	if c.decider.decide(ctx, v) {
+	if !paused && c.decider.decide(ctx, v) {
 		err = errors.Join(err, c.advance(ctx, v))
 	}
 	err = errors.Join(err, c.annotations.save(ctx, v), writeConditions(ctx, c.writer, v))

@@ -5,7 +5,7 @@
 //
 // It does not delete claims of pools that ask for soft expiry (kube.SoftExpiry): disruption
 // replaces those in its own time. The zero Reconciler is not
-// usable; all fields are required.
+// usable; fields are required unless their comment says otherwise.
 package expiration
 
 import (
@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/controller/control"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/kube"
@@ -34,7 +35,12 @@ type Reconciler struct {
 	Log     logr.Logger
 	// NodeClassKind is the kind of node class that this installation serves.
 	NodeClassKind schema.GroupKind
+	// Pause says whether an operator has paused voluntary disruption; nil when none can.
+	Pause *control.Pause
 }
+
+// pausedRetry is when a claim that is due is looked at again while karve is paused.
+const pausedRetry = time.Minute
 
 // Reconcile deletes the claim when it is due, else requeues it until then.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -52,6 +58,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if left := time.Until(end); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	if r.Pause.Why() != "" {
+		return reconcile.Result{RequeueAfter: pausedRetry}, nil
 	}
 	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("deleting expired nodeclaim %s: %w", claim.Name, err)

@@ -84,3 +84,27 @@ func TestSoftExpiryDeletesNothing(t *testing.T) {
 		}
 	})
 }
+
+// While karve is paused no claim is deleted because it has expired; within a minute of its end,
+// those that are due are.
+//
+// Rule PAUSE-1.
+func TestPausedClusterExpiresNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(controllertest.Pool("web", "Never"))
+		e.Create(controllertest.Pod("a", "1", "1Gi"))
+		e.Until(10, "a claim", func() bool { return len(e.Claims()) == 1 })
+		claim := e.Claims()[0]
+		r := &expiration.Reconciler{Client: e.API, Metrics: e.Metrics, Log: logr.Discard(), NodeClassKind: controllertest.NodeClassGVK().GroupKind(), Pause: e.Pause}
+		time.Sleep(721 * time.Hour)
+		for _, value := range []string{"true", ""} {
+			e.Control(kube.PauseAnnotation, value)
+			e.Pause.Read(t.Context())
+			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claim)})
+			if gone := e.Claims()[0].DeletionTimestamp != nil; err != nil || gone != (value == "") || !gone && result.RequeueAfter != time.Minute {
+				t.Errorf("paused %q: deleted %v, comes back after %s: %v", value, gone, result.RequeueAfter, err)
+			}
+		}
+	})
+}

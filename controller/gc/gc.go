@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/controller/control"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
@@ -48,6 +49,9 @@ type Collector struct {
 	Recognizer provider.Recognizer
 	// NodeClassKind is the kind of node class that this installation serves.
 	NodeClassKind schema.GroupKind
+	// Pause says whether an operator has paused voluntary disruption, such as the drain of a node
+	// without a NodeClaim; nil when none can.
+	Pause *control.Pause
 	// Every is the pause between rounds; zero means 30 s.
 	Every time.Duration
 	// Grace is how old an instance must be to count as an orphan: its claim may not be in the

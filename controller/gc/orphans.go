@@ -160,7 +160,7 @@ func (c *Collector) drain(ctx context.Context, o orphan) error {
 	c.Events.Publish(events.Event{About: o.node, Warning: true, Reason: "NodeClaimMissing", Key: "drain", Every: confirmAfter,
 		Message: fmt.Sprintf("The NodeClaim %s of this node does not exist. Restore it to keep the node; "+
 			"otherwise the node is drained ten minutes after its NodeClaim was first missed, and its instance terminated", o.instance.ClaimName)})
-	if time.Since(c.orphanedSince[o.id()]) < confirmAfter || o.node.DeletionTimestamp != nil {
+	if time.Since(c.orphanedSince[o.id()]) < confirmAfter || o.node.DeletionTimestamp != nil || c.Pause.Why() != "" {
 		return nil
 	}
 	if claimed, err := c.hasClaim(ctx, o.instance); claimed || err != nil {

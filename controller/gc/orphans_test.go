@@ -354,3 +354,26 @@ func TestIdleOrphanGoesAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// While karve is paused, a node without a NodeClaim that runs pods is not drained.
+//
+// Rule PAUSE-1.
+func TestPauseKeepsBusyOrphans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := busy(t, 5)
+		lose(e, e.Claims()[0])
+		e.Control(kube.PauseAnnotation, "true")
+		e.Pause.Read(t.Context())
+		leaving := func() int {
+			return len(slices.DeleteFunc(e.Nodes(), func(n corev1.Node) bool { return n.DeletionTimestamp == nil }))
+		}
+		if err := collect(e, time.Hour); err != nil || leaving() != 0 {
+			t.Fatalf("%d nodes are being drained: %v", leaving(), err)
+		}
+		e.Control(kube.PauseAnnotation, "")
+		e.Pause.Read(t.Context())
+		if err := collect(e, time.Minute); err != nil || leaving() != 1 {
+			t.Errorf("%d nodes are being drained, want 1: %v", leaving(), err)
+		}
+	})
+}

@@ -14,13 +14,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -34,6 +37,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/control"
 	"github.com/karve-dev/karve/controller/disruption"
 	"github.com/karve-dev/karve/controller/drift"
 	"github.com/karve-dev/karve/controller/events"
@@ -95,6 +99,8 @@ type Options struct {
 	DisableLeaderElection   bool
 	LeaderElectionName      string
 	LeaderElectionNamespace string
+	// Namespace is karve's own. Empty means the pod's own, or kube-system outside of a cluster.
+	Namespace string
 	// LeaseDuration is how long a leader that died is waited for. Zero means 15 s; the
 	// leader renews in two thirds of it and others ask every seventh.
 	LeaseDuration time.Duration
@@ -152,6 +158,7 @@ type Manager struct {
 	mirror  *state.Mirror
 	buffers *buffer.Keeper // nil unless the feature was asked for
 	surges  *termination.Surges
+	pause   *control.Pause
 }
 
 // New wires everything for the cluster at cfg, without starting anything.
@@ -286,6 +293,20 @@ func (o *Options) electionNamespace() string {
 	return "" // the pod's own
 }
 
+// podNamespace is the file that has a pod's own namespace.
+const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+func (o *Options) ownNamespace() string {
+	if o.Namespace != "" {
+		return o.Namespace
+	}
+	name, err := os.ReadFile(podNamespace)
+	if err != nil {
+		return metav1.NamespaceSystem
+	}
+	return strings.TrimSpace(string(name))
+}
+
 func ownLimits(cfg *rest.Config, qps float32, burst int) *rest.Config {
 	own := rest.CopyConfig(cfg)
 	own.QPS, own.Burst = qps, burst
@@ -326,6 +347,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	if o.Features.CapacityBuffer {
 		m.buffers = buffer.NewKeeper(m.Client(), m.mirror)
 	}
+	m.pause = &control.Pause{Reader: m.inner.GetAPIReader(), Namespace: o.ownNamespace(), Events: recorder, Metrics: set, Log: o.Log.WithName("pause")}
 	m.surges = &termination.Surges{Client: m.Client(), Live: m.inner.GetAPIReader(), Events: recorder,
 		Log: o.Log.WithName("surge"), Supersede: m.mirror.Supersede}
 	if err := m.addLoops(o, set, recorder, keeper, batches); err != nil {
@@ -371,14 +393,15 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 		{"disruption", disruption.New(disruption.Options{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper,
 			Events: recorder, Metrics: set, Log: o.Log.WithName("disruption"), Buffers: m.buffers,
-			Settings: o.Disruption, Validation: o.Validation, Every: o.DisruptEvery, Surges: m.surges,
+			Settings: o.Disruption, Validation: o.Validation, Every: o.DisruptEvery, Surges: m.surges, Pause: m.pause,
 		})},
 		{"nodeclaim.garbagecollection", &gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Decorate(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
 			LeftoverCollector: as[provider.LeftoverCollector](o.Provider), UnreadableLister: as[provider.UnreadableLister](o.Provider), Recognizer: as[provider.Recognizer](o.Provider),
-			NodeClassKind: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
+			NodeClassKind: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace, Pause: m.pause,
 		}},
+		{"pause", m.pause},
 		{"reporter", &reporter{mirror: m.mirror, metrics: set}},
 	} {
 		if err := m.add(o.Panics, loop); err != nil {
@@ -434,7 +457,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		&drift.Reconciler{
 			Client: c, Catalog: keeper, Drifter: as[provider.Drifter](o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), NodeClassGVK: o.NodeClass, Panics: o.Panics,
 		},
-		&expiration.Reconciler{Client: c, Metrics: set, Log: logOf("nodeclaim.expiration"), NodeClassKind: class},
+		&expiration.Reconciler{Client: c, Metrics: set, Log: logOf("nodeclaim.expiration"), NodeClassKind: class, Pause: m.pause},
 		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: logOf("nodepool"), NodeClassGVK: o.NodeClass, Health: ledger},
 	}...) {
 		if err := r.Register(m.inner); err != nil {
@@ -460,7 +483,7 @@ func (m *Manager) featured(o Options, set *metrics.Set, recorder *events.Recorde
 	if o.Features.StaticCapacity {
 		out = append(out, &static.Reconciler{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper, Metrics: set,
-			Log: o.Log.WithName("nodepool.static"), NodeClassKind: o.NodeClass.GroupKind(),
+			Log: o.Log.WithName("nodepool.static"), NodeClassKind: o.NodeClass.GroupKind(), Pause: m.pause,
 		})
 	}
 	if changes, ok := o.Provider.(provider.Updater); ok {

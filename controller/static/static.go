@@ -4,7 +4,7 @@
 //
 // It never exceeds limits.nodes, does not look at pods when it launches nodes, and does not count
 // from a cache: two leaders in sequence would each launch the
-// difference. The zero Reconciler is not usable; all fields but Choose are required.
+// difference. The zero Reconciler is not usable; fields are required unless their comment says otherwise.
 package static
 
 import (
@@ -23,6 +23,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/control"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/provision"
@@ -54,6 +55,8 @@ type Reconciler struct {
 	Log     logr.Logger
 	// NodeClassKind is the kind of node class that this installation serves.
 	NodeClassKind schema.GroupKind
+	// Pause says whether an operator has paused voluntary disruption; nil when none can.
+	Pause *control.Pause
 	// Choose decides which nodes to launch; nil means schedule.StaticLaunches.
 	Choose func(snapshot *cluster.Snapshot, pool string, n int) []schedule.Launch
 }
@@ -75,6 +78,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	surplus := int64(len(held.staying)) - *pool.Spec.Replicas
+	if surplus > 0 && r.Pause.Why() != "" {
+		return reconcile.Result{RequeueAfter: retryEvery}, nil
+	}
 	if surplus > 0 {
 		return reconcile.Result{RequeueAfter: retryEvery}, r.deleteSurplus(ctx, pool, held.staying, int(surplus))
 	}
