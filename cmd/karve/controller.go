@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -192,6 +193,10 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 	if err != nil {
 		return azure.Options{}, err
 	}
+	uid, err := clusterUID(ctx, cluster)
+	if err != nil {
+		return azure.Options{}, err
+	}
 	custom, err := c.customCloud()
 	if err != nil {
 		return azure.Options{}, err
@@ -203,6 +208,7 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		TenantID:                c.TenantID,
 		Location:                c.Location,
 		ClusterName:             c.ClusterName,
+		ClusterUID:              uid,
 		ClusterEndpoint:         c.ClusterEndpoint,
 		CABundle:                authority,
 		NodeResourceGroup:       c.NodeResourceGroup,
@@ -274,6 +280,19 @@ func (c NetworkConfig) dnsServiceIP(ctx context.Context, cluster *rest.Config) (
 		return "", fmt.Errorf("looking up the cluster's DNS address (set %s to skip this): %w", spelled("dns-service-ip"), err)
 	}
 	return service.Spec.ClusterIP, nil
+}
+
+// clusterUID is the UID of the namespace kube-system, which lives as long as the cluster.
+func clusterUID(ctx context.Context, cluster *rest.Config) (string, error) {
+	reader, err := client.New(cluster, client.Options{})
+	if err != nil {
+		return "", fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	var system corev1.Namespace
+	if err := reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
+		return "", fmt.Errorf("reading the namespace kube-system, by whose UID VMs are known to be this cluster's: %w", err)
+	}
+	return string(system.UID), nil
 }
 
 // limitMemory tells Go's collector to keep well below the container's limit, past

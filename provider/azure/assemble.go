@@ -62,7 +62,7 @@ func assemble(o *Options) (*Provider, error) {
 func newAssembly(o *Options) (*assembly, error) {
 	a := &assembly{
 		opts: o, region: regionName(o.Location), ids: newProviderIDs(o.SubscriptionID, o.NodeResourceGroup),
-		owner:   ownership{cluster: o.ClusterName, additional: o.AdditionalTags},
+		owner:   ownership{cluster: o.ClusterName, clusterUID: o.ClusterUID, additional: o.AdditionalTags},
 		classes: classReader{o.Classes}, inFlight: newInFlights(o.Now), claims: ctxlock.NewByName(),
 	}
 	var err error

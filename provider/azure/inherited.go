@@ -27,7 +27,7 @@ func (o ownership) inherited(vm *virtualMachine) bool {
 // cluster, and not karve's.
 func (o ownership) inheritedTags(tags map[string]*string) bool {
 	return strings.EqualFold(tag(tags, tagKarpenterCluster), o.cluster) && tag(tags, tagNodePool) != "" &&
-		tag(tags, tagCluster) == "" && tag(tags, tagClaimUID) == ""
+		tag(tags, tagCluster) == "" && tag(tags, tagClaimUID) == "" && o.sameUID(tags)
 }
 
 // madeByAKS reports whether the virtual machine belongs to AKS's machine API, through which it

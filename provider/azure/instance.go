@@ -46,7 +46,8 @@ func (r *instanceReader) get(ctx context.Context, id string) (provider.Instance,
 	}
 	if !r.owner.ours(vm) {
 		// Not ErrNotFound: the virtual machine exists, and the caller would give up its claim.
-		return provider.Instance{}, fmt.Errorf("VM %s exists and does not carry the tags of cluster %s: restore them (%s, %s), or delete its NodeClaim and the VM", name, r.owner.cluster, tagCluster, tagClaimUID)
+		return provider.Instance{}, fmt.Errorf("VM %s exists and does not carry the tags of cluster %s: restore them (%s, %s, %s), or delete its NodeClaim and the VM",
+			name, r.owner.cluster, tagCluster, tagClusterUID, tagClaimUID)
 	}
 	return r.instance(ctx, vm), nil
 }

@@ -536,9 +536,13 @@ func (r *region) leaveNIC(t *testing.T, name string, c provider.Claim) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tags := map[string]*string{"karve.dev_cluster": to.Ptr("karve"), "karve.dev_claim": to.Ptr(c.Name), "karve.dev_claim-uid": to.Ptr(c.UID)}
+	if uid := r.options.ClusterUID; uid != "" {
+		tags["karve.dev_cluster-uid"] = &uid
+	}
 	poller, err := client.BeginCreateOrUpdate(t.Context(), r.NodeResourceGroup(), name, armnetwork.Interface{
 		Location: to.Ptr(r.Location()),
-		Tags:     map[string]*string{"karve.dev_cluster": to.Ptr("karve"), "karve.dev_claim": to.Ptr(c.Name), "karve.dev_claim-uid": to.Ptr(c.UID)},
+		Tags:     tags,
 		Properties: &armnetwork.InterfacePropertiesFormat{IPConfigurations: []*armnetwork.InterfaceIPConfiguration{{
 			Name: to.Ptr("ipconfig1"), Properties: &armnetwork.InterfaceIPConfigurationPropertiesFormat{Subnet: &armnetwork.Subnet{ID: to.Ptr(r.SubnetID())}},
 		}}},

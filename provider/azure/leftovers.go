@@ -182,7 +182,7 @@ func (o ownership) resource(kind, name string, tags map[string]*string) *nodeRes
 // cluster.
 func (o ownership) ownerOf(r nodeResource) (leftover Leftover, vm string, ours bool) {
 	leftover = Leftover{Kind: r.kind, Name: r.name, Claim: tag(r.tags, tagClaim), ClaimUID: tag(r.tags, tagClaimUID)}
-	if strings.EqualFold(tag(r.tags, tagCluster), o.cluster) && leftover.ClaimUID != "" {
+	if o.karvesTags(r.tags) {
 		vm = vmNameFor(leftover.Claim, leftover.ClaimUID)
 		return leftover, vm, isPartOf(r.name, vm)
 	}

@@ -41,6 +41,9 @@ type Options struct {
 	TenantID       string
 	Location       string // region name such as eastus; required
 	ClusterName    string // required
+	// ClusterUID distinguishes clusters of one name in one resource group, for instance the UID of the
+	// namespace kube-system. Empty means that they are not distinguished.
+	ClusterUID string
 	// ClusterEndpoint is the URL at which nodes reach the API server, on port 443. Required.
 	ClusterEndpoint string
 	// CABundle is the CA certificate of the API server in PEM. Required.

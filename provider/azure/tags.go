@@ -16,10 +16,12 @@ import (
 
 // Tags of karve, and tags by which other tools recognize such virtual machines.
 const (
-	tagCluster  = "karve.dev_cluster"
-	tagClaim    = "karve.dev_claim"
-	tagClaimUID = "karve.dev_claim-uid"
-	tagClass    = "karve.dev_class"
+	tagCluster = "karve.dev_cluster"
+	// tagClusterUID distinguishes clusters of one name. Resources of an earlier karve lack it.
+	tagClusterUID = "karve.dev_cluster-uid"
+	tagClaim      = "karve.dev_claim"
+	tagClaimUID   = "karve.dev_claim-uid"
+	tagClass      = "karve.dev_class"
 	// For Drift: the hash of the node class at launch and the requested Kubernetes version.
 	tagClassHash = "karve.dev_class-hash"
 	// tagHashVersion says how that hash is computed. Virtual machines without it have v3.
@@ -38,6 +40,7 @@ const (
 // those tags.
 type ownership struct {
 	cluster    string
+	clusterUID string            // empty when it is not known: clusters of one name are not distinguished
 	additional map[string]string // tags that users want on every resource
 }
 
@@ -59,6 +62,9 @@ func (o ownership) tags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[s
 	if claim.Pool != "" {
 		setTag(out, tagNodePool, claim.Pool)
 	}
+	if o.clusterUID != "" {
+		setTag(out, tagClusterUID, o.clusterUID)
+	}
 	return out
 }
 
@@ -78,7 +84,7 @@ func (o ownership) configuredTags(class *v1beta1.AKSNodeClass) map[string]string
 // reserved reports whether a tag identifies the virtual machine, which users cannot change.
 func reserved(key string) bool {
 	return slices.ContainsFunc([]string{
-		tagCluster, tagClaim, tagClaimUID, tagClass, tagClassHash, tagHashVersion, tagKubernetes, tagKarpenterCluster, tagNodePool, tagAKSMachine, tagBilling,
+		tagCluster, tagClusterUID, tagClaim, tagClaimUID, tagClass, tagClassHash, tagHashVersion, tagKubernetes, tagKarpenterCluster, tagNodePool, tagAKSMachine, tagBilling,
 	}, func(reserved string) bool { return strings.EqualFold(reserved, key) })
 }
 
@@ -130,5 +136,18 @@ func tag(tags map[string]*string, key string) string {
 // ours reports whether the virtual machine belongs to this cluster: karve created it, or
 // Karpenter's provider for Azure did before karve took over.
 func (o ownership) ours(vm *virtualMachine) bool {
-	return strings.EqualFold(tag(vm.Tags, tagCluster), o.cluster) && tag(vm.Tags, tagClaimUID) != "" || o.inherited(vm)
+	return o.karvesTags(vm.Tags) || o.inherited(vm)
+}
+
+// karvesTags reports whether a resource carries karve's tags for this cluster, and not those of
+// another one of its name.
+func (o ownership) karvesTags(tags map[string]*string) bool {
+	return strings.EqualFold(tag(tags, tagCluster), o.cluster) && tag(tags, tagClaimUID) != "" && o.sameUID(tags)
+}
+
+// sameUID reports whether the resource may belong to this cluster by the UID in its tags. An
+// earlier karve wrote none.
+func (o ownership) sameUID(tags map[string]*string) bool {
+	uid := tag(tags, tagClusterUID)
+	return uid == "" || o.clusterUID == "" || strings.EqualFold(uid, o.clusterUID)
 }
