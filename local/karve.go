@@ -30,7 +30,7 @@ type karve struct {
 	mu      sync.Mutex
 	process *child
 	ready   string // URL that answers 200 when karve works
-	metrics string // URL of its metrics
+	metrics string // host and port of its metrics
 	failure error  // why restartWhenEnded has given karve up
 }
 
@@ -71,7 +71,7 @@ func (k *karve) launch(ctx context.Context) error {
 	env := append(slices.Clone(k.env), "HEALTH_PROBE_PORT="+ports[0], "METRICS_PORT="+ports[1])
 	k.process, err = startChild(k.argv, env, file)
 	k.ready = "http://" + net.JoinHostPort("127.0.0.1", ports[0]) + "/readyz"
-	k.metrics = "http://" + net.JoinHostPort("127.0.0.1", ports[1]) + "/metrics"
+	k.metrics = net.JoinHostPort("127.0.0.1", ports[1])
 	return err
 }
 
@@ -176,11 +176,18 @@ func (e *Environment) StopKarve() error {
 func (e *Environment) KarveProcess() (pid int, metrics string) {
 	e.karve.mu.Lock()
 	defer e.karve.mu.Unlock()
-	return e.karve.process.cmd.Process.Pid, e.karve.metrics
+	return e.karve.process.cmd.Process.Pid, "http://" + e.karve.metrics + "/metrics"
 }
 
 // KarveLog is the file with all of karve's output in this run.
 func (e *Environment) KarveLog() string { return e.karve.log }
+
+// MetricsAddress is the host and port at which karve serves metrics until it is started again.
+func (e *Environment) MetricsAddress() string {
+	e.karve.mu.Lock()
+	defer e.karve.mu.Unlock()
+	return e.karve.metrics
+}
 
 // karveErr reports that karve ended by itself, with its last output; nil while it
 // runs or is restarted, and after Environment ended it.

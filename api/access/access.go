@@ -9,8 +9,6 @@
 package access
 
 import (
-	"io"
-
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,9 +123,4 @@ func to(kind, name string) rbacv1.RoleRef {
 
 func subjects(a *corev1.ServiceAccount) []rbacv1.Subject {
 	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: a.Name}}
-}
-
-// YAML writes Objects as one stream of YAML documents, as kubectl apply takes it.
-func YAML(w io.Writer, namespace string) error {
-	return Write(w, Objects(namespace)...)
 }

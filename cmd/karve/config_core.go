@@ -15,6 +15,7 @@ import (
 // beside them. acceptIgnored declares those of Karpenter's that change nothing here.
 type CoreConfig struct {
 	ProcessConfig
+	MetricsConfig
 	LogConfig
 	LeaderElectionConfig
 	SchedulingConfig
@@ -25,6 +26,7 @@ type CoreConfig struct {
 
 func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	c.ProcessConfig.bind(flags)
+	c.MetricsConfig.bind(flags)
 	c.LogConfig.bind(flags)
 	c.LeaderElectionConfig.bind(flags)
 	c.SchedulingConfig.bind(flags)
@@ -35,6 +37,7 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 func (c CoreConfig) validate() error {
 	var f faults
 	c.ProcessConfig.check(&f)
+	c.MetricsConfig.check(&f)
 	c.LogConfig.check(&f)
 	c.LeaderElectionConfig.check(&f)
 	c.SchedulingConfig.check(&f)

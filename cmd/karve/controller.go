@@ -160,6 +160,7 @@ func (c CoreConfig) options(cloud *azure.Provider, log logr.Logger, add func(crm
 		BatchMax:                c.BatchMaxDuration,
 		MetricsPort:             portOrNone(c.MetricsPort),
 		HealthPort:              portOrNone(c.HealthProbePort),
+		Metrics:                 c.MetricsConfig.options(),
 		EnableProfiling:         c.EnableProfiling,
 		ClientQPS:               float32(c.KubeClientQPS),
 		ClientBurst:             c.KubeClientBurst,

@@ -10,16 +10,21 @@ import (
 )
 
 func rbacCommand() *cobra.Command {
-	namespace := metav1.NamespaceSystem
+	namespace, metricsSecure := metav1.NamespaceSystem, false
 	cmd := &cobra.Command{
 		Use:   "rbac",
 		Short: "Print the service account karve runs as, and the roles it needs, as YAML",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return access.YAML(cmd.OutOrStdout(), namespace)
+			objects := access.Objects(namespace)
+			if metricsSecure {
+				objects = append(objects, access.MetricsObjects(namespace)...)
+			}
+			return access.Write(cmd.OutOrStdout(), objects...)
 		},
 	}
 	cmd.Flags().StringVar(&namespace, "namespace", namespace, "namespace that karve runs in")
+	cmd.Flags().BoolVar(&metricsSecure, "metrics-secure", false, "with the roles for karve controller --metrics-secure: the one that it needs, and "+access.MetricsReader+", to be bound to who may read metrics")
 	cmd.AddCommand(auditRBACCommand())
 	return cmd
 }

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/karve-dev/karve/controller/buffer"
@@ -84,6 +85,8 @@ type Options struct {
 	// MetricsPort and HealthPort (--metrics-port, --health-probe-port); zero means
 	// 8080 and 8081, negative none.
 	MetricsPort, HealthPort int
+	// Metrics is how the metrics port is served; the zero value: over HTTP, to every client.
+	Metrics MetricsServing
 	// EnableProfiling serves /debug/pprof on the metrics port (--enable-profiling).
 	EnableProfiling bool
 
@@ -243,11 +246,8 @@ func (o *Options) inner(cfg *rest.Config) crmanager.Options {
 			}
 			return o.Fence.Client(c), nil
 		},
-		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		Metrics: metricsserver.Options{
-			BindAddress:   address(o.MetricsPort),
-			ExtraHandlers: o.profiles(),
-		},
+		Client:                 client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Metrics:                o.metricsServer(),
 		HealthProbeBindAddress: address(o.HealthPort),
 		Controller:             config.Controller{SkipNameValidation: &yes, RecoverPanic: &yes},
 
@@ -261,6 +261,27 @@ func (o *Options) inner(cfg *rest.Config) crmanager.Options {
 		RenewDeadline:                 &renew,
 		RetryPeriod:                   &ask,
 	}
+}
+
+// MetricsServing is how metrics, and profiles if enabled, are served.
+type MetricsServing struct {
+	// Secure serves over HTTPS, to clients only whose token the API server accepts and whom it lets
+	// get the path (--metrics-secure).
+	Secure bool
+	// CertDir, CertName and KeyName are the certificate and its key; without a directory the
+	// certificate is self-signed (--metrics-cert-path, --metrics-cert-name, --metrics-cert-key).
+	CertDir, CertName, KeyName string
+}
+
+func (o *Options) metricsServer() metricsserver.Options {
+	server := metricsserver.Options{
+		BindAddress: address(o.MetricsPort), ExtraHandlers: o.profiles(),
+		SecureServing: o.Metrics.Secure, CertDir: o.Metrics.CertDir, CertName: o.Metrics.CertName, KeyName: o.Metrics.KeyName,
+	}
+	if o.Metrics.Secure {
+		server.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return server
 }
 
 func address(port int) string {
