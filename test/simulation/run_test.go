@@ -15,7 +15,7 @@ import (
 var (
 	first = flag.Uint64("seed", 0, "the first seed")
 	seeds = flag.Int("seeds", 4, "how many seeds")
-	trace = flag.String("trace", "", "file to write what happens to")
+	story = flag.String("story", "", "file to write what happens to")
 )
 
 // Nothing is lost and nothing is left, whatever happens and whatever goes wrong meanwhile.
@@ -27,8 +27,8 @@ func TestSeeds(t *testing.T) {
 			var r Result
 			synctest.Test(t, func(t *testing.T) {
 				o := Options{Seed: seed}
-				if *trace != "" {
-					f, err := os.Create(*trace)
+				if *story != "" {
+					f, err := os.Create(*story)
 					if err != nil {
 						t.Fatal(err)
 					}
