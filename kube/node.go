@@ -19,6 +19,8 @@ import (
 // the claim's node class (nil when unknown). They have the price and, with choices (the offerings
 // that the claim accepts), an estimate for a claim whose instance type is not chosen yet.
 //
+// What the Node says of its instance counts as far as the claim agrees (see Contradictions).
+//
 // Until the node is initialized, the claim's estimate is used for resources the kubelet does
 // not report yet, and startup and ephemeral taints are left out: they are removed before pods
 // are scheduled there.
@@ -48,9 +50,9 @@ func unmanaged(n *corev1.Node) cluster.Node {
 
 func registered(n *corev1.Node, c *karpv1.NodeClaim, types *InstanceTypes) cluster.Node {
 	w := commonFields(n, c)
-	w.Labels = n.Labels
+	w.Labels = believedLabels(n, c)
 	w.Taints = Taints(withCordon(n))
-	w.Capacity, w.Allocatable = Amounts(n.Status.Capacity), Amounts(n.Status.Allocatable)
+	w.Capacity, w.Allocatable = believedCapacity(n, c), believedAllocatable(n, c)
 	if !w.Initialized {
 		w.Taints = Taints(withoutStartingTaints(n, c))
 		w.Capacity = orElse(w.Capacity, Amounts(c.Status.Capacity))

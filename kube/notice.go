@@ -73,6 +73,18 @@ func NoticeOf(n *corev1.Node) (Notice, bool) {
 	return Notice{}, false
 }
 
+// BelievedNotice reads the Notice on the claim's node that can be true; false when there is none. Only spot
+// instances are evicted.
+func BelievedNotice(n *corev1.Node, c *karpv1.NodeClaim) (Notice, bool) {
+	notice, ok := NoticeOf(n)
+	return notice, ok && !impossible(notice, c)
+}
+
+func impossible(n Notice, c *karpv1.NodeClaim) bool {
+	capacityType := c.Labels[karpv1.CapacityTypeLabelKey]
+	return n.Kind == NoticePreempt && capacityType != "" && capacityType != karpv1.CapacityTypeSpot
+}
+
 func (k NoticeKind) known() bool {
 	switch k {
 	case NoticePreempt, NoticeTerminate, NoticeRedeploy, NoticeReboot, NoticeFreeze:

@@ -448,12 +448,13 @@ func (e *Env) Join() {
 	}
 	for _, m := range instances {
 		if m.State == provider.Running && !joined[m.ProviderID] {
-			e.Create(nodeFor(m))
+			e.Create(NodeFor(m))
 		}
 	}
 }
 
-func nodeFor(m provider.Instance) *corev1.Node {
+// NodeFor is the node that the kubelet of an instance registers.
+func NodeFor(m provider.Instance) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: m.NodeName, Labels: map[string]string{
 			corev1.LabelHostname: m.NodeName, corev1.LabelInstanceTypeStable: m.Type, corev1.LabelTopologyZone: m.Zone,

@@ -63,6 +63,7 @@ type Recorder struct {
 	seen map[string]time.Time // key → when it may be published again
 	// full is the size of seen at which entries that may be published again are looked for.
 	full int
+	last int64 // stamp of the last event
 }
 
 // least is how many events are remembered at least before any is forgotten.
@@ -79,7 +80,7 @@ func (r *Recorder) Publish(e Event) {
 	if !ok {
 		return
 	}
-	written, err := write(e, r.client.Scheme())
+	written, err := write(e, r.client.Scheme(), r.stamp())
 	if err != nil {
 		r.log.Error(err, "cannot write event", "reason", e.Reason)
 		return
@@ -130,7 +131,16 @@ func (r *Recorder) forget(now time.Time) {
 	r.full = 2 * len(r.seen)
 }
 
-func write(e Event, scheme *runtime.Scheme) (*corev1.Event, error) {
+// stamp is the present in nanoseconds; for events of the same moment, whose names it makes unique, one later
+// each time.
+func (r *Recorder) stamp() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = max(time.Now().UnixNano(), r.last+1)
+	return r.last
+}
+
+func write(e Event, scheme *runtime.Scheme, stamp int64) (*corev1.Event, error) {
 	kind, err := apiutil.GVKForObject(e.About, scheme)
 	if err != nil {
 		return nil, fmt.Errorf("naming %T: %w", e.About, err)
@@ -143,7 +153,7 @@ func write(e Event, scheme *runtime.Scheme) (*corev1.Event, error) {
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   namespace,
-			Name:        fmt.Sprintf("%s.%x", e.About.GetName(), now.UnixNano()),
+			Name:        fmt.Sprintf("%s.%x", e.About.GetName(), stamp),
 			Annotations: e.Annotations,
 		},
 		InvolvedObject: corev1.ObjectReference{

@@ -103,9 +103,11 @@ func (c *Collector) orphans(ctx context.Context, instances []provider.Instance, 
 	return orphans, ended, nil
 }
 
-// nodeOf finds an instance's Node by its provider ID, or by the name it was to register under.
+// nodeOf finds an instance's Node by its provider ID and the name that it was to register under, or by
+// the name alone.
 func (c *Collector) nodeOf(ctx context.Context, m provider.Instance) (*corev1.Node, error) {
-	nodes, err := lookup.NodesOf(ctx, c.Client, &karpv1.NodeClaim{Status: karpv1.NodeClaimStatus{ProviderID: m.ProviderID}})
+	of := &karpv1.NodeClaim{Status: karpv1.NodeClaimStatus{ProviderID: m.ProviderID, NodeName: m.NodeName}}
+	nodes, err := lookup.NodesOf(ctx, c.Client, of)
 	if err != nil {
 		return nil, err
 	}

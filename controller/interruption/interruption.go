@@ -82,7 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if node == nil {
 		return r.deleteIfLost(ctx, claim, failedCountsAfter)
 	}
-	if notice, ok := kube.NoticeOf(node); ok && notice.Kind != kube.NoticeFreeze {
+	if notice, ok := kube.BelievedNotice(node, claim); ok && notice.Kind != kube.NoticeFreeze {
 		return write.RetryConflict(r.handleNotice(ctx, claim, node, notice))
 	} else if ok {
 		r.reportFreeze(node, notice)

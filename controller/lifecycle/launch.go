@@ -31,7 +31,7 @@ const maxMessageLength = 300 // of a condition or event that quotes the provider
 
 // launch drives the claim's instance until the cloud reports it as running. The provider ID is
 // kept as soon as it is known: from then on even a claim deleted during the launch finds its
-// instance by it.
+// instance by it. The name of the node is kept with it: a Node of another name is not the instance's.
 func (s *pass) launch(ctx context.Context) error {
 	if kube.ConditionTrue(s.claim, karpv1.ConditionTypeLaunched) {
 		return nil
@@ -47,6 +47,7 @@ func (s *pass) launch(ctx context.Context) error {
 	instance, err := s.callLaunch(ctx, choices)
 	if instance.ProviderID != "" {
 		s.claim.Status.ProviderID, s.unobserved = instance.ProviderID, false
+		s.claim.Status.NodeName = cmp.Or(instance.NodeName, s.claim.Status.NodeName)
 	}
 	if err != nil {
 		return s.handleLaunchError(ctx, err)

@@ -72,6 +72,7 @@ type Reconciler struct {
 	missingResourceSince sync.Map
 	// countdowns say how long claims may still take to launch and their nodes to register.
 	countdowns countdowns
+	refusals   refusals
 }
 
 // Reconcile takes one claim as far as it can be taken now.
@@ -107,6 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) forget(claim string) {
 	r.missingResourceSince.Delete(claim)
 	r.countdowns.forget(claim)
+	r.refusals.forget(claim)
 }
 
 // addFinalizer adds the finalizer before anything is launched: if the claim could vanish,

@@ -29,6 +29,7 @@ func (s *pass) register(ctx context.Context) error {
 	if err := s.findNode(ctx); err != nil {
 		return err
 	}
+	s.reportContradictions()
 	// If the Node was deleted from outside and its kubelet created it again, it is registered
 	// again.
 	if s.node == nil || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) && isRegistered(s.node) {
@@ -51,26 +52,49 @@ func (s *pass) register(ctx context.Context) error {
 	return nil
 }
 
-// findNode sets s.node when exactly one Node has the instance's provider ID, and otherwise says in
-// the condition Registered why not.
+// findNode sets s.node when exactly one Node is that of the instance, and otherwise says in the condition
+// Registered why not.
 func (s *pass) findNode(ctx context.Context) error {
 	if s.node != nil || s.claim.Status.ProviderID == "" {
 		return nil
 	}
-	nodes, err := lookup.NodesOf(ctx, s.Client, s.claim)
+	nodes, err := lookup.NodesOfInstance(ctx, s.Client, s.claim.Status.ProviderID)
 	if err != nil {
-		return err
+		return fmt.Errorf("looking for the nodes of nodeclaim %s: %w", s.claim.Name, err)
 	}
-	switch len(nodes) {
-	case 0:
-		s.notRegistered(metav1.ConditionUnknown, "NodeNotFound", "Node not registered with cluster")
-	case 1:
-		s.node = &nodes[0]
-	default:
+	own, reason, message := s.ownNodes(nodes)
+	switch {
+	case len(own) == 1:
+		s.node = own[0]
+	case len(own) > 1:
 		s.notRegistered(metav1.ConditionFalse, "MultipleNodesFound",
-			fmt.Sprintf("%d nodes have provider ID %s: delete all but one", len(nodes), s.claim.Status.ProviderID))
+			fmt.Sprintf("%d nodes have provider ID %s: delete all but one", len(own), s.claim.Status.ProviderID))
+	default:
+		s.notRegistered(metav1.ConditionUnknown, reason, message)
 	}
 	return nil
+}
+
+// ownNodes returns those of the Nodes with the instance's provider ID that are the claim's. If there is
+// none, reason and message say why for the condition Registered.
+func (s *pass) ownNodes(nodes []corev1.Node) (own []*corev1.Node, reason, message string) {
+	reason, message = "NodeNotFound", "Node not registered with cluster"
+	for i := range nodes {
+		n := &nodes[i]
+		switch {
+		case !kube.IsNodeOf(n, s.claim):
+			why := "the instance registers as " + s.claim.Status.NodeName
+			s.refuseNode(n, refusedName, why)
+			reason, message = "NodeNameMismatch", fmt.Sprintf("Node %s has the provider ID of the instance, and %s", n.Name, why)
+		case !kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) && n.CreationTimestamp.Before(&s.claim.CreationTimestamp):
+			why := "it is older than the NodeClaim, and with that than the instance"
+			s.refuseNode(n, refusedAge, why)
+			reason, message = "NodeOlderThanClaim", fmt.Sprintf("Node %s has the provider ID of the instance, but %s", n.Name, why)
+		default:
+			own = append(own, n)
+		}
+	}
+	return own, reason, message
 }
 
 func (s *pass) notRegistered(status metav1.ConditionStatus, reason, message string) {
@@ -105,15 +129,18 @@ func (s *pass) syncNode(ctx context.Context) error {
 
 func isRegistered(n *corev1.Node) bool { return n.Labels[karpv1.NodeRegisteredLabelKey] == "true" }
 
-// applyClaim adds the claim's metadata and taints to the node. Taints are added once, and not at
-// all if the kubelet registers with them: a startup taint may already have been removed.
+// applyClaim adds the claim's metadata and taints to the node. Startup taints are added once, and not
+// at all if the kubelet registers with them: they may already have been removed. The other taints are
+// added whatever the Node's labels say: a kubelet could leave them out to get pods that do not tolerate
+// them.
 func applyClaim(n *corev1.Node, claim *karpv1.NodeClaim) {
 	controllerutil.AddFinalizer(n, karpv1.TerminationFinalizer)
 	n.OwnerReferences = withOwner(n.OwnerReferences, claim)
 	n.Labels = merged(n.Labels, claim.Labels)
 	n.Annotations = merged(n.Annotations, claim.Annotations)
+	n.Spec.Taints = withTaints(n.Spec.Taints, claim.Spec.Taints)
 	if n.Labels[karpv1.NodeDoNotSyncTaintsLabelKey] != "true" && !isRegistered(n) {
-		n.Spec.Taints = withTaints(n.Spec.Taints, append(slices.Clone(claim.Spec.Taints), claim.Spec.StartupTaints...))
+		n.Spec.Taints = withTaints(n.Spec.Taints, claim.Spec.StartupTaints)
 	}
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.UnregisteredTaintKey })
 	n.Labels[karpv1.NodeRegisteredLabelKey] = "true"

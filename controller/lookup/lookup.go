@@ -10,6 +10,7 @@ package lookup
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,27 +21,37 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// NodesOf lists the Nodes of the claim's instance; none while the claim has
-// no provider ID.
+// NodesOf lists the Nodes of the claim's instance (see kube.IsNodeOf), several only while the name of
+// its node is not known; none while the claim has no provider ID.
 func NodesOf(ctx context.Context, c client.Reader, claim *karpv1.NodeClaim) ([]corev1.Node, error) {
-	if claim.Status.ProviderID == "" {
+	nodes, err := NodesOfInstance(ctx, c, claim.Status.ProviderID)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the nodes of nodeclaim %s: %w", claim.Name, err)
+	}
+	return slices.DeleteFunc(nodes, func(n corev1.Node) bool { return !kube.IsNodeOf(&n, claim) }), nil
+}
+
+// NodesOfInstance lists the Nodes with the provider ID, whichever kubelet made them; none if it is
+// empty.
+func NodesOfInstance(ctx context.Context, c client.Reader, providerID string) ([]corev1.Node, error) {
+	if providerID == "" {
 		return nil, nil
 	}
 	nodes := &corev1.NodeList{}
-	if err := c.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: claim.Status.ProviderID}); err != nil {
-		return nil, fmt.Errorf("looking for the nodes of nodeclaim %s: %w", claim.Name, err)
+	if err := c.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: providerID}); err != nil {
+		return nil, err
 	}
 	return nodes.Items, nil
 }
 
-// ClaimsOf lists the NodeClaims of the Node's instance; none while the Node has
-// no provider ID.
+// ClaimsOf lists the NodeClaims of the Node's instance; none while the Node has no provider ID, or has
+// one of an instance that registers as another node.
 func ClaimsOf(ctx context.Context, c client.Reader, node *corev1.Node) ([]karpv1.NodeClaim, error) {
 	claims, err := ClaimsOfInstance(ctx, c, node.Spec.ProviderID)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the nodeclaim of node %s: %w", node.Name, err)
 	}
-	return claims, nil
+	return slices.DeleteFunc(claims, func(claim karpv1.NodeClaim) bool { return !kube.IsNodeOf(node, &claim) }), nil
 }
 
 // ClaimsOfInstance lists the NodeClaims with the provider ID; none if it is empty.
@@ -79,14 +90,14 @@ func EnqueuePoolOfClaim() handler.EventHandler {
 	})
 }
 
-// EnqueueClaimsOfNode has the claims of a Node reconciled when the Node changes.
+// EnqueueClaimsOfNode has the claims with a Node's provider ID reconciled when the Node changes.
 func EnqueueClaimsOfNode(c client.Reader) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 		node, ok := obj.(*corev1.Node)
 		if !ok {
 			return nil
 		}
-		claims, err := ClaimsOf(ctx, c, node)
+		claims, err := ClaimsOfInstance(ctx, c, node.Spec.ProviderID)
 		if err != nil {
 			return nil // only a cache that is stopping fails
 		}

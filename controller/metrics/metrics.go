@@ -68,12 +68,14 @@ type Set struct {
 	GCUnreadable      prometheus.Gauge // malformed entries of the cloud's lists
 	// DeletionsRefused counts refused deletions of pods at the deadline of their node.
 	DeletionsRefused *prometheus.CounterVec // code
-	EventsDropped    prometheus.Counter     // events that did not fit into the queue
-	Panics           *prometheus.CounterVec // where
-	Paused           prometheus.Gauge       // 1 while nothing voluntary is begun
-	CatalogAge       *prometheus.GaugeVec
-	QuotaRemaining   *prometheus.GaugeVec // quota
-	QuotaExhausted   *prometheus.GaugeVec // quota: seconds
+	// NodesRefused counts what Nodes say and is not believed.
+	NodesRefused   *prometheus.CounterVec // reason
+	EventsDropped  prometheus.Counter     // events that did not fit into the queue
+	Panics         *prometheus.CounterVec // where
+	Paused         prometheus.Gauge       // 1 while nothing voluntary is begun
+	CatalogAge     *prometheus.GaugeVec
+	QuotaRemaining *prometheus.GaugeVec // quota
+	QuotaExhausted *prometheus.GaugeVec // quota: seconds
 
 	ConsolidationsUndone *prometheus.CounterVec // nodepool
 	ConsolidationSaved   *prometheus.CounterVec // nodepool: USD per hour
@@ -152,6 +154,7 @@ func New(registry prometheus.Registerer) *Set {
 		OrphanedInstances: m.gauge("karve_orphaned_instances", "Instances without a NodeClaim that are kept, because their NodeClaims may be lost.").WithLabelValues(),
 		GCUnreadable:      m.gauge("karve_garbage_collection_unreadable_instances", "Entries of the cloud's list of instances that cannot be read and are skipped.").WithLabelValues(),
 		DeletionsRefused:  m.counter("karve_pod_deletions_refused_total", "Pod deletions of a drain that the API server refused, by response code.", "code"),
+		NodesRefused:      m.counter("karve_nodes_refused_total", "Nodes that are not those of the NodeClaim with their provider ID (name, age), and Nodes that contradict their NodeClaim, each counted once.", "reason"),
 		EventsDropped:     m.counter("karve_events_dropped_total", "Events dropped because the queue was full.").WithLabelValues(),
 		Panics:            m.counter("karve_panics_recovered_total", "Panics that were recovered outside of reconcilers.", "where"),
 		Paused:            m.gauge("karve_paused", "1 while an operator has paused everything voluntary, or karve cannot tell.").WithLabelValues(),

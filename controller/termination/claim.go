@@ -113,12 +113,13 @@ func (r *ClaimReconciler) recordDeadline(ctx context.Context, claim *karpv1.Node
 	return nil
 }
 
-// deleteNodes deletes the nodes of the instance and reports whether one still exists. A node
-// without karve's finalizer is removed at once: it is not drained.
+// deleteNodes deletes the nodes with the instance's provider ID and reports whether one that the claim
+// waits for still exists. It does not wait for a node without karve's finalizer, which is removed at once
+// and not drained, nor for one that another machine's kubelet made: its pods could keep the instance.
 func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (waiting bool, err error) {
-	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
+	nodes, err := lookup.NodesOfInstance(ctx, r.Client, claim.Status.ProviderID)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("looking for the nodes of nodeclaim %s: %w", claim.Name, err)
 	}
 	for i := range nodes {
 		n := &nodes[i]
@@ -127,7 +128,7 @@ func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeCla
 				return false, fmt.Errorf("deleting node %s: %w", n.Name, err)
 			}
 		}
-		waiting = waiting || controllerutil.ContainsFinalizer(n, karpv1.TerminationFinalizer)
+		waiting = waiting || kube.IsNodeOf(n, claim) && controllerutil.ContainsFinalizer(n, karpv1.TerminationFinalizer)
 	}
 	return waiting, nil
 }

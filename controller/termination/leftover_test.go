@@ -68,6 +68,47 @@ func TestNodeTakesItsInstanceBesideALeftOver(t *testing.T) {
 	})
 }
 
+// A Node that another machine's kubelet made with the provider ID of a VM does not take the VM along
+// when it is deleted, whatever finalizer it has, not even while the VM's own Node does not report. Nor
+// does it keep the VM when the VM's NodeClaim is deleted and nothing can drain that Node.
+//
+// Rules DRAIN-11, LAUNCH-16.
+func TestNodeOfAnotherNameNeitherEndsNorKeepsTheInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held := controllertest.Pod("held", "1", "1Gi")
+		held.Finalizers = []string{"example.com/held"}
+		e := withNode(t, nil, controllertest.Pod("works", "1", "1Gi"))
+		e.Steps(5)
+		node, claim := e.Nodes()[0], e.Claims()[0]
+		if claim.Status.NodeName != node.Name {
+			t.Fatalf("the NodeClaim names node %q", claim.Status.NodeName)
+		}
+		rogue := leftOver(&node, true)
+		e.Create(rogue)
+		for i := range node.Status.Conditions {
+			node.Status.Conditions[i].Status = corev1.ConditionUnknown
+		}
+		if err := e.API.Status().Update(t.Context(), &node); err != nil {
+			t.Fatal(err)
+		}
+		e.Delete(rogue)
+		e.Until(200, "the rogue's Node is gone", func() bool { return len(e.Nodes()) == 1 })
+		e.Steps(30)
+		if !exists(e, claim.Name) || len(e.Cloud.ProviderIDs()) != 1 {
+			t.Fatal("the VM went with a Node that is not its own")
+		}
+
+		again := leftOver(&node, true)
+		again.Labels = nil
+		e.Create(again)
+		e.Create(held)
+		e.Bind("held", again.Name)
+		e.Steps(5)
+		e.Delete(&claim)
+		e.Until(200, "the end of the VM", func() bool { return !exists(e, claim.Name) })
+	})
+}
+
 // leftOver is another Node of a Node's VM, which karve once registered.
 func leftOver(of *corev1.Node, ready bool) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "before-" + of.Name, Labels: of.Labels, Finalizers: []string{karpv1.TerminationFinalizer}}}

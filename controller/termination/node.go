@@ -70,14 +70,14 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 }
 
 // claimOf finds the claim of the node's instance; nil when there is none, or when the instance
-// goes on as another node.
+// registers or goes on as another node.
 func (r *NodeReconciler) claimOf(ctx context.Context, node *corev1.Node) (*karpv1.NodeClaim, error) {
 	claims, err := lookup.ClaimsOf(ctx, r.Client, node)
 	if err != nil || len(claims) == 0 {
 		return nil, err
 	}
 	claim := &claims[0]
-	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
+	nodes, err := lookup.NodesOfInstance(ctx, r.Client, claim.Status.ProviderID)
 	if err != nil || claim.DeletionTimestamp == nil && leftOver(node, nodes, claim.Status.NodeName) {
 		return nil, err
 	}

@@ -158,11 +158,7 @@ func (s *catalogs) setCSINode(node string, n *storagev1.CSINode) {
 	s.limitsChanged = s.limits.setCSINode(node, n) || s.limitsChanged
 }
 
-// setInstanceType records the instance type of a node; n is nil when the node was deleted.
-func (s *catalogs) setInstanceType(name string, n *corev1.Node) {
-	instanceType := ""
-	if n != nil {
-		instanceType = n.Labels[cluster.LabelInstanceType]
-	}
-	s.limitsChanged = s.limits.setInstanceType(name, instanceType) || s.limitsChanged
+// setInstanceType records the instance type of a node; "" when it is not known.
+func (s *catalogs) setInstanceType(node, instanceType string) {
+	s.limitsChanged = s.limits.setInstanceType(node, instanceType) || s.limitsChanged
 }

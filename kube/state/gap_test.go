@@ -285,6 +285,11 @@ func (x *monkey) draw() client.Object {
 	early.Status = karpv1.NodeClaimStatus{}
 	twin := claim.DeepCopy()
 	twin.Status.ProviderID = fmt.Sprint("id-web-", i/2)
+	named := claim.DeepCopy()
+	named.Status.NodeName = node.Name
+	named.Labels[corev1.LabelInstanceTypeStable] = "t0"
+	rogue := node.DeepCopy()
+	rogue.Name, rogue.CreationTimestamp = fmt.Sprint("rogue-", i), metav1.Time{Time: time.Unix(1, 0)}
 	leaving := twin.DeepCopy()
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	node.Labels[corev1.LabelInstanceTypeStable] = fmt.Sprint("t", i%2)
@@ -300,7 +305,7 @@ func (x *monkey) draw() client.Object {
 	daemons := agent(fmt.Sprint(1 + i%2))
 	daemons.Name = fmt.Sprint("agent", i%2)
 	options := []client.Object{
-		early, claim, twin, leaving, node, stray, nastyPool(fmt.Sprint("pool", i%2)), x.namespace(i), daemons,
+		early, claim, named, twin, leaving, node, rogue, stray, nastyPool(fmt.Sprint("pool", i%2)), x.namespace(i), daemons,
 		pod, boundTo(pod, node.Name), boundTo(pod, "elsewhere"), ofReplicaSet(pod.DeepCopy()), boundTo(ofReplicaSet(pod.DeepCopy()), node.Name),
 		disk, boundTo(disk, node.Name), local, boundTo(local, node.Name), boundTo(orphan, node.Name),
 		unboundClaim(fmt.Sprint("data", i%3), "late"), boundClaim(fmt.Sprint("data", i%3), fmt.Sprint("pv", i%2)), csiVolume(fmt.Sprint("pv", i%2)),

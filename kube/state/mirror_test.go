@@ -94,6 +94,11 @@ func change(random *rand.Rand, kept map[string]any, m *Mirror) {
 	early.Status = karpv1.NodeClaimStatus{}
 	twin := claim.DeepCopy()
 	twin.Status.ProviderID = fmt.Sprint("id-web-", i/2)
+	named := claim.DeepCopy()
+	named.Status.NodeName = node.Name
+	named.Labels[corev1.LabelInstanceTypeStable] = "t0"
+	rogue := node.DeepCopy()
+	rogue.Name, rogue.CreationTimestamp = fmt.Sprint("rogue-", i), metav1.Time{Time: time.Unix(1, 0)}
 	leaving := twin.DeepCopy()
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	node.Labels[corev1.LabelInstanceTypeStable] = fmt.Sprint("t", i%2)
@@ -103,7 +108,7 @@ func change(random *rand.Rand, kept map[string]any, m *Mirror) {
 	pod.Labels = map[string]string{"pod": fmt.Sprint(i)}
 	diskPod := mounting(fmt.Sprint("d", i), fmt.Sprint("data", i%3))
 	options := []any{
-		early, claim, twin, leaving, node, unregistered, pod, boundTo(pod, node.Name), boundTo(pod, "elsewhere"), diskPod, boundTo(diskPod, node.Name),
+		early, claim, named, twin, leaving, node, rogue, unregistered, pod, boundTo(pod, node.Name), boundTo(pod, "elsewhere"), diskPod, boundTo(diskPod, node.Name),
 		unboundClaim(fmt.Sprint("data", i%3), "late"), boundClaim(fmt.Sprint("data", i%3), fmt.Sprint("pv", i%2)), csiVolume(fmt.Sprint("pv", i%2)),
 		late("late"), storageClass("late", azureDisk, storagev1.VolumeBindingImmediate), reporting(node.Name, new(int32(i))), reporting(node.Name, nil),
 		randomBudget(i),

@@ -37,7 +37,7 @@ func (e *nodeEvents) setNode(n *corev1.Node) (waiting []string) {
 		waiting = e.nodeWriter.writeClaim(claim)
 	}
 	e.nodes.setNode(n)
-	e.catalogs.setInstanceType(n.Name, n)
+	e.catalogs.setInstanceType(n.Name, e.nodes.instanceType(n.Name))
 	return append(waiting, e.nodeWriter.writeNode(n)...)
 }
 
@@ -47,7 +47,7 @@ func (e *nodeEvents) removeNode(n *corev1.Node) (waiting []string) {
 	id := e.nodes.removeNode(n)
 	e.nominations.forgetNode(n.Name)
 	delete(e.activity, n.Name)
-	e.catalogs.setInstanceType(n.Name, nil)
+	e.catalogs.setInstanceType(n.Name, "")
 	e.builder.removeNode(n.Name)
 	claim, _ := e.nodes.claimNameWithID(id)
 	return e.nodeWriter.writeClaim(claim)
@@ -62,9 +62,10 @@ func (e *nodeEvents) setClaim(c *karpv1.NodeClaim) (waiting []string) {
 	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
 		e.unlink(old) // another claim of the same name
 	}
-	if n := e.nodes.nodeWithID(c.Status.ProviderID); n != nil {
-		e.builder.removeNode(n.Name) // it counted as one without a claim
+	for name := range e.nodes.namesOf[c.Status.ProviderID] {
+		e.builder.removeNode(name) // it counted as one without a claim
 	}
+	e.learnTypes(c.Status.ProviderID)
 	waiting = e.nodeWriter.writeClaim(c.Name)
 	if before != c.Name {
 		waiting = append(waiting, e.nodeWriter.writeClaim(before)...) // which may be superfluous now
@@ -121,14 +122,22 @@ func (e *nodeEvents) removeClaim(c *karpv1.NodeClaim) (waiting []string) {
 	return append(waiting, e.unlink(c)...)
 }
 
-// unlink ends the link between the claim and its Node: the Node, if there is one, counts as
-// unmanaged, unless another claim has its provider ID.
+// unlink ends the link between the claim and its Node: the Nodes with its provider ID, if there are any,
+// count as unmanaged, unless another claim has the provider ID.
 func (e *nodeEvents) unlink(c *karpv1.NodeClaim) (waiting []string) {
-	claim, n := e.nodes.unlink(c)
-	if n != nil {
-		return e.nodeWriter.writeNode(n)
+	claim, nodes := e.nodes.unlink(c)
+	e.learnTypes(c.Status.ProviderID)
+	for _, n := range nodes {
+		waiting = append(waiting, e.nodeWriter.writeNode(n)...)
 	}
-	return e.nodeWriter.writeClaim(claim)
+	return append(waiting, e.nodeWriter.writeClaim(claim)...)
+}
+
+// learnTypes records the instance types of the Nodes with the provider ID, which their claim decides.
+func (e *nodeEvents) learnTypes(id string) {
+	for name := range e.nodes.namesOf[id] {
+		e.catalogs.setInstanceType(name, e.nodes.instanceType(name))
+	}
 }
 
 // setCatalog sets the instance types of a node class and the quota that is left, by name.

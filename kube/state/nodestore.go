@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -19,13 +20,14 @@ import (
 // given up. See Mirror.OverdueClaims.
 const unseenFor = time.Minute
 
-// nodeStore holds the Nodes and NodeClaims of the cluster, and pairs them by provider ID. The
-// key of a node with a NodeClaim is the claim's name, that of another node its own name.
+// nodeStore holds the Nodes and NodeClaims of the cluster, and pairs them by provider ID and name (see
+// kube.IsNodeOf). The key of a node with a NodeClaim is the claim's name, that of another node its own
+// name.
 type nodeStore struct {
 	byName map[string]*corev1.Node
 	claims map[string]*karpv1.NodeClaim
 
-	nodeOf  map[string]string          // provider ID → node name
+	nodeOf  map[string]string          // provider ID → node name; see chooseNode
 	namesOf map[string]map[string]bool // provider ID → names of all Nodes that have it
 	claimOf map[string]string          // provider ID → claim name
 
@@ -70,11 +72,42 @@ func (s *nodeStore) claimNameWithID(id string) (name string, ok bool) {
 // key is the key of the node of that name.
 func (s *nodeStore) key(node string) string {
 	if n := s.byName[node]; n != nil {
-		if claim, ok := s.claimNameWithID(n.Spec.ProviderID); ok {
-			return claim
+		if c := s.claimWithID(n.Spec.ProviderID); c != nil && kube.IsNodeOf(n, c) {
+			return c.Name
 		}
 	}
 	return node
+}
+
+// claimWithID is the NodeClaim with that provider ID, or nil.
+func (s *nodeStore) claimWithID(id string) *karpv1.NodeClaim {
+	name, _ := s.claimNameWithID(id)
+	return s.claims[name]
+}
+
+// countNodesOf counts the Nodes with the provider ID of the claim that may be the claim's.
+func (s *nodeStore) countNodesOf(c *karpv1.NodeClaim) (count int) {
+	for name := range s.namesOf[c.Status.ProviderID] {
+		if kube.IsNodeOf(s.byName[name], c) {
+			count++
+		}
+	}
+	return count
+}
+
+// instanceType is the instance type of the Node of that name, "" if it is not known: that of its claim,
+// which no kubelet can change, or else what its label says.
+func (s *nodeStore) instanceType(node string) string {
+	n := s.byName[node]
+	if n == nil {
+		return ""
+	}
+	if c := s.claims[s.key(node)]; c != nil {
+		if launched := c.Labels[cluster.LabelInstanceType]; launched != "" {
+			return launched
+		}
+	}
+	return n.Labels[cluster.LabelInstanceType]
 }
 
 // interrupted reports whether the cloud interrupts the node of that name; false for no name.
@@ -93,7 +126,7 @@ func (s *nodeStore) setNode(n *corev1.Node) {
 	s.byName[n.Name] = n
 	if id := n.Spec.ProviderID; id != "" {
 		set(s.namesOf, id, n.Name)
-		s.chooseNode(id)
+		s.pair(id)
 	}
 }
 
@@ -112,16 +145,28 @@ func (s *nodeStore) removeNode(n *corev1.Node) (id string) {
 func (s *nodeStore) forgetID(name, id string) {
 	if id != "" {
 		unset(s.namesOf, id, name)
-		s.chooseNode(id)
+		s.pair(id)
 	}
 }
 
-// chooseNode records the Node for a provider ID: the youngest of those that have it, since a Node
-// of another name may be left over. Among Nodes of the same age it is the first by name.
+// pair records which claim and which Node stand for the instance with that provider ID.
+func (s *nodeStore) pair(id string) {
+	s.chooseClaim(id)
+	s.chooseNode(id)
+}
+
+// chooseNode records the Node for a provider ID: that of the claim or, if the name of that is not
+// known, the youngest, since a Node of another name may be left over. Among Nodes of the same age it is
+// the first by name.
 func (s *nodeStore) chooseNode(id string) {
 	var best *corev1.Node
+	c := s.claimWithID(id)
 	for name := range s.namesOf[id] {
-		if n := s.byName[name]; best == nil || younger(n, best) {
+		n := s.byName[name]
+		if c != nil && !kube.IsNodeOf(n, c) {
+			continue
+		}
+		if best == nil || younger(n, best) {
 			best = n
 		}
 	}
@@ -141,7 +186,7 @@ func (s *nodeStore) setClaim(c *karpv1.NodeClaim) {
 	s.claims[c.Name] = c
 	if id := c.Status.ProviderID; id != "" {
 		set(s.claimsOf, id, c.Name)
-		s.chooseClaim(id)
+		s.pair(id)
 	}
 }
 
@@ -187,19 +232,23 @@ func (s *nodeStore) removeClaim(c *karpv1.NodeClaim) *karpv1.NodeClaim {
 }
 
 // unlink ends the link between the claim and its Node. It returns the claim that stands for the node
-// from then on, or else the Node, which then counts as one without a claim; neither when nothing changes.
-func (s *nodeStore) unlink(c *karpv1.NodeClaim) (claim string, node *corev1.Node) {
+// from then on, or else the Nodes of the instance, which then count as nodes without a claim; neither
+// when nothing changes.
+func (s *nodeStore) unlink(c *karpv1.NodeClaim) (claim string, nodes []*corev1.Node) {
 	id := c.Status.ProviderID
 	before := s.claimOf[id]
 	unset(s.claimsOf, id, c.Name)
-	s.chooseClaim(id)
+	s.pair(id)
 	if id == "" || before != c.Name {
 		return "", nil
 	}
 	if claim, ok := s.claimNameWithID(id); ok {
 		return claim, nil
 	}
-	return "", s.nodeWithID(id)
+	for _, name := range slices.Sorted(maps.Keys(s.namesOf[id])) {
+		nodes = append(nodes, s.byName[name])
+	}
+	return "", nodes
 }
 
 // expect reports whether the claim, which karve creates, is to be recorded, and records since

@@ -178,7 +178,7 @@ func (p *parts) managedNode(c *karpv1.NodeClaim) kube.ManagedNode {
 		x.Node = nil
 		return x
 	}
-	x.Nodes = len(p.nodes.namesOf[c.Status.ProviderID])
+	x.Nodes = p.nodes.countNodesOf(c)
 	x.Pods = p.pods.listOn(x.Node.Name)
 	x.Activity = p.activity[x.Node.Name]
 	return x
