@@ -86,12 +86,16 @@ func (o *operations) run(namespace string, pace time.Duration, latency Distribut
 
 // announce adds the headers that make a client poll.
 func (o *operations) announce(op *operation, header http.Header) {
-	url := fmt.Sprintf("%s/subscriptions/%s/providers/%s/locations/%s/operations/%s?api-version=%s",
-		o.sub.url, o.sub.id, op.namespace, o.sub.location, op.id, operationsVersion)
+	url := fmt.Sprintf("%s/subscriptions/%s/providers/%s/locations/%s/operations/%s?p=%s&api-version=%s&t=638000000000000000&c=certificate&s=%s&h=hash",
+		o.sub.url, o.sub.id, op.namespace, o.sub.location, op.id, op.id, operationsVersion, OperationSignature)
 	header.Set("Azure-AsyncOperation", url)
 	header.Set("Location", url+"&monitor=true")
 	setRetryAfter(header, op.pace)
 }
+
+// OperationSignature signs the URLs of operations, as Azure does with the parameters t, c, s and h. It must
+// not be found in anything that a client records.
+const OperationSignature = "emulated-signature-of-an-operation"
 
 const operationsVersion = "2025-04-01"
 

@@ -149,6 +149,20 @@ func TestConfigNeverShowsTheToken(t *testing.T) {
 	}
 }
 
+// A bootstrap token on the command line is refused, without being repeated: process lists and the specs
+// of pods show it.
+//
+// Rule PERMISSION-3.
+func TestTokenIsNoFlag(t *testing.T) {
+	const canary = "canary.0123456789abcdef"
+	env := complete()
+	delete(env, "KUBELET_BOOTSTRAP_TOKEN")
+	_, err := load([]string{"--kubelet-bootstrap-token=" + canary}, env)
+	if err == nil || strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), "KUBELET_BOOTSTRAP_TOKEN") {
+		t.Errorf("got %v: want a refusal that names the variable and not the token", err)
+	}
+}
+
 func TestOneCloudOnly(t *testing.T) {
 	env := complete()
 	env["ARM_CLOUD"], env["AZURE_ENVIRONMENT_FILEPATH"] = "AzurePublicCloud", "/cloud.json"

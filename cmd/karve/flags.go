@@ -20,11 +20,15 @@ func envName(flag string) string {
 }
 
 // fillFromEnvironment sets every flag that was not given from its variable. A
-// flag wins over the environment. All faults are reported together: an operator
-// fixes a Deployment once, not five times.
+// flag wins over the environment; a secret is refused as a flag. All faults are reported together: an
+// operator fixes a Deployment once, not five times.
 func fillFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var faults []error
 	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed && secret(f.Name) {
+			faults = append(faults, fmt.Errorf("--%s shows a secret to every user and program that may list processes or read the pod: set %s, from a Secret, instead",
+				f.Name, envName(f.Name)))
+		}
 		if f.Changed || f.Name == "help" {
 			return
 		}
@@ -49,13 +53,19 @@ func hasEmpty(f *pflag.Flag) bool {
 
 // shown hides secrets: a value that is wrong still must not reach a log.
 func shown(flag, value string) string {
-	if flag == "kubelet-bootstrap-token" {
+	if secret(flag) {
 		return "(hidden)"
 	}
 	return value
 }
 
+// secret reports whether the value of a flag is one.
+func secret(flag string) bool { return flag == "kubelet-bootstrap-token" }
+
 // spelled names a setting in a message so that it can be found wherever it was set.
 func spelled(flag string) string {
+	if secret(flag) {
+		return envName(flag)
+	}
 	return fmt.Sprintf("--%s (or %s)", flag, envName(flag))
 }

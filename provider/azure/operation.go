@@ -21,12 +21,13 @@ import (
 // runs. After a restart karve reads from it why the creation failed.
 const AnnotationOperation = "karve.dev/azure-operation"
 
-// maxAnnotation is more than the length of Azure's URLs, which may carry a signature.
+// maxAnnotation is more than the length of Azure's URLs.
 const maxAnnotation = 8 << 10
 
 // operation is the JSON content of AnnotationOperation.
 type operation struct {
-	// URL is Azure's URL of the operation's status.
+	// URL is Azure's URL of the operation's status, without its signature: whoever may read NodeClaims
+	// could use that.
 	URL string `json:"url"`
 	// Type, Zone and CapacityType are the requested offering.
 	Type         string    `json:"type"`
@@ -37,17 +38,39 @@ type operation struct {
 
 // operationAnnotation returns the annotation for an accepted creation; nil without a URL.
 func operationAnnotation(accepted *http.Response, ref offering.Ref, now time.Time) map[string]string {
-	if accepted == nil || accepted.Header.Get("Azure-AsyncOperation") == "" {
+	if accepted == nil {
+		return nil
+	}
+	unsigned, ok := withoutSignature(accepted.Header.Get("Azure-AsyncOperation"))
+	if !ok {
 		return nil
 	}
 	text, err := json.Marshal(operation{
-		URL: accepted.Header.Get("Azure-AsyncOperation"), Type: ref.Type, Zone: ref.Zone, CapacityType: ref.CapacityType,
+		URL: unsigned, Type: ref.Type, Zone: ref.Zone, CapacityType: ref.CapacityType,
 		Begun: now.UTC().Truncate(time.Second),
 	})
 	if err != nil || len(text) > maxAnnotation {
 		return nil
 	}
 	return map[string]string{AnnotationOperation: string(text)}
+}
+
+// withoutSignature returns the URL with those parameters alone that name the operation; false if it is
+// none. karve's own credentials are enough to read the status. If Azure refuses that, the reason of a
+// failed creation is not known after a restart, and nothing else is lost.
+func withoutSignature(raw string) (string, bool) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return "", false
+	}
+	kept := url.Values{}
+	for _, name := range []string{"api-version", "p"} {
+		if value := u.Query().Get(name); value != "" {
+			kept.Set(name, value)
+		}
+	}
+	u.RawQuery, u.Fragment, u.User = kept.Encode(), "", nil
+	return u.String(), true
 }
 
 // recordedOperation returns the operation recorded in the claim, as LaunchState; nil when there is

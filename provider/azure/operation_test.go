@@ -72,3 +72,23 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 		})
 	}
 }
+
+// The signature in the URL of an operation is neither kept on the NodeClaim nor in an error of the network,
+// which ends in logs and conditions.
+//
+// Rule VM-9.
+func TestSignaturesOfOperationsAreNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
+		r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
+		c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
+		in, err := r.provider(t).Launch(t.Context(), c)
+		kept := in.LaunchState[azure.AnnotationOperation]
+		if err != nil || kept == "" {
+			t.Fatalf("to be remembered: %v, %v", in.LaunchState, err)
+		}
+		if strings.Contains(kept, azureemulator.OperationSignature) {
+			t.Errorf("kept on the NodeClaim: %s", kept)
+		}
+	})
+}

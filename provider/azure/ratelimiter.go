@@ -30,7 +30,7 @@ func limited(in *arm.ClientOptions, buckets *ratelimit.Buckets, renewal *token.R
 	if out.Telemetry.ApplicationID == "" {
 		out.Telemetry.ApplicationID = "karve"
 	}
-	out.PerRetryPolicies = append(slices.Clip(out.PerRetryPolicies), buckets.Policy(), renewal, writeCheck{mayWrite})
+	out.PerRetryPolicies = append(slices.Clip(out.PerRetryPolicies), buckets.Policy(), renewal, writeCheck{mayWrite}, errorsWithoutQueries{})
 	return &out
 }
 
