@@ -43,6 +43,7 @@ import (
 	"github.com/karve-dev/karve/controller/disruption"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/gc"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
@@ -77,6 +78,8 @@ type Env struct {
 	Pace time.Duration
 	// ClaimWatchLost keeps changes of NodeClaims from the mirror: their watch is interrupted.
 	ClaimWatchLost bool
+	// Guards are those of every process; the zero value holds nothing.
+	Guards guard.Guards
 	// Disrupt changes the options of disruption at every restart; nil leaves the defaults.
 	Disrupt func(*disruption.Options)
 
@@ -198,7 +201,7 @@ func (e *Env) Restart() {
 	ledger := &registrationhealth.Ledger{}
 	class := NodeClassGVK().GroupKind()
 	e.Provisioner = &provision.Provisioner{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper,
-		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
+		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers, Guard: e.Guards.Creations}
 	e.Lifecycle = &lifecycle.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Provider: e.Provider,
 		Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassGVK: NodeClassGVK(), Health: ledger,
 		Terminator: &termination.ClaimReconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassKind: class}}
@@ -207,7 +210,7 @@ func (e *Env) Restart() {
 	e.Termination.Evictor.BeforeRemoval = e.Mirror.BeginEviction
 	e.Termination.Evictor.Surges = &termination.Surges{Client: e.Client, Live: live, Events: e.Events, Log: log, Supersede: e.Mirror.Supersede}
 	disrupts := disruption.Options{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Events: e.Events, Metrics: e.Metrics,
-		Log: log, Buffers: buffers, Settings: disrupt.Defaults(), Surges: e.Termination.Evictor.Surges, Pause: e.Pause}
+		Log: log, Buffers: buffers, Settings: disrupt.Defaults(), Surges: e.Termination.Evictor.Surges, Pause: e.Pause, Guards: e.Guards}
 	if e.Disrupt != nil {
 		e.Disrupt(&disrupts)
 	}
@@ -216,7 +219,7 @@ func (e *Env) Restart() {
 	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, NodeClassGVK: NodeClassGVK(), Health: ledger}
 	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, NodeClassKind: class,
 		Recognizer: memory.New(e.Cloud), Pause: e.Pause}
-	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, NodeClassKind: class, Pause: e.Pause}
+	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, NodeClassKind: class, Pause: e.Pause, Guards: e.Guards}
 	e.Mirror.AssumeSynced()
 }
 

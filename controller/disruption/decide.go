@@ -4,6 +4,7 @@ package disruption
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube/state"
@@ -69,13 +71,17 @@ type decider struct {
 	moves    *moves
 	backOffs *backOffs
 	outcomes *outcomes
-	search   search
+	guards   guard.Guards
+	// heldUntil is until when the guards hold moves back.
+	heldUntil time.Time
+	search    search
 }
 
 func newDecider(o Options, moves *moves, backOffs *backOffs, outcomes *outcomes) *decider {
 	d := &decider{
 		mirror: o.Mirror, catalog: o.Catalog, report: outcomes.report, log: o.Log, settings: o.Settings, validation: o.Validation,
 		find: o.Search, check: o.Recheck, moves: moves, backOffs: backOffs, outcomes: outcomes,
+		guards: o.Guards,
 	}
 	if d.find == nil {
 		d.find = disrupt.Search
@@ -97,6 +103,9 @@ func (d *decider) delay(m *move) time.Duration {
 // decide searches for moves, slice by slice so that provisioning never waits long, and reports
 // whether there are new ones.
 func (d *decider) decide(ctx context.Context, v *view) (found bool) {
+	if v.now.Before(d.heldUntil) {
+		return false
+	}
 	if !d.search.running && (v.now.Before(d.search.again) || d.search.idle(v.now, d.mirror.Revision())) {
 		return false
 	}
@@ -118,6 +127,9 @@ func (d *decider) decide(ctx context.Context, v *view) (found bool) {
 	d.search.spent += time.Since(start)
 	if !d.search.running {
 		d.search.finish(v)
+		if d.heldUntil.After(v.now) {
+			d.search.wake = d.heldUntil
+		}
 		d.report.searched(d.search, v, d.input(v, nil), d.moves.inOrder())
 	}
 	return found
@@ -140,8 +152,16 @@ func (d *decider) choose(found disrupt.Move, v *view) {
 	d.startMarking(m, v) // it was found valid just now
 }
 
-// startMarking ends the wait of a valid move: its nodes are marked next.
+// startMarking ends the wait of a valid move: its nodes are marked next. While the guards hold it
+// back, it is dropped, and found again later.
 func (d *decider) startMarking(m *move, v *view) {
+	if held := (*guard.Error)(nil); errors.As(d.guards.Take(len(m.Launches), len(m.Nodes)), &held) {
+		d.moves.remove(m)
+		d.heldUntil = v.now.Add(held.RetryAfter)
+		d.search.wake = d.heldUntil
+		d.report.held(m, v, held)
+		return
+	}
 	d.report.observeDecisionTime(m)
 	m.enter(marking, v.now, v.round)
 }

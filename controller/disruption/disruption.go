@@ -14,6 +14,7 @@ import (
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/control"
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
@@ -39,6 +40,8 @@ type Options struct {
 	Surges Surger
 	// Pause says whether an operator has paused voluntary disruption; nil when none can.
 	Pause *control.Pause
+	// Guards limit how many nodes moves take away and launch; the zero value limits none.
+	Guards guard.Guards
 	// Settings hold for every decision. Settings.MaxSteps bounds how long provisioning
 	// may have to wait for one; zero means no bound.
 	Settings disrupt.Settings

@@ -2,7 +2,12 @@
 
 package disruption
 
-import "github.com/karve-dev/karve/controller/events"
+import (
+	"time"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/guard"
+)
 
 // withdrawPaused reports whether an operator has paused voluntary disruption. If so it drops the
 // moves of which nothing is written yet, and says so on the NodePools.
@@ -27,6 +32,16 @@ func (r *reporter) paused(v *view, why string) {
 		if p := r.mirror.Pool(name); p != nil {
 			r.events.Publish(events.Event{About: p, Reason: "DisruptionBlocked", Key: "paused", Every: repeatKept,
 				Message: "No node is disrupted voluntarily: " + why})
+		}
+	}
+}
+
+// held publishes on the NodePools of a move's nodes that the guards hold it back.
+func (r *reporter) held(m *move, v *view, held *guard.Error) {
+	for _, key := range m.Nodes {
+		if p := r.mirror.Pool(v.byClaim[key].InSnapshot.Pool); p != nil {
+			r.events.Publish(events.Event{About: p, Warning: true, Reason: "DisruptionBlocked", Key: "guard", Every: time.Minute,
+				Message: "Nodes are disrupted later: " + held.Error()})
 		}
 	}
 }

@@ -10,6 +10,7 @@ package expiration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/control"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/kube"
@@ -37,6 +39,8 @@ type Reconciler struct {
 	NodeClassKind schema.GroupKind
 	// Pause says whether an operator has paused voluntary disruption; nil when none can.
 	Pause *control.Pause
+	// Guard limits deletions; nil limits none.
+	Guard *guard.Guard
 }
 
 // pausedRetry is when a claim that is due is looked at again while karve is paused.
@@ -61,6 +65,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if r.Pause.Why() != "" {
 		return reconcile.Result{RequeueAfter: pausedRetry}, nil
+	}
+	if held := (*guard.Error)(nil); errors.As(r.Guard.Take(1), &held) {
+		return reconcile.Result{RequeueAfter: held.RetryAfter}, nil
 	}
 	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("deleting expired nodeclaim %s: %w", claim.Name, err)

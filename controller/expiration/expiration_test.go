@@ -14,6 +14,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/expiration"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
@@ -105,6 +106,32 @@ func TestPausedClusterExpiresNothing(t *testing.T) {
 			if gone := e.Claims()[0].DeletionTimestamp != nil; err != nil || gone != (value == "") || !gone && result.RequeueAfter != time.Minute {
 				t.Errorf("paused %q: deleted %v, comes back after %s: %v", value, gone, result.RequeueAfter, err)
 			}
+		}
+	})
+}
+
+// Claims that expire together are deleted as fast as the guard allows.
+//
+// Rule GUARD-3.
+func TestGuardHoldsExpirations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(controllertest.Pool("web", "Never"))
+		e.Create(controllertest.Pod("a", "1", "1Gi"))
+		e.Until(10, "a claim", func() bool { return len(e.Claims()) == 1 })
+		claim := e.Claims()[0]
+		limit := &guard.Guard{What: "deletions", PerMinute: 1, Log: logr.Discard()}
+		r := &expiration.Reconciler{Client: e.API, Metrics: e.Metrics, Log: logr.Discard(), NodeClassKind: controllertest.NodeClassGVK().GroupKind(), Guard: limit}
+		time.Sleep(721 * time.Hour)
+		if err := limit.Take(5); err != nil {
+			t.Fatal(err)
+		}
+		for _, gone := range []bool{false, true} {
+			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claim)})
+			if deleted := e.Claims()[0].DeletionTimestamp != nil; err != nil || deleted != gone {
+				t.Fatalf("deleted %v, want %v: %v", deleted, gone, err)
+			}
+			time.Sleep(result.RequeueAfter)
 		}
 	})
 }

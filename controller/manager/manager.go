@@ -44,6 +44,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/expiration"
 	"github.com/karve-dev/karve/controller/gc"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/controller/inplace"
 	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/controller/leader"
@@ -125,6 +126,9 @@ type Options struct {
 	// (--consolidation-validation-delay). Zero: they are marked at once.
 	Validation time.Duration
 
+	// Limits hold for all creations and voluntary deletions of NodeClaims together.
+	Limits Limits
+
 	// Features are off unless asked for (--feature-gates).
 	Features Features
 
@@ -155,6 +159,27 @@ type Features struct {
 	SpotToSpotConsolidation bool
 }
 
+// Limits are how many NodeClaims are created, and deleted although they could stay. A zero rate limits
+// nothing.
+type Limits struct {
+	// CreationsPerMinute and DeletionsPerMinute (--max-creations-per-minute,
+	// --max-voluntary-deletions-per-minute).
+	CreationsPerMinute, DeletionsPerMinute int
+	// SharePerMinute is how many percent of the fleet are allowed a minute where that is more
+	// (--max-fleet-share-per-minute).
+	SharePerMinute int
+}
+
+func (m *Manager) makeGuards(o Options, set *metrics.Set) guard.Guards {
+	log := o.Log.WithName("guard")
+	return guard.Guards{
+		Creations: &guard.Guard{What: "creations of NodeClaims", Flag: "max-creations-per-minute", PerMinute: o.Limits.CreationsPerMinute,
+			Share: o.Limits.SharePerMinute, Fleet: m.mirror.CountNodes, Held: set.GuardHeld.WithLabelValues("creation"), Log: log},
+		Deletions: &guard.Guard{What: "voluntary deletions of NodeClaims", Flag: "max-voluntary-deletions-per-minute", PerMinute: o.Limits.DeletionsPerMinute,
+			Share: o.Limits.SharePerMinute, Fleet: m.mirror.CountNodes, Held: set.GuardHeld.WithLabelValues("deletion"), Log: log},
+	}
+}
+
 // Manager runs the controllers.
 type Manager struct {
 	inner   crmanager.Manager
@@ -162,6 +187,7 @@ type Manager struct {
 	buffers *buffer.Keeper // nil unless the feature was asked for
 	surges  *termination.Surges
 	pause   *control.Pause
+	guards  guard.Guards
 }
 
 // New wires everything for the cluster at cfg, without starting anything.
@@ -369,6 +395,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 		m.buffers = buffer.NewKeeper(m.Client(), m.mirror)
 	}
 	m.pause = &control.Pause{Reader: m.inner.GetAPIReader(), Namespace: o.ownNamespace(), Events: recorder, Metrics: set, Log: o.Log.WithName("pause")}
+	m.guards = m.makeGuards(o, set)
 	m.surges = &termination.Surges{Client: m.Client(), Live: m.inner.GetAPIReader(), Events: recorder,
 		Log: o.Log.WithName("surge"), Supersede: m.mirror.Supersede}
 	if err := m.addLoops(o, set, recorder, keeper, batches); err != nil {
@@ -409,12 +436,12 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 	for _, loop := range []named{
 		{"provisioner", &provision.Provisioner{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper, Batches: batches,
-			Events: recorder, Metrics: set, Log: o.Log.WithName("provisioner"), Buffers: m.buffers,
+			Events: recorder, Metrics: set, Log: o.Log.WithName("provisioner"), Buffers: m.buffers, Guard: m.guards.Creations,
 		}},
 		{"disruption", disruption.New(disruption.Options{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper,
 			Events: recorder, Metrics: set, Log: o.Log.WithName("disruption"), Buffers: m.buffers,
-			Settings: o.Disruption, Validation: o.Validation, Every: o.DisruptEvery, Surges: m.surges, Pause: m.pause,
+			Settings: o.Disruption, Validation: o.Validation, Every: o.DisruptEvery, Surges: m.surges, Pause: m.pause, Guards: m.guards,
 		})},
 		{"nodeclaim.garbagecollection", &gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Decorate(o.Provider, "nodeclaim.garbagecollection"),
@@ -478,7 +505,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		&drift.Reconciler{
 			Client: c, Catalog: keeper, Drifter: as[provider.Drifter](o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), NodeClassGVK: o.NodeClass, Panics: o.Panics,
 		},
-		&expiration.Reconciler{Client: c, Metrics: set, Log: logOf("nodeclaim.expiration"), NodeClassKind: class, Pause: m.pause},
+		&expiration.Reconciler{Client: c, Metrics: set, Log: logOf("nodeclaim.expiration"), NodeClassKind: class, Pause: m.pause, Guard: m.guards.Deletions},
 		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: logOf("nodepool"), NodeClassGVK: o.NodeClass, Health: ledger},
 	}...) {
 		if err := r.Register(m.inner); err != nil {
@@ -504,7 +531,7 @@ func (m *Manager) featured(o Options, set *metrics.Set, recorder *events.Recorde
 	if o.Features.StaticCapacity {
 		out = append(out, &static.Reconciler{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper, Metrics: set,
-			Log: o.Log.WithName("nodepool.static"), NodeClassKind: o.NodeClass.GroupKind(), Pause: m.pause,
+			Log: o.Log.WithName("nodepool.static"), NodeClassKind: o.NodeClass.GroupKind(), Pause: m.pause, Guards: m.guards,
 		})
 	}
 	if changes, ok := o.Provider.(provider.Updater); ok {

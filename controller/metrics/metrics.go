@@ -73,6 +73,7 @@ type Set struct {
 	EventsDropped  prometheus.Counter     // events that did not fit into the queue
 	Panics         *prometheus.CounterVec // where
 	Paused         prometheus.Gauge       // 1 while nothing voluntary is begun
+	GuardHeld      *prometheus.CounterVec // action: creation, deletion
 	CatalogAge     *prometheus.GaugeVec
 	QuotaRemaining *prometheus.GaugeVec // quota
 	QuotaExhausted *prometheus.GaugeVec // quota: seconds
@@ -158,6 +159,7 @@ func New(registry prometheus.Registerer) *Set {
 		EventsDropped:     m.counter("karve_events_dropped_total", "Events dropped because the queue was full.").WithLabelValues(),
 		Panics:            m.counter("karve_panics_recovered_total", "Panics that were recovered outside of reconcilers.", "where"),
 		Paused:            m.gauge("karve_paused", "1 while an operator has paused everything voluntary, or karve cannot tell.").WithLabelValues(),
+		GuardHeld:         zero(m.counter("karve_guard_held_total", "Creations and voluntary deletions of NodeClaims that were held back, since there were so many lately, each time that they were tried.", "action"), "creation", "deletion"),
 		QuotaRemaining:    m.gauge("karve_quota_remaining", "What is left of a quota (cores, VMs) or of a subnet's addresses.", "quota"),
 		QuotaExhausted:    m.gauge("karve_quota_exhausted_seconds", "Time until a quota is used up at the rate of the last ten minutes; quotas that last longer than a day are left out.", "quota"),
 		CatalogAge:        m.gauge("karve_catalog_age_seconds", "Age of the catalog of offerings.", "class"),

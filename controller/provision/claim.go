@@ -17,6 +17,7 @@ import (
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/controller/leader"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
@@ -27,26 +28,44 @@ import (
 // deleted its NodeClaims are, too.
 func PoolExists(pool *karpv1.NodePool) bool { return pool != nil && pool.DeletionTimestamp == nil }
 
-// CreateClaim creates the claim that newClaim makes for a launch, within the limits of its NodePool
-// (see state.Mirror.ReserveClaim). While there is a claim of that name, newClaim makes another.
-func CreateClaim(ctx context.Context, c client.Client, m *state.Mirror, l schedule.Launch, newClaim func() *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
+// Creator creates NodeClaims within the limits of their NodePools (see state.Mirror.ReserveClaim), and as
+// fast as the Guard allows.
+type Creator struct {
+	Client client.Client
+	Mirror *state.Mirror
+	// Guard limits creations; nil limits none.
+	Guard *guard.Guard
+}
+
+// Create creates the claim that newClaim makes for a launch. While there is a claim of that name,
+// newClaim makes another. It returns a *guard.Error while the Guard holds it back.
+func (c Creator) Create(ctx context.Context, l schedule.Launch, newClaim func() *karpv1.NodeClaim) (claim *karpv1.NodeClaim, err error) {
+	if err := c.Guard.Take(1); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil && !mayHaveSucceeded(err) {
+			c.Guard.Give(1)
+		}
+	}()
 	for {
 		claim := newClaim()
-		if _, taken := m.ManagedNode(claim.Name); taken {
+		if _, taken := c.Mirror.ManagedNode(claim.Name); taken {
 			continue
 		}
-		if err := m.ReserveClaim(state.NewClaim{Claim: claim.DeepCopy(), Offerings: l.Offerings, Pods: l.Pods}); err != nil {
+		if err := c.Mirror.ReserveClaim(state.NewClaim{Claim: claim.DeepCopy(), Offerings: l.Offerings, Pods: l.Pods}); err != nil {
+			c.Guard.Give(1)
 			return nil, err
 		}
-		err := Create(ctx, c, claim)
+		err := Create(ctx, c.Client, claim)
 		if err == nil {
-			m.RecordCreatedClaim(claim, l.Offerings, nil) // its pods are nominated to it already
+			c.Mirror.RecordCreatedClaim(claim, l.Offerings, nil) // its pods are nominated to it already
 			return claim, nil
 		}
 		if mayHaveSucceeded(err) {
-			m.KeepClaim(claim.Name)
+			c.Mirror.KeepClaim(claim.Name)
 		} else {
-			m.ReleaseClaim(claim.Name)
+			c.Mirror.ReleaseClaim(claim.Name)
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, err

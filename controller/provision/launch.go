@@ -13,6 +13,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
@@ -29,6 +30,7 @@ type launcher struct {
 	catalog *catalog.Keeper
 	batches *Batcher
 	buffers *buffer.Keeper
+	guard   *guard.Guard
 	report  *reporter
 }
 
@@ -71,6 +73,10 @@ func (l *launcher) create(ctx context.Context, launch schedule.Launch) error {
 			l.report.overLimit(launch, limit)
 			return nil
 		}
+		if held := (*guard.Error)(nil); errors.As(err, &held) {
+			l.report.held(launch, held)
+			return nil
+		}
 		return fmt.Errorf("creating a nodeclaim for %d pods in nodepool %q: %w", len(launch.Pods), launch.Pool, err)
 	}
 	l.buffers.Launched(claim.Name, launch.Pods)
@@ -83,7 +89,7 @@ func (l *launcher) createClaim(ctx context.Context, launch schedule.Launch) (*ka
 	if !PoolExists(pool) {
 		return nil, errPoolDeleted
 	}
-	return CreateClaim(ctx, l.client, l.mirror, launch, func() *karpv1.NodeClaim {
+	return Creator{l.client, l.mirror, l.guard}.Create(ctx, launch, func() *karpv1.NodeClaim {
 		claim := NewClaim(l.catalog, launch, pool)
 		if urgent {
 			claim.Annotations[kube.UrgentAnnotation] = "true"

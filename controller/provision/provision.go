@@ -13,6 +13,7 @@ import (
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/schedule"
@@ -39,6 +40,8 @@ type Provisioner struct {
 	Log     logr.Logger
 	// Buffers records where the capacity for CapacityBuffers is; nil when they are not used.
 	Buffers *buffer.Keeper
+	// Guard limits creations of NodeClaims; nil limits none.
+	Guard *guard.Guard
 
 	// What was last logged about pods and catalog, so that it is logged once.
 	waiting    int
@@ -124,7 +127,7 @@ func (p *Provisioner) act(ctx context.Context, plan schedule.Plan) error {
 }
 
 func (p *Provisioner) launcher() *launcher {
-	return &launcher{client: p.Client, mirror: p.Mirror, catalog: p.Catalog, batches: p.Batches, buffers: p.Buffers, report: p.reporter()}
+	return &launcher{client: p.Client, mirror: p.Mirror, catalog: p.Catalog, batches: p.Batches, buffers: p.Buffers, guard: p.Guard, report: p.reporter()}
 }
 
 func (p *Provisioner) reporter() *reporter {

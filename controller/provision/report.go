@@ -13,6 +13,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
@@ -77,6 +78,14 @@ func (r *reporter) notNeeded(l schedule.Launch) {
 // overLimit logs that a launch was dropped because of a limit.
 func (r *reporter) overLimit(l schedule.Launch, limit *state.LimitError) {
 	r.log.Info("no nodeclaim created, its nodepool reached a limit meanwhile", "nodepool", l.Pool, "limit", limit.Limit, "pods", len(l.Pods))
+}
+
+// held publishes an event on the NodePool of a launch that the guard holds back; the guard logs it.
+func (r *reporter) held(l schedule.Launch, held *guard.Error) {
+	if pool := r.mirror.Pool(l.Pool); pool != nil {
+		r.events.Publish(events.Event{About: pool, Warning: true, Reason: "LaunchesHeld", Key: "guard", Every: time.Minute,
+			Message: "Nodes for pending pods are launched later: " + held.Error()})
+	}
 }
 
 // claimCreated reports a NodeClaim that was created.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/control"
+	"github.com/karve-dev/karve/controller/guard"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/provision"
@@ -57,6 +58,8 @@ type Reconciler struct {
 	NodeClassKind schema.GroupKind
 	// Pause says whether an operator has paused voluntary disruption; nil when none can.
 	Pause *control.Pause
+	// Guards limit creations and deletions; the zero value limits none.
+	Guards guard.Guards
 	// Choose decides which nodes to launch; nil means schedule.StaticLaunches.
 	Choose func(snapshot *cluster.Snapshot, pool string, n int) []schedule.Launch
 }
@@ -149,10 +152,14 @@ func (r *Reconciler) createAll(ctx context.Context, pool *karpv1.NodePool, launc
 }
 
 func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedule.Launch) error {
-	claim, err := provision.CreateClaim(ctx, r.Client, r.Mirror, l, func() *karpv1.NodeClaim { return provision.NewClaim(r.Catalog, l, pool) })
+	creator := provision.Creator{Client: r.Client, Mirror: r.Mirror, Guard: r.Guards.Creations}
+	claim, err := creator.Create(ctx, l, func() *karpv1.NodeClaim { return provision.NewClaim(r.Catalog, l, pool) })
 	if limit := (*state.LimitError)(nil); errors.As(err, &limit) {
 		r.Log.Info("no nodeclaim created, its nodepool reached a limit meanwhile", "nodepool", pool.Name, "limit", limit.Limit)
 		return nil
+	}
+	if held := (*guard.Error)(nil); errors.As(err, &held) {
+		return nil // the guard logs it; the pool is counted again
 	}
 	if err != nil {
 		return fmt.Errorf("creating a nodeclaim of static nodepool %s: %w", pool.Name, err)
@@ -173,6 +180,9 @@ func (r *Reconciler) deleteSurplus(ctx context.Context, pool *karpv1.NodePool, s
 	r.Log.Info("deprovisioning static nodes", "nodepool", pool.Name, "current", len(staying), "desired", *pool.Spec.Replicas, "deprovision-count", n)
 	var errs []error
 	for _, m := range surplusNodes(nodes, n, time.Now()) {
+		if r.Guards.Deletions.Take(1) != nil {
+			break // the guard logs it; the pool is counted again
+		}
 		err := r.Client.Delete(ctx, m.Claim.DeepCopy(), client.Preconditions{UID: &m.Claim.UID})
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("deleting nodeclaim %s, one too many: %w", m.Claim.Name, err))
