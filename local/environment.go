@@ -57,6 +57,7 @@ type Environment struct {
 	cloud     *background
 	disks     *background
 	karve     *karve
+	settings  []string    // of karve, "NAME=value"
 	restarter *background // starts karve again
 	client    client.Client
 	logs      *os.File
@@ -157,8 +158,8 @@ func (e *Environment) startKarve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	env := slices.Concat(inherited(), e.azureSettings(), e.clusterSettings(key), e.provisioningSettings(), e.options.KarveEnv)
-	e.karve = newKarve([]string{e.options.Karve, "controller"}, env, filepath.Join(e.dir, "logs", "karve.log"), e.options.Restarted)
+	e.settings = slices.Concat(inherited(), e.azureSettings(), e.clusterSettings(key), e.provisioningSettings(), e.options.KarveEnv)
+	e.karve = newKarve([]string{e.options.Karve, "controller"}, e.settings, e.karveLog("karve"), e.options.Restarted)
 	if err := e.karve.start(ctx); err != nil {
 		return err
 	}
@@ -168,6 +169,8 @@ func (e *Environment) startKarve(ctx context.Context) error {
 	e.options.Progress("karve is up")
 	return nil
 }
+
+func (e *Environment) karveLog(name string) string { return filepath.Join(e.dir, "logs", name+".log") }
 
 // Close ends everything, in the order that loses nothing: karve first, for it
 // talks to all others.

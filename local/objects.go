@@ -158,6 +158,7 @@ func (e *Environment) installAccess(ctx context.Context) error {
 	return nil
 }
 
+// karveKubeconfig is the path of the kubeconfig with which karve runs.
 func (e *Environment) karveKubeconfig() string { return filepath.Join(e.dir, "karve.kubeconfig") }
 
 // karveNamespace is where karve would run, were it a pod.

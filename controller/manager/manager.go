@@ -216,8 +216,19 @@ func New(cfg *rest.Config, o Options) (m *Manager, err error) {
 }
 
 // Run works until the context ends. It fails when leadership is lost: another
-// process leads then.
-func (m *Manager) Run(ctx context.Context) error { return m.inner.Start(ctx) }
+// process may lead then.
+func (m *Manager) Run(ctx context.Context) error {
+	err := m.inner.Start(ctx)
+	if err != nil && err.Error() == lostLease {
+		return fmt.Errorf("%w: this process could not renew its lease in time, as when it is paused or the API server "+
+			"does not answer, and another process may lead now; this one has stopped writing and ends, to be started "+
+			"again as a follower", err)
+	}
+	return err
+}
+
+// lostLease is the text of controller-runtime's error, which has no type.
+const lostLease = "leader election lost"
 
 // Client reads from the manager's cache.
 func (m *Manager) Client() client.Client { return m.inner.GetClient() }

@@ -69,14 +69,14 @@ func TestJSONLog(t *testing.T) {
 	}
 }
 
-// lostLease is a lease that another process holds.
-type lostLease struct{ resourcelock.Interface }
+// othersLease is a lease that another process holds.
+type othersLease struct{ resourcelock.Interface }
 
-func (lostLease) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+func (othersLease) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	return &resourcelock.LeaderElectionRecord{HolderIdentity: "other"}, nil, nil
 }
 
-func (lostLease) Identity() string { return "me" }
+func (othersLease) Identity() string { return "me" }
 
 // A process that no longer leads tells nothing of what it had decided.
 //
@@ -99,7 +99,7 @@ func TestEventsAreTheLeadersAlone(t *testing.T) {
 	if err := c.Create(t.Context(), event); !apierrors.IsForbidden(err) || requests.Load() != 1 {
 		t.Errorf("without an election: %v after %d requests, want that of the API server", err, requests.Load())
 	}
-	fence.Guard(lostLease{}, lostLease{}, time.Second)
+	fence.Guard(othersLease{}, othersLease{}, time.Second)
 	if err := c.Create(t.Context(), event); !errors.Is(err, leader.ErrNotLeading) || requests.Load() != 1 {
 		t.Errorf("while another leads: %v after %d requests", err, requests.Load())
 	}
