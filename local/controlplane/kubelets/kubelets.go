@@ -2,7 +2,8 @@
 
 // Package kubelets simulates the kubelets of nodes that exist only as API objects: nodes
 // annotated kwok.x-k8s.io/node=fake. It makes them Ready, renews their leases, and takes
-// their pods from bound to running to deleted. The rules are in stages/, one file each.
+// their pods from bound to running to ready to deleted, in the time that the pods ask for. The
+// rules are in stages/, one file each.
 //
 // It does not write the fields that a node's registrar sets: labels, taints, addresses,
 // capacity, allocatable. It never creates or deletes a node. When a node is deleted, or loses
