@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -274,6 +275,7 @@ func (o *Options) inner(cfg *rest.Config) crmanager.Options {
 		Logger: o.Log,
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&appsv1.ReplicaSet{}: stripped, &appsv1.StatefulSet{}: stripped, &batchv1.Job{}: stripped,
+			&corev1.Pod{}: {Transform: kube.StripPod}, &corev1.Node{}: {Transform: kube.StripNode},
 		}},
 		NewCache: newGuardedCache(o.Panics),
 		NewClient: func(cfg *rest.Config, options client.Options) (client.Client, error) {
