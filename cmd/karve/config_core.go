@@ -62,8 +62,8 @@ type ProcessConfig struct {
 func (c *ProcessConfig) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&c.MetricsPort, "metrics-port", 8080, "port of /metrics")
 	flags.IntVar(&c.HealthProbePort, "health-probe-port", 8081, "port of /healthz and /readyz")
-	flags.IntVar(&c.KubeClientQPS, "kube-client-qps", 200, "requests a second to the Kubernetes API")
-	flags.IntVar(&c.KubeClientBurst, "kube-client-burst", 300, "burst of requests to the Kubernetes API")
+	flags.IntVar(&c.KubeClientQPS, "kube-client-qps", 200, "highest number of requests a second to the Kubernetes API; karve sends fewer where the API server rejects some (429)")
+	flags.IntVar(&c.KubeClientBurst, "kube-client-burst", 300, "burst of requests to the Kubernetes API at the highest rate")
 	flags.BoolVar(&c.EnableProfiling, "enable-profiling", false, "serve /debug/pprof on the metrics port")
 	flags.Int64Var(&c.MemoryLimit, "memory-limit", -1, "container memory limit in bytes; Go keeps to 90 % of it")
 }

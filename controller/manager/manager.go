@@ -37,6 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/karve-dev/karve/controller/apilimit"
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/control"
@@ -92,7 +93,8 @@ type Options struct {
 	// EnableProfiling serves /debug/pprof on the metrics port (--enable-profiling).
 	EnableProfiling bool
 
-	// ClientQPS and ClientBurst bound requests to the API server
+	// ClientQPS and ClientBurst bound requests to the API server, which the manager lowers where the
+	// server rejects some
 	// (--kube-client-qps, --kube-client-burst; the flags' own defaults are lower). Zero means
 	// 1000 and 1500: a scale-up of a hundred nodes is about a thousand writes.
 	ClientQPS   float32
@@ -197,20 +199,25 @@ func New(cfg *rest.Config, o Options) (m *Manager, err error) {
 		return nil, err
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst = o.ClientQPS, o.ClientBurst
+	limit := apilimit.New(o.ClientQPS, o.ClientBurst)
 	options, election := o.inner(cfg), &election{}
 	if options.LeaderElection {
 		if options.LeaderElectionResourceLockInterface, err = election.lock(&options, o.Fence); err != nil {
 			return nil, fmt.Errorf("preparing the leader election: %w", err)
 		}
 	}
-	inner, err := crmanager.New(cfg, options)
+	limited := rest.CopyConfig(cfg)
+	limit.Apply(limited)
+	inner, err := crmanager.New(limited, options)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	election.recordEvents(inner)
 	m = &Manager{inner: inner}
-	if err := m.wire(cfg, o); err != nil {
+	set := metrics.New(o.Registry)
+	limit.Rejected = set.APIRejected.Inc
+	metrics.RequestRate(o.Registry, limit.Rate)
+	if err := m.wire(cfg, o, set); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -373,7 +380,7 @@ func ownLimits(cfg *rest.Config, qps float32, burst int) *rest.Config {
 	return own
 }
 
-func (m *Manager) wire(cfg *rest.Config, o Options) error {
+func (m *Manager) wire(cfg *rest.Config, o Options, set *metrics.Set) error {
 	ctx := context.Background() // nothing that is wired outlives or awaits it
 	if err := kube.AddIndexes(ctx, m.inner.GetFieldIndexer()); err != nil {
 		return err
@@ -385,7 +392,6 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	if err := m.mirror.Attach(ctx, m.inner.GetCache()); err != nil {
 		return err
 	}
-	set := metrics.New(o.Registry)
 	m.mirror.OnLocked = func(waited time.Duration) { set.LockWait.Observe(waited.Seconds()) }
 	guarded := guardedRegistry{o.Registry, o.Panics}
 	if cloud, ok := o.Provider.(provider.RequestReporter); ok {

@@ -82,6 +82,7 @@ type Set struct {
 	ConsolidationSaved   *prometheus.CounterVec // nodepool: USD per hour
 	DisruptionSearch     prometheus.Histogram
 	LockWait             prometheus.Histogram // for the lock of the mirror
+	APIRejected          prometheus.Counter   // requests to the Kubernetes API
 
 	byPool []series // that have the label nodepool
 }
@@ -167,6 +168,7 @@ func New(registry prometheus.Registerer) *Set {
 		ConsolidationsUndone: m.counter("karve_consolidations_undone_total", "Consolidations after which a node was launched for pods that they moved.", "nodepool"),
 		ConsolidationSaved:   m.counter("karve_consolidation_saved_usd_per_hour_total", "Savings of consolidations, by the NodePools of the nodes that were removed.", "nodepool"),
 		DisruptionSearch:     m.histogram("karve_disruption_search_seconds", "Time that one complete search for disruptions takes.", durations()).WithLabelValues().(prometheus.Histogram),
+		APIRejected:          m.counter("karve_kubernetes_requests_rejected_total", "Requests that the Kubernetes API server rejected because there were too many.").WithLabelValues(),
 		LockWait:             m.histogram("karve_mirror_lock_wait_seconds", "Time that events and queries waited for karve's record of the cluster.", lockWaits()).WithLabelValues().(prometheus.Histogram),
 	}
 	set.byPool = m.byPool
