@@ -32,7 +32,7 @@ func (e *Environment) startAzure(ctx context.Context) error {
 	o.Dir = filepath.Join(e.dir, "azure")
 	if !e.options.ServersOnly {
 		o.Guest = node.NewOS(node.Options{
-			Log: e.log, Silence: e.scaled(realSilence),
+			Log: e.log, Silence: e.options.scaled(realSilence),
 			Cluster: node.Cluster{Server: e.cluster.PublicEndpoint(), CA: e.cluster.CAData(), Token: e.cluster.BootstrapToken()},
 			Routes:  e.cluster.Routes(),
 		})
@@ -56,7 +56,7 @@ func (e *Environment) startCloudController(ctx context.Context) error {
 	controller, err := node.NewCloudController(node.CloudOptions{
 		Client:     clients,
 		VMs:        node.VMsOf(e.azure),
-		CheckEvery: max(e.scaled(realCloudCheck), 200*time.Millisecond),
+		CheckEvery: max(e.options.scaled(realCloudCheck), 200*time.Millisecond),
 		Log:        e.log,
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func (e *Environment) startDisks(ctx context.Context) error {
 	driver, err := storage.New(storage.Options{
 		Client:          clients,
 		ResourceGroupID: "/subscriptions/" + e.azure.SubscriptionID() + "/resourceGroups/" + e.azure.NodeResourceGroup(),
-		Delay:           e.scaled(realDiskMove),
+		Delay:           e.options.scaled(realDiskMove),
 		Log:             e.log,
 	})
 	if err != nil {
@@ -97,8 +97,8 @@ func (e *Environment) startDisks(ctx context.Context) error {
 }
 
 // scaled converts a delay of real time to the emulator's time scale.
-func (e *Environment) scaled(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * e.options.Azure.TimeScale)
+func (o *Options) scaled(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * o.Azure.TimeScale)
 }
 
 // pace describes how fast Azure's clock runs.

@@ -201,7 +201,7 @@ func (e *Environment) Close() error {
 
 // Err returns what ended by itself for good: a part of the control plane, or karve. Nil
 // while everything runs, or karve is restarted.
-func (e *Environment) Err() error { return errors.Join(e.cluster.Err(), e.karveErr()) }
+func (e *Environment) Err() error { return errors.Join(e.cluster.Err(), e.karve.err()) }
 
 // Kubeconfig is the path of an administrator's kubeconfig.
 func (e *Environment) Kubeconfig() string { return e.cluster.Kubeconfig() }

@@ -171,37 +171,30 @@ func (e *Environment) StopKarve() error {
 	return process.stop(10 * time.Second)
 }
 
-// KarveProcess is the process ID of karve and the URL of its metrics; of its last process if none
-// runs.
+// KarveProcess is the process ID of karve, and the host and port at which it serves metrics; of its
+// last process if none runs.
 func (e *Environment) KarveProcess() (pid int, metrics string) {
 	e.karve.mu.Lock()
 	defer e.karve.mu.Unlock()
-	return e.karve.process.cmd.Process.Pid, "http://" + e.karve.metrics + "/metrics"
+	return e.karve.process.cmd.Process.Pid, e.karve.metrics
 }
 
 // KarveLog is the file with all of karve's output in this run.
 func (e *Environment) KarveLog() string { return e.karve.log }
 
-// MetricsAddress is the host and port at which karve serves metrics until it is started again.
-func (e *Environment) MetricsAddress() string {
-	e.karve.mu.Lock()
-	defer e.karve.mu.Unlock()
-	return e.karve.metrics
-}
-
-// karveErr reports that karve ended by itself, with its last output; nil while it
+// err reports that karve ended by itself, with its last output; nil while it
 // runs or is restarted, and after Environment ended it.
-func (e *Environment) karveErr() error {
-	if e.karve.onRestart != nil {
-		return e.karve.givenUpError()
+func (k *karve) err() error {
+	if k.onRestart != nil {
+		return k.givenUpError()
 	}
-	process, _ := e.karve.current()
+	process, _ := k.current()
 	if process == nil || process.asked.Load() {
 		return nil
 	}
 	select {
 	case <-process.ended:
-		return e.karve.endError(process)
+		return k.endError(process)
 	default:
 		return nil
 	}

@@ -132,4 +132,7 @@ func (k *karve) start(ctx context.Context) error { return k.env.StartKarve(ctx) 
 
 func (k *karve) stop() error { return k.env.StopKarve() }
 
-func (k *karve) process() (pid int, metrics string) { return k.env.KarveProcess() }
+func (k *karve) process() (pid int, metrics string) {
+	pid, address := k.env.KarveProcess()
+	return pid, "http://" + address + "/metrics"
+}

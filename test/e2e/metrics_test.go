@@ -84,7 +84,8 @@ func TestSecureMetricsNeedTokenAndRole(t *testing.T) {
 // scrape reads the metrics over HTTPS with a token.
 func scrape(t *testing.T, env *local.Environment, token string) (code int, body string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+env.MetricsAddress()+"/metrics", nil)
+	_, address := env.KarveProcess()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
