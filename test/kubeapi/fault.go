@@ -77,7 +77,7 @@ type Fault struct {
 	Delay time.Duration
 }
 
-// faults are those at present.
+// faults are those at present. Their lock is taken within the server's, never around it.
 type faults struct {
 	mu     sync.Mutex
 	random *rand.Rand
@@ -88,21 +88,29 @@ type faults struct {
 
 // Inject has a fault go on until the function that it returns is called.
 func (s *Server) Inject(f Fault) (remove func()) {
-	s.faults.mu.Lock()
-	defer s.faults.mu.Unlock()
-	if s.faults.now == nil {
-		s.faults.now = map[int]Fault{}
-	}
-	s.faults.last++
-	id := s.faults.last
-	s.faults.now[id] = f
+	id := s.faults.add(f)
 	s.ring()
 	return func() {
-		s.faults.mu.Lock()
-		defer s.faults.mu.Unlock()
-		delete(s.faults.now, id)
+		s.faults.remove(id)
 		s.ring()
 	}
+}
+
+func (s *faults) add(f Fault) (id int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		s.now = map[int]Fault{}
+	}
+	s.last++
+	s.now[s.last] = f
+	return s.last
+}
+
+func (s *faults) remove(id int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.now, id)
 }
 
 // ring has all watches look whether they may go on.
