@@ -16,7 +16,7 @@ CGO          := $(if $(RACE),1,0)
 # Whatever runs in one goroutine, of which test/arch makes sure: the race detector has
 # nothing to look for. And what tests the whole in virtual time, whose controllers and provider are raced by their own tests.
 # The longest first.
-UNRACED      := ./test/clusterlife ./engine/... $(addprefix ./test/,arch evictions faults report scarcity soak takeover)
+UNRACED      := ./test/clusterlife ./engine/... $(addprefix ./test/,arch disasters evictions faults kubeapi report scarcity simulation soak takeover)
 
 SCALEFLAGS   := -karve $(CURDIR)/$(BIN)/karve -upstream $(CURDIR)/$(BIN)/upstream-kwok -controlplane $(CONTROLPLANE)
 DEMOFLAGS    := $(if $(ONCE),--once) $(if $(BARE),--bare)
