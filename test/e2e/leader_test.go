@@ -84,7 +84,11 @@ func TestStoppedLeaderDoublesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(claims) != n {
-		t.Errorf("%d NodeClaims for %d pods that each fill a VM", len(claims), n)
+		for i := range claims {
+			t.Logf("%+v", claims[i])
+		}
+		_, first := env.KarveProcess()
+		t.Errorf("%d NodeClaims for %d pods that each fill a VM\n%s\n%s: %s", len(claims), n, tailOf(second.Log()), first, tailOf(filepath.Join(dir, "logs", "karve.log")))
 	}
 }
 

@@ -172,7 +172,8 @@ func (a *asker) finalizers() {
 
 func (a *asker) customResources() {
 	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: a.namespace}}
-	p.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: "karpenter.azure.com", Kind: "AKSNodeClass", Name: "none"}
+	// A class of nobody's, so that no controller writes to the NodePool in between.
+	p.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: "example.com", Kind: "NodeClass", Name: "none"}
 	p.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{}
 	p.Status.Conditions = nil
 	a.say("a NodePool", a.c.Create(a.ctx, p), p.Generation)
@@ -193,7 +194,7 @@ func (a *asker) customResources() {
 	x = p.DeepCopy()
 	x.Status.NodeClassObservedGeneration = 3
 	x.Spec.Weight = new(int32(9))
-	x.Labels["c"] = "d"
+	x.Labels = map[string]string{"a": "b", "c": "d"}
 	a.say("all by the status's part", a.c.Status().Patch(a.ctx, x, client.MergeFrom(p)), a.exists(p), p.Status.NodeClassObservedGeneration, *p.Spec.Weight, len(p.Labels), p.Generation)
 	a.say("it is deleted", a.c.Delete(a.ctx, p), a.exists(p))
 }
