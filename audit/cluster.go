@@ -322,14 +322,6 @@ func (c *cluster) claimOf(n *node) *claim {
 	return of
 }
 
-// nodeOf is the Node of a NodeClaim; nil when there is none.
-func (c *cluster) nodeOf(x *claim) *node {
-	if n := c.nodesByName[x.Status.NodeName]; n != nil && n.lives() && resourceKey(n.Spec.ProviderID) == resourceKey(x.Status.ProviderID) {
-		return n
-	}
-	return nil
-}
-
 // waitedFor are the pods for which a drain of the node waits.
 func (c *cluster) waitedFor(name string) []*pod {
 	var out []*pod

@@ -163,15 +163,15 @@ func (s *faults) unreachable() error {
 	defer s.mu.Unlock()
 	for _, f := range s.now {
 		if f.Name == Unreachable && f.Process == "" {
-			return refused
+			return errRefused
 		}
 	}
 	return nil
 }
 
 var (
-	refused = fmt.Errorf("dial tcp: connect: %w", syscall.ECONNREFUSED)
-	reset   = fmt.Errorf("read tcp: %w", syscall.ECONNRESET)
+	errRefused = fmt.Errorf("dial tcp: connect: %w", syscall.ECONNREFUSED)
+	errReset   = fmt.Errorf("read tcp: %w", syscall.ECONNRESET)
 )
 
 func (q *request) writes() bool { return q.verb != "get" && q.verb != "list" && q.verb != "watch" }
@@ -182,7 +182,7 @@ func (s *faults) refuse(q *request) error {
 		return notServed(q.kind.gvr())
 	}
 	if _, yes := s.strikes(q, Forbidden); yes {
-		return apierrors.NewForbidden(q.gr(), q.key.Name, fmt.Errorf("User %q cannot %s resource %q", q.process, q.verb, q.kind.plural))
+		return apierrors.NewForbidden(q.gr(), q.key.Name, fmt.Errorf("user %q cannot %s resource %q", q.process, q.verb, q.kind.plural))
 	}
 	if _, yes := s.strikes(q, TooManyRequests); yes {
 		return apierrors.NewTooManyRequests("the server has received too many requests and has asked us to try again later", 1)

@@ -106,7 +106,7 @@ func (t *Transport) carry(q *request) (answer, error) {
 		return answer{}, err
 	}
 	if _, yes := s.faults.strikes(q, Unreachable); yes {
-		return answer{}, refused
+		return answer{}, errRefused
 	}
 	if f, yes := s.faults.strikes(q, Slow); yes {
 		if err := t.travel(q.ctx, f.Delay); err != nil {
@@ -125,7 +125,7 @@ func (t *Transport) carry(q *request) (answer, error) {
 	}
 	if q.writes() {
 		if _, yes := s.faults.strikes(q, LostAnswer); yes {
-			return answer{}, reset
+			return answer{}, errReset
 		}
 		if _, yes := s.faults.strikes(q, Timeout); yes {
 			return refusal(timeout()), nil

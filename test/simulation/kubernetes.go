@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/azureemulator"
 )
@@ -539,6 +538,3 @@ func desiredHealthy(b *policyv1.PodDisruptionBudget, expected int32) int32 {
 func isReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
-
-// isOurs reports whether a Node is one that karve launched.
-func isOurs(n *corev1.Node) bool { return n.Labels[karpv1.NodePoolLabelKey] != "" }
