@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
@@ -100,9 +101,9 @@ func (a *asker) pods() {
 
 	p = a.pod("bound", "nowhere")
 	a.say("a pod on a node", a.c.Create(a.ctx, p), p.Status.Phase)
-	a.say("it is deleted", a.c.Delete(a.ctx, p), a.exists(p))
-	a.say("it is deleted with more time", a.c.Delete(a.ctx, p, client.GracePeriodSeconds(100)), a.exists(p))
-	a.say("it is deleted with less", a.c.Delete(a.ctx, p, client.GracePeriodSeconds(10)), a.exists(p))
+	a.say("it is deleted", a.c.Delete(a.ctx, p), a.exists(p), p.Generation)
+	a.say("it is deleted with more time", a.c.Delete(a.ctx, p, client.GracePeriodSeconds(100)), a.exists(p), p.Generation)
+	a.say("it is deleted with less", a.c.Delete(a.ctx, p, client.GracePeriodSeconds(10)), a.exists(p), p.Generation)
 	a.say("it is deleted with none", a.c.Delete(a.ctx, p, client.GracePeriodSeconds(0)), a.exists(p))
 
 	p = a.pod("binds", "")
@@ -111,7 +112,7 @@ func (a *asker) pods() {
 		b := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: p.Name, UID: p.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: "nowhere"}}
 		return a.c.SubResource("binding").Create(a.ctx, p.DeepCopy(), b)
 	}
-	a.say("it is bound", bind(), a.exists(p), p.Spec.NodeName)
+	a.say("it is bound", bind(), a.exists(p), p.Spec.NodeName, p.Generation)
 	a.say("it is bound again", bind())
 	a.say("it is deleted at once", a.c.Delete(a.ctx, p, client.GracePeriodSeconds(0)), a.exists(p))
 }
@@ -136,7 +137,7 @@ func (a *asker) patches() {
 	a.say("a label by a stale version", change(stale, false, lock, func(x *corev1.Pod) { x.Labels["tier"] = "db" }))
 	run := func(x *corev1.Pod) { x.Status.Phase = corev1.PodRunning }
 	a.say("the status by the main part", change(p, false, client.MergeFrom(p), run), a.exists(p), p.Status.Phase)
-	a.say("the status by its own part", change(p, true, client.MergeFrom(p), run), a.exists(p), p.Status.Phase)
+	a.say("the status by its own part", change(p, true, client.MergeFrom(p), run), a.exists(p), p.Status.Phase, p.Generation)
 	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
 	a.say("a condition by a strategic patch", change(p, true, client.StrategicMergeFrom(p.DeepCopy()), func(x *corev1.Pod) {
 		x.Status.Conditions = append(x.Status.Conditions, ready)
@@ -195,7 +196,7 @@ func (a *asker) customResources() {
 	x.Status.NodeClassObservedGeneration = 3
 	x.Spec.Weight = new(int32(9))
 	x.Labels = map[string]string{"a": "b", "c": "d"}
-	a.say("all by the status's part", a.c.Status().Patch(a.ctx, x, client.MergeFrom(p)), a.exists(p), p.Status.NodeClassObservedGeneration, *p.Spec.Weight, len(p.Labels), p.Generation)
+	a.say("all by the status's part", a.c.Status().Patch(a.ctx, x, client.MergeFrom(p)), a.exists(p), p.Status.NodeClassObservedGeneration, ptr.Deref(p.Spec.Weight, 0), len(p.Labels), p.Generation)
 	a.say("it is deleted", a.c.Delete(a.ctx, p), a.exists(p))
 }
 

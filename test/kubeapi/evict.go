@@ -64,7 +64,7 @@ func (s *Server) spend(pod *corev1.Pod, dryRun bool, process string) error {
 			continue
 		}
 		if mine != nil {
-			return apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+			return unexplained("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
 		}
 		mine, budget = budgets.objects[k], b
 	}

@@ -47,7 +47,7 @@ func builtIn() []*kind {
 	}
 	return slices.Concat(
 		in("", "v1",
-			of("Pod", "pods", true, true, false), of("Node", "nodes", false, true, false), of("Namespace", "namespaces", false, true, false),
+			of("Pod", "pods", true, true, true), of("Node", "nodes", false, true, false), of("Namespace", "namespaces", false, true, false),
 			of("Event", "events", true, false, false), of("Secret", "secrets", true, false, false), of("ConfigMap", "configmaps", true, false, false),
 			of("Service", "services", true, true, false), of("PersistentVolume", "persistentvolumes", false, true, false),
 			of("PersistentVolumeClaim", "persistentvolumeclaims", true, true, false), of("PodTemplate", "podtemplates", true, false, true),

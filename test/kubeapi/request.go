@@ -187,6 +187,11 @@ func verbOf(method string, q *request) string {
 
 func (q *request) gr() runtimeschema.GroupResource { return q.kind.gvr().GroupResource() }
 
+// unexplained is an error of status 500 without a reason, which is what plain errors within the API server become.
+func unexplained(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: message}}
+}
+
 // refusal is an error as the server sends it.
 func refusal(err error) answer {
 	var status apierrors.APIStatus

@@ -111,7 +111,7 @@ func (s *Server) create(c *collection, q *request) (answer, error) {
 		o.SetName(o.GetGenerateName() + s.suffix())
 	}
 	if o.GetResourceVersion() != "" {
-		return answer{}, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+		return answer{}, unexplained("resourceVersion should not be set on objects to be created")
 	}
 	if q.kind.namespaced {
 		o.SetNamespace(q.key.Namespace)
@@ -237,6 +237,9 @@ func (s *Server) update(c *collection, q *request, was *entry, sent map[string]a
 		return nil, conflict(q, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", u, old.GetUID()))
 	}
 	keepSystemFields(o, old)
+	if err := noNewFinalizers(q, o, old); err != nil {
+		return nil, err
+	}
 	if q.sub == "status" {
 		statusOnly(q.kind, sent, was.object)
 	} else if q.kind.hasStatus {
@@ -276,9 +279,16 @@ func keepSystemFields(o, old *unstructured.Unstructured) {
 	o.SetCreationTimestamp(old.GetCreationTimestamp())
 	o.SetDeletionTimestamp(old.GetDeletionTimestamp())
 	o.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
-	if old.GetDeletionTimestamp() != nil { // no finalizer comes once it is being deleted
-		o.SetFinalizers(slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { return !slices.Contains(old.GetFinalizers(), f) }))
+}
+
+// noNewFinalizers refuses finalizers that come once an object is being deleted.
+func noNewFinalizers(q *request, o, old *unstructured.Unstructured) error {
+	added := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { return slices.Contains(old.GetFinalizers(), f) })
+	if old.GetDeletionTimestamp() == nil || len(added) == 0 {
+		return nil
 	}
+	return apierrors.NewInvalid(q.kind.gvk.GroupKind(), q.key.Name, field.ErrorList{field.Forbidden(field.NewPath("metadata", "finalizers"),
+		fmt.Sprintf("no new finalizers can be added if the object is being deleted, found new finalizers %q", added))})
 }
 
 // statusOnly keeps all but the status. Labels and annotations of Nodes and Pods change as well, as the
