@@ -119,10 +119,31 @@ type inspector struct {
 	surging *surgingPods
 }
 
+// once returns a function that calls read when it is first called, and then returns what that
+// returned. Others wait at a channel, not at a mutex as in package sync: while goroutines wait at
+// a mutex for a request, virtual time stands still.
+func once[T any](read func() (T, error)) func() (T, error) {
+	var (
+		turn  = make(chan struct{}, 1)
+		done  bool
+		value T
+		err   error
+	)
+	return func() (T, error) {
+		turn <- struct{}{}
+		defer func() { <-turn }()
+		if !done {
+			value, err = read()
+			done = true
+		}
+		return value, err
+	}
+}
+
 // inspect inspects every node of the move.
 func (i *inspector) inspect(ctx context.Context, m *move) (all findings) {
 	var mu sync.Mutex
-	pdbs := sync.OnceValues(func() (*state.PDBs, error) { return i.readPDBs(ctx) })
+	pdbs := once(func() (*state.PDBs, error) { return i.readPDBs(ctx) })
 	failed := forEach(m.Nodes, func(key string) error {
 		o, err := i.node(ctx, key, inspection{m, pdbs})
 		if err == nil && o.kind != noObjection {
