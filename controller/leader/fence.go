@@ -37,7 +37,7 @@ type Fence struct {
 	held, reader resourcelock.Interface
 	trust        time.Duration
 
-	asking sync.Mutex // held while one goroutine reads the lease; lock it before mu
+	asking chan struct{} // holds an element while one goroutine reads the lease; take it before mu
 
 	mu        sync.Mutex
 	confirmed time.Time // when the newest successful renewal or read of the lease began
@@ -49,6 +49,7 @@ type Fence struct {
 // concurrent use. trust is for how long after a renewal no other process can lead.
 func (f *Fence) Guard(held, reader resourcelock.Interface, trust time.Duration) resourcelock.Interface {
 	f.held, f.reader, f.trust = held, reader, trust
+	f.asking = make(chan struct{}, 1)
 	return &observedLock{held, f}
 }
 
@@ -58,8 +59,12 @@ func (f *Fence) Check(ctx context.Context) error {
 	if f == nil || f.held == nil || f.leads(time.Now()) {
 		return nil
 	}
-	f.asking.Lock()
-	defer f.asking.Unlock()
+	select {
+	case f.asking <- struct{}{}:
+		defer func() { <-f.asking }()
+	case <-ctx.Done():
+		return &RefusedError{fmt.Errorf("confirming that this process still leads: %w", context.Cause(ctx))}
+	}
 	now := time.Now()
 	if f.leads(now) {
 		return nil // confirmed while it waited
