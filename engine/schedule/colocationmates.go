@@ -17,7 +17,7 @@ type mate struct {
 
 // maxMates is how many later colocations one colocation looks for: what those request beyond the largest
 // node makes no difference.
-const maxMates = 64
+const maxMates = 128
 
 // matesAmong finds the colocations of the list whose pods may be on a node with those of this one. Hostname
 // spread is not looked at, and neither are domains.
