@@ -64,17 +64,17 @@ func Run(t testing.TB, o Options) Result {
 		if o.Only != nil && !slices.Contains(o.Only, i) {
 			continue
 		}
-		time.Sleep(time.Until(w.begun.Add(x.at)))
+		s.waitUntil(w.begun.Add(x.at))
 		w.say("step %d: %s", i, x.what)
 		x.do(s)
 	}
-	time.Sleep(time.Until(w.begun.Add(o.For)))
+	s.waitUntil(w.begun.Add(o.For))
 	w.say("faults end")
 	s.heal()
-	w.await(settlesWithin, w.unsettled)
+	s.await(settlesWithin, w.unsettled)
 	w.say("nothing is needed any more")
 	s.dismiss()
-	w.await(emptyWithin, w.left)
+	s.await(emptyWithin, w.left)
 	r := Result{Problems: w.problems, NodeClaims: w.seen.claims, Nodes: w.seen.nodes}
 	for i, x := range s.steps {
 		r.Steps = append(r.Steps, fmt.Sprintf("%d. %v: %s", i, x.at.Round(time.Second), x.what))
@@ -83,15 +83,16 @@ func Run(t testing.TB, o Options) Result {
 }
 
 // await waits until nothing is missing, and records what is after so long.
-func (w *world) await(limit time.Duration, missing func() []string) {
+func (s *script) await(limit time.Duration, missing func() []string) {
 	var last []string
-	for begun := time.Now(); time.Since(begun) < limit; time.Sleep(5 * time.Second) {
+	for begun := time.Now(); time.Since(begun) < limit; time.Sleep(restartsWithin) {
+		s.restartEnded()
 		if last = missing(); len(last) == 0 {
 			return
 		}
 	}
 	for _, m := range last {
-		w.problem("after %v: %s", limit, m)
+		s.world.problem("after %v: %s", limit, m)
 	}
 }
 

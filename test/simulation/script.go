@@ -189,6 +189,17 @@ func (s *script) heal() {
 	s.restartEnded()
 }
 
+// restartsWithin is how soon a process that ended is noticed.
+const restartsWithin = 5 * time.Second
+
+// waitUntil has time pass, and processes that end meanwhile start again.
+func (s *script) waitUntil(at time.Time) {
+	for time.Until(at) > 0 {
+		time.Sleep(min(restartsWithin, time.Until(at)))
+		s.restartEnded()
+	}
+}
+
 // restartEnded does what a Deployment does: it starts the process again.
 func (s *script) restartEnded() {
 	running := s.karve[:0]
