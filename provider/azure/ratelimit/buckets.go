@@ -49,6 +49,7 @@ type Buckets struct {
 	each    map[resource]*bucket
 	queue   queue
 	places  map[ticket]*place
+	byKey   map[string][]*place // the places, by their resource
 	granted map[ticket]grant
 	serial  uint64 // last serial of a place
 	tickets uint64
@@ -97,7 +98,7 @@ func New(o Options) *Buckets {
 	b := &Buckets{
 		share: cmp.Or(o.Share, 0.5), pace: cmp.Or(o.Pace, 1), now: o.Now,
 		all: map[Class]*bucket{}, each: map[resource]*bucket{},
-		places: map[ticket]*place{}, granted: map[ticket]grant{},
+		places: map[ticket]*place{}, byKey: map[string][]*place{}, granted: map[ticket]grant{},
 		tally: newTally(),
 	}
 	if b.now == nil {
@@ -166,6 +167,7 @@ func (b *Buckets) enqueue(id ticket, p Priority, cs []Class, now time.Time) *pla
 	}
 	b.queue.enter(pl)
 	b.places[id] = pl
+	b.byKey[pl.key] = append(b.byKey[pl.key], pl)
 	return pl
 }
 
@@ -175,7 +177,29 @@ func (b *Buckets) leave(id ticket) {
 		return
 	}
 	b.queue.leave(pl)
-	delete(b.places, id)
+	b.remove(pl)
+}
+
+// remove forgets a place that is not in the queue any more.
+func (b *Buckets) remove(pl *place) {
+	delete(b.places, pl.ticket)
+	if rest := slices.DeleteFunc(b.byKey[pl.key], func(o *place) bool { return o == pl }); len(rest) > 0 {
+		b.byKey[pl.key] = rest
+	} else {
+		delete(b.byKey, pl.key)
+	}
+}
+
+// aheadOnResource counts the requests of the class on the place's resource that come before it. The
+// resource's own tokens are theirs first: reads that wait in line would otherwise take every token
+// before one who asks every few seconds, such as a deletion, asks again.
+func (b *Buckets) aheadOnResource(pl *place, c Class) (n float64) {
+	for _, o := range b.byKey[pl.key] {
+		if before := o.priority > pl.priority || o.priority == pl.priority && o.serial < pl.serial; before && slices.Contains(o.classes, c) {
+			n++
+		}
+	}
+	return n
 }
 
 // waitOf returns how long until there are tokens for a place and for all before it.
@@ -187,7 +211,7 @@ func (b *Buckets) waitOf(pl *place, now time.Time) time.Duration {
 			common = max(common, k.wait(ahead[i]+1, pl.priority >= Replace, now))
 		}
 		if k := b.bucketOfEach(c, pl.key, now); k != nil {
-			own = max(own, k.wait(1, true, now))
+			own = max(own, k.wait(b.aheadOnResource(pl, c)+1, true, now))
 		}
 	}
 	pl.block(now.Add(own))
@@ -286,7 +310,7 @@ func (b *Buckets) sweep(now time.Time) {
 	b.queue.forget(func(pl *place) bool {
 		lapsed := now.Sub(pl.due) > placeKeptFor
 		if lapsed {
-			delete(b.places, pl.ticket)
+			b.remove(pl)
 		}
 		return lapsed
 	})

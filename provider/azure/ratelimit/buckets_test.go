@@ -3,6 +3,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -317,6 +318,35 @@ func TestLimitOfOneVMDelaysNoOther(t *testing.T) {
 		if w := c.Ticket("fresh", ratelimit.Create, ratelimit.ARMWrites, ratelimit.PutVM); w > 200*time.Millisecond {
 			t.Errorf("another VM waits %v behind them, want the next token", w)
 		}
+	})
+}
+
+// Rule REQUEST-5: reads of a virtual machine that never stop leave its deletion, which asks every two
+// seconds, the token that it waits for.
+func TestReadsDoNotStarveDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(newAzureLimits(15), 1)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for ; ctx.Err() == nil; time.Sleep(time.Second) {
+					if resp, err := c.do(ctx, http.MethodGet, vmURL("m")); err == nil {
+						_ = resp.Body.Close()
+					}
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		waited := time.Now()
+		for c.Ticket("m", ratelimit.Delete, ratelimit.ARMReads, ratelimit.GetVM) > 0 && time.Since(waited) < time.Hour {
+			time.Sleep(2 * time.Second)
+		}
+		if w := time.Since(waited); w > 15*time.Second {
+			t.Errorf("the deletion waited %v for a limit of 12 reads a minute", w)
+		}
+		stop()
+		wg.Wait()
 	})
 }
 

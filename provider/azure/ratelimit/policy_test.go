@@ -5,6 +5,7 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strings"
@@ -83,8 +84,8 @@ func TestPolicyHoldsBack(t *testing.T) {
 		if status := c.send(t, http.MethodPatch, vmURL("m")); status != http.StatusOK || time.Since(start) < 90*time.Millisecond {
 			t.Errorf("got %d after %v, want 200 after a turn", status, time.Since(start))
 		}
-		for range 80 {
-			go c.send(t, http.MethodPatch, vmURL("m2"))
+		for i := range 80 {
+			go c.send(t, http.MethodPatch, vmURL(fmt.Sprint("other", i)))
 		}
 		synctest.Wait()
 		asked, start := azure.asked(), time.Now()
