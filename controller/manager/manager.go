@@ -191,6 +191,7 @@ type Manager struct {
 	surges  *termination.Surges
 	pause   *control.Pause
 	guards  guard.Guards
+	ending  *ending
 }
 
 // New wires everything for the cluster at cfg, without starting anything.
@@ -200,7 +201,8 @@ func New(cfg *rest.Config, o Options) (m *Manager, err error) {
 	}
 	cfg = rest.CopyConfig(cfg)
 	limit := apilimit.New(o.ClientQPS, o.ClientBurst)
-	options, election := o.inner(cfg), &election{}
+	ending := &ending{}
+	options, election := o.inner(cfg, ending), &election{}
 	if options.LeaderElection {
 		if options.LeaderElectionResourceLockInterface, err = election.lock(&options, o.Fence); err != nil {
 			return nil, fmt.Errorf("preparing the leader election: %w", err)
@@ -213,7 +215,7 @@ func New(cfg *rest.Config, o Options) (m *Manager, err error) {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	election.recordEvents(inner)
-	m = &Manager{inner: inner}
+	m = &Manager{inner: inner, ending: ending}
 	set := metrics.New(o.Registry)
 	limit.Rejected = set.APIRejected.Inc
 	metrics.RequestRate(o.Registry, limit.Rate)
@@ -226,6 +228,7 @@ func New(cfg *rest.Config, o Options) (m *Manager, err error) {
 // Run works until the context ends. It fails when leadership is lost: another
 // process may lead then.
 func (m *Manager) Run(ctx context.Context) error {
+	m.ending.asked = ctx.Done()
 	err := m.inner.Start(ctx)
 	if err != nil && err.Error() == lostLease {
 		return fmt.Errorf("%w: this process could not renew its lease in time, as when it is paused or the API server "+
@@ -274,7 +277,7 @@ func def[T comparable](field *T, value T) {
 	}
 }
 
-func (o *Options) inner(cfg *rest.Config) crmanager.Options {
+func (o *Options) inner(cfg *rest.Config, ending *ending) crmanager.Options {
 	stripped := cache.ByObject{Transform: kube.StripOwner}
 	yes, renew, ask := true, o.LeaseDuration*2/3, o.LeaseDuration/7
 	return crmanager.Options{
@@ -284,7 +287,7 @@ func (o *Options) inner(cfg *rest.Config) crmanager.Options {
 			&appsv1.ReplicaSet{}: stripped, &appsv1.StatefulSet{}: stripped, &batchv1.Job{}: stripped,
 			&corev1.Pod{}: {Transform: kube.StripPod}, &corev1.Node{}: {Transform: kube.StripNode},
 		}},
-		NewCache: newGuardedCache(o.Panics),
+		NewCache: newGuardedCache(o.Panics, ending),
 		NewClient: func(cfg *rest.Config, options client.Options) (client.Client, error) {
 			c, err := client.New(cfg, options)
 			if err != nil {
@@ -406,6 +409,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options, set *metrics.Set) error {
 		return err
 	}
 	recoverFrom(o.Panics, m.mirror, set, recorder)
+	m.mirror.OnNominated = func(pod, node string) { provision.ReportNominated(recorder, m.mirror, pod, node) }
 	keeper := catalog.New(o.Provider, m.mirror, set)
 	if o.Features.NodeOverlay {
 		keeper.Overlays = overlay.Source(m.Client())

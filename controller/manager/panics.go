@@ -47,12 +47,33 @@ func leaveOut(recorder *events.Recorder) func(client.Object, *panics.Panic) {
 type guardedCache struct {
 	cache.Cache
 	panics *panics.Reporter
+	ending *ending
 }
 
-func newGuardedCache(p *panics.Reporter) cache.NewCacheFunc {
+// ending is how a Manager learns that Run is asked to end.
+type ending struct{ asked <-chan struct{} }
+
+func newGuardedCache(p *panics.Reporter, ending *ending) cache.NewCacheFunc {
 	return func(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 		inner, err := cache.New(cfg, o)
-		return guardedCache{inner, p}, err
+		return guardedCache{inner, p, ending}, err
+	}
+}
+
+// WaitForCacheSync implements cache.Informers. Once the manager stops, it waits no longer and says
+// that all is well: controller-runtime's manager, when asked to stop while it starts, spins on one CPU
+// until its caches have synced, which they never do while the API server does not answer.
+func (c guardedCache) WaitForCacheSync(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	synced := make(chan bool, 1)
+	var group panics.Group
+	group.Go(func() error { synced <- c.Cache.WaitForCacheSync(ctx); return nil })
+	select {
+	case yes := <-synced:
+		return yes
+	case <-c.ending.asked:
+		return true
 	}
 }
 

@@ -113,7 +113,7 @@ func TestPanicsAreToldAndCounted(t *testing.T) {
 	if err := o.complete(); err != nil {
 		t.Fatal(err)
 	}
-	if in := o.inner(&rest.Config{}); in.NewCache == nil || in.Controller.RecoverPanic == nil || !*in.Controller.RecoverPanic {
+	if in := o.inner(&rest.Config{}, nil); in.NewCache == nil || in.Controller.RecoverPanic == nil || !*in.Controller.RecoverPanic {
 		t.Error("handlers or reconcilers do not recover")
 	}
 	synctest.Test(t, func(t *testing.T) {
