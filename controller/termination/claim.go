@@ -99,7 +99,11 @@ func (r *ClaimReconciler) recordDeadline(ctx context.Context, claim *karpv1.Node
 		return nil
 	}
 	stored := claim.DeepCopy()
-	deadline := claim.DeletionTimestamp.Add(grace.Duration)
+	begun := claim.DeletionTimestamp.Time
+	if now := time.Now(); begun.After(now) { // by the API server's clock
+		begun = now
+	}
+	deadline := begun.Add(grace.Duration)
 	if claim.Annotations == nil {
 		claim.Annotations = map[string]string{}
 	}

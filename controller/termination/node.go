@@ -227,7 +227,8 @@ func (r *NodeReconciler) drain(ctx context.Context, node *corev1.Node, claim *ka
 			c.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeDrained, "Draining", fmt.Sprintf("%d pods waiting", len(waiting)))
 		})
 	}
-	if left := lateBindingWindow - time.Since(node.DeletionTimestamp.Time); left > 0 {
+	// Longer than that is left only where the API server's clock is ahead, be it by hours.
+	if left := lateBindingWindow - time.Since(node.DeletionTimestamp.Time); left > 0 && left <= 2*lateBindingWindow {
 		return left, nil
 	}
 	if len(skipped) > 0 {
