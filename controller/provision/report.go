@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/karve-dev/karve/controller/buffer"
@@ -122,9 +123,22 @@ func (r *reporter) nominated(pods []cluster.PodRef, node string) {
 		uids[pod.UID] = true
 	}
 	for _, ref := range pods {
-		if pod := r.mirror.Pod(ref.UID); pod != nil && uids[pod.UID] {
-			r.events.Publish(events.Event{About: pod, Reason: "Nominated", Message: "Pod should schedule on: " + name})
+		if pod := r.mirror.EffectivePod(ref.UID); pod != nil && uids[pod.UID] {
+			r.events.Publish(nomination(pod, name))
 		}
+	}
+}
+
+// nomination is the event that says where a pod should be scheduled.
+func nomination(pod *corev1.Pod, node string) events.Event {
+	return events.Event{About: pod, Reason: "Nominated", Message: "Pod should schedule on: " + node}
+}
+
+// ReportNominated publishes on a pod, by UID, that it should be scheduled on the node with the key.
+// No decision has it: it takes the place of an evicted pod that was nominated there.
+func ReportNominated(recorder *events.Recorder, mirror *state.Mirror, uid, node string) {
+	if pod := mirror.Pod(uid); pod != nil {
+		recorder.Publish(nomination(pod, mirror.DescribeNode(node)))
 	}
 }
 

@@ -32,22 +32,24 @@ func (e *evictions) pair(p *knownPod) {
 
 // update makes a pod that replaces an evicted one count instead of it, as soon as the snapshot can
 // show it: it is bound, the pod that it replaces is nominated to a node, or the scheduler found it
-// unschedulable.
-func (e *evictions) update(replacement *knownPod) {
+// unschedulable. It returns the node of the nomination that it takes over; "" for none.
+func (e *evictions) update(replacement *knownPod) (node string) {
 	uid := string(replacement.UID)
 	old, ok := e.podReplacements.predecessorOf(uid)
 	if !ok {
-		return
+		return ""
 	}
 	bound := replacement.Spec.NodeName != ""
 	key, nominated := e.nominations.of(old)
 	if (bound || nominated || replacement.facts.Provisionable) && e.supersede(old) && nominated && !bound {
 		e.nominations.add(uid, key)
 		e.podWriter.write(uid)
+		node = key
 	}
 	if bound {
 		e.podReplacements.markBound(uid)
 	}
+	return node
 }
 
 // supersede records that another pod counts instead of this one, which may still run. It

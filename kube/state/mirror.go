@@ -24,6 +24,9 @@ type Mirror struct {
 	// OnUrgent is called, before wake, with each pod whose node is interrupted by the cloud; nil
 	// is allowed. Like wake it must not call back into the Mirror. Set it before the first event.
 	OnUrgent func(pod string)
+	// OnNominated is called with each pod that takes over the nomination of the evicted pod that it
+	// replaces, and the key of the node; nil is allowed. Set it before the first event.
+	OnNominated func(pod, node string)
 
 	// Panics receives the panics of event handlers; the object that caused one is left out. Nil
 	// recovers nothing. Set it before the first event.
@@ -111,6 +114,11 @@ func (m *Mirror) change(f func() wakeups) {
 	}
 	for _, uid := range n.pods {
 		m.wake(uid)
+	}
+	if m.OnNominated != nil {
+		for uid, node := range n.nominated {
+			m.OnNominated(uid, node)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package state
 
 import (
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -72,6 +73,8 @@ func newParts(r *revision, pdbs *PDBs, lifetimes *Lifetimes) parts {
 type wakeups struct {
 	pods   []string // UIDs of pods that now need capacity; "" for other changes
 	urgent []string // those of them whose node is interrupted
+	// nominated are the nodes of pods that took over a nomination, by UID.
+	nominated map[string]string
 }
 
 // wakeIf returns, if changed is set, the wake-up for a change on which a new plan may depend and
@@ -92,7 +95,13 @@ func wakeFor(c *karpv1.NodeClaim, pods []string) wakeups {
 }
 
 func (w wakeups) join(more wakeups) wakeups {
-	return wakeups{pods: append(w.pods, more.pods...), urgent: append(w.urgent, more.urgent...)}
+	all := wakeups{pods: append(w.pods, more.pods...), urgent: append(w.urgent, more.urgent...), nominated: w.nominated}
+	if all.nominated == nil {
+		all.nominated = more.nominated
+	} else {
+		maps.Copy(all.nominated, more.nominated)
+	}
+	return all
 }
 
 // A setter adds or replaces an object, and a remover forgets it.

@@ -44,8 +44,11 @@ func (e *podEvents) set(p *corev1.Pod, listed bool) wakeups {
 	if old == nil && !listed {
 		e.evictions.pair(now)
 	}
-	e.evictions.update(now)
+	node := e.evictions.update(now)
 	n := wakeups{pods: e.podWriter.write(uid)}
+	if node != "" {
+		n.nominated = map[string]string{uid: node}
+	}
 	n.pods = append(n.pods, e.podWriter.pending(sharers)...)
 	n.pods = append(n.pods, e.nominator.endOvercommitted(p.Spec.NodeName)...)
 	if slices.Contains(n.pods, uid) && e.interruptions.urgent(now) {

@@ -22,6 +22,15 @@ func (m *Mirror) PDBs() *PDBs { return m.pdbs }
 // Lifetimes is how long pods stay on their nodes.
 func (m *Mirror) Lifetimes() *Lifetimes { return m.lifetimes }
 
+// EffectivePod returns the pod that counts in the place of the one with that UID: its replacement
+// once it is evicted and that one exists, else itself, or nil.
+func (m *Mirror) EffectivePod(uid string) *corev1.Pod {
+	m.lock()
+	effective := m.parts.podReplacements.effectivePod(uid)
+	m.mu.Unlock()
+	return m.Pod(effective)
+}
+
 // Pod returns the pod with that UID, or nil.
 func (m *Mirror) Pod(uid string) *corev1.Pod {
 	m.lock()

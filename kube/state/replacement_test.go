@@ -102,6 +102,8 @@ func TestReplacementTakesTheNomination(t *testing.T) {
 	for name, nominatedFirst := range map[string]bool{"nominated first": true, "replacement first": false} {
 		t.Run(name, func(t *testing.T) {
 			m, old, home := succeeding(t)
+			told := map[string]string{}
+			m.OnNominated = func(pod, node string) { told[pod] = node }
 			m.BeginEviction(old)
 			m.SetPod(askedToLeave(old), false)
 			next := untried("next")
@@ -117,6 +119,12 @@ func TestReplacementTakesTheNomination(t *testing.T) {
 			}
 			if got := m.parts.builder.pods["uid-next"].Node; got != home {
 				t.Errorf("the replacement counts on %q, want %q", got, home)
+			}
+			if got := m.EffectivePod("uid-old"); got == nil || got.UID != next.UID {
+				t.Errorf("%v counts in the place of the old pod", got)
+			}
+			if nominatedFirst && (len(told) != 1 || told["uid-next"] == "") {
+				t.Errorf("that the replacement took the nomination over was told as %v", told)
 			}
 			if w := m.parts.builder.pods["uid-old"]; w.Node == home || w.ReschedulableNow {
 				t.Errorf("the old pod counts on %q, reschedulable now %t: want where it was, and not reschedulable now", w.Node, w.ReschedulableNow)
