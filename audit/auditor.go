@@ -109,6 +109,7 @@ func (a *Auditor) Object(at time.Time, was, is client.Object) {
 		a.pdbChanged(at, as[*policyv1.PodDisruptionBudget](was), as[*policyv1.PodDisruptionBudget](is))
 	case *corev1.Event:
 		if e := as[*corev1.Event](is); e != nil {
+			a.cluster.event(at, e)
 			a.each(func(j judge) { j.event(at, e) })
 		}
 	case *coordinationv1.Lease:

@@ -30,6 +30,28 @@ type cluster struct {
 	// Those that exist.
 	claimsByID map[string]map[types.UID]*claim // by the key of the provider ID
 	podsByNode map[string]map[types.UID]*pod
+
+	// unclaimed is when karve said last of a Node that its NodeClaim is missing: it drains the Node.
+	unclaimed map[types.UID]time.Time
+}
+
+const (
+	eventUnclaimed = "NodeClaimMissing"
+	// unclaimedSaid is how long that holds; karve says it every ten minutes.
+	unclaimedSaid = 15 * time.Minute
+)
+
+// event records what karve said about an object.
+func (c *cluster) event(at time.Time, e *corev1.Event) {
+	if byKarve(e) && e.InvolvedObject.Kind == "Node" && e.Reason == eventUnclaimed {
+		c.unclaimed[e.InvolvedObject.UID] = at
+	}
+}
+
+// saysUnclaimed reports whether karve says of a Node that its NodeClaim is missing.
+func (c *cluster) saysUnclaimed(at time.Time, node types.UID) bool {
+	said, yes := c.unclaimed[node]
+	return yes && at.Sub(said) < unclaimedSaid
 }
 
 func newCluster() *cluster {
@@ -38,6 +60,7 @@ func newCluster() *cluster {
 		pdbs:         map[string]map[types.UID]*pdb{},
 		claimsByName: map[string]*claim{}, nodesByName: map[string]*node{}, podsByName: map[string]*pod{},
 		claimsByID: map[string]map[types.UID]*claim{}, podsByNode: map[string]map[types.UID]*pod{},
+		unclaimed: map[types.UID]time.Time{},
 	}
 }
 
@@ -349,6 +372,7 @@ func (c *cluster) forget(horizon, podHorizon time.Time) {
 	oldPod := func(t times) bool { return !t.gone.IsZero() && t.gone.Before(podHorizon) }
 	maps.DeleteFunc(c.claims, func(_ types.UID, x *claim) bool { return old(x.times) })
 	maps.DeleteFunc(c.nodes, func(_ types.UID, x *node) bool { return old(x.times) })
+	maps.DeleteFunc(c.unclaimed, func(uid types.UID, _ time.Time) bool { return c.nodes[uid] == nil })
 	maps.DeleteFunc(c.pods, func(_ types.UID, x *pod) bool { return oldPod(x.times) })
 	maps.DeleteFunc(c.pools, func(_ string, x *pool) bool { return old(x.times) })
 	maps.DeleteFunc(c.claimsByName, func(_ string, x *claim) bool { return old(x.times) })

@@ -54,11 +54,28 @@ func (j *leaks) cloud(at time.Time, resources []Resource) {
 	if j.admitted() {
 		return
 	}
+	drained := j.drained(at, listed)
 	for _, key := range j.orphans.late(at, j.settings.OrphanBound) {
 		r, since := listed[key], j.orphans.since[key]
+		if drained[r.tag(tagClaimUID)] {
+			continue
+		}
 		j.violation("S1", r.name(), since, fmt.Sprintf("%s of this cluster has had no NodeClaim for %s (claim UID %q): it should have been deleted",
 			r.ID, at.Sub(since).Round(time.Second), r.tag(tagClaimUID)))
 	}
+}
+
+// drained are the UIDs of NodeClaims that are missing, as karve says while it drains their Nodes.
+func (j *leaks) drained(at time.Time, listed map[string]Resource) map[string]bool {
+	all := map[string]bool{}
+	for uid := range j.cluster.unclaimed {
+		if n := j.cluster.nodes[uid]; n != nil && j.cluster.saysUnclaimed(at, uid) {
+			if vm, there := listed[resourceKey(n.Spec.ProviderID)]; there && vm.tag(tagClaimUID) != "" {
+				all[vm.tag(tagClaimUID)] = true
+			}
+		}
+	}
+	return all
 }
 
 // owned reports whether the resource's NodeClaim exists. One of Karpenter's that is no VM says too

@@ -26,6 +26,16 @@ func TestLeaks(t *testing.T) {
 		"a VM without one [S1]": func(h *history) {
 			h.list(31*time.Minute, vmFor(claimOf("a1", "a", "")))
 		},
+		"a VM without one whose Node is drained, as karve says": func(h *history) {
+			c := initialized(claimOf("a1", "a", ""), "cpu=4")
+			n := nodeOf(c)
+			h.put(c, n)
+			h.remove(c)
+			for range 5 {
+				h.event(n, eventUnclaimed)
+				h.list(10*time.Minute, vmFor(c))
+			}
+		},
 		"not for long": func(h *history) {
 			h.list(29*time.Minute, vmFor(claimOf("a1", "a", "")))
 			h.list(time.Hour)

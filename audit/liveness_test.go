@@ -113,6 +113,24 @@ func TestMismatches(t *testing.T) {
 			h.remove(c)
 			h.wait(31 * time.Minute)
 		},
+		"a Node is left, and karve says why": func(h *history) {
+			c := initialized(claimOf("a1", "a", ""), "cpu=4")
+			n := nodeOf(c)
+			h.put(c, n)
+			h.remove(c)
+			for range 5 {
+				h.event(n, eventUnclaimed)
+				h.wait(10 * time.Minute)
+			}
+		},
+		"a Node is left, and karve said so once [L3]": func(h *history) {
+			c := initialized(claimOf("a1", "a", ""), "cpu=4")
+			n := nodeOf(c)
+			h.put(c, n)
+			h.remove(c)
+			h.event(n, eventUnclaimed)
+			h.wait(31 * time.Minute)
+		},
 		"a Node is left for a while": func(h *history) {
 			c := initialized(claimOf("a1", "a", ""), "cpu=4")
 			n := nodeOf(c)

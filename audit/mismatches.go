@@ -67,7 +67,7 @@ func (j *mismatches) cloud(at time.Time, resources []Resource) {
 func (j *mismatches) check(at time.Time) {
 	for _, uid := range j.unclaimed.late(at, j.settings.MismatchBound) {
 		x, since := j.cluster.nodes[types.UID(uid)], j.unclaimed.since[uid]
-		if x == nil {
+		if x == nil || j.cluster.saysUnclaimed(at, x.UID) {
 			continue
 		}
 		j.violation("L3", x.name(), since, fmt.Sprintf("it has had no NodeClaim for %s (provider ID %q): it should have been deleted",

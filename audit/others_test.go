@@ -451,6 +451,17 @@ func TestProgress(t *testing.T) {
 			h.event(p, eventUnschedulable)
 			h.wait(time.Hour)
 		},
+		"an answer before kube-scheduler looked": func(h *history) {
+			p := podOn("p", "")
+			conditions := p.Status.Conditions
+			p.Status.Conditions = nil
+			h.put(p)
+			h.event(p, eventNominated)
+			p = p.DeepCopy()
+			p.Status.Conditions = conditions
+			h.put(p)
+			h.wait(6 * time.Minute)
+		},
 		"no answer [L2]": func(h *history) { // Azure/AKS 2345
 			h.put(podOn("p", ""))
 			h.wait(6 * time.Minute)

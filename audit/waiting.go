@@ -42,14 +42,20 @@ func (j *waiting) pod(at time.Time, _ *corev1.Pod, x *pod) {
 	waits := j.waits(x)
 	j.pending.set(string(x.UID), at, waits && j.words[x.UID].reason != eventUnschedulable)
 	j.silence.set(string(x.UID), at, waits && j.words[x.UID].reason == "")
-	if !waits {
+	if !unbound(x) {
 		delete(j.words, x.UID)
 	}
 }
 
+// unbound reports whether the pod has no node yet. karve may have a word for it before kube-scheduler
+// has looked at it.
+func unbound(x *pod) bool {
+	return x.lives() && x.DeletionTimestamp == nil && x.Spec.NodeName == "" && !x.ended()
+}
+
 // waits reports whether kube-scheduler finds no node for the pod, and karve is asked for one.
 func (j *waiting) waits(x *pod) bool {
-	return x.lives() && x.DeletionTimestamp == nil && x.Spec.NodeName == "" && !x.ended() && len(x.Spec.SchedulingGates) == 0 &&
+	return unbound(x) && len(x.Spec.SchedulingGates) == 0 &&
 		!x.ownedBy("DaemonSet") && !optedOut(x.Pod) &&
 		slices.ContainsFunc(x.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
@@ -78,7 +84,7 @@ func (j *waiting) event(at time.Time, e *corev1.Event) {
 	}
 	uid := e.InvolvedObject.UID
 	x := j.cluster.pods[uid]
-	if x != nil && !j.waits(x) {
+	if x != nil && !unbound(x) {
 		return
 	}
 	before := j.words[uid]
