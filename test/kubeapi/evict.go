@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -89,7 +88,7 @@ func (s *Server) spend(pod *corev1.Pod, dryRun bool, process string) error {
 	if budget.Status.DisruptedPods == nil {
 		budget.Status.DisruptedPods = map[string]metav1.Time{}
 	}
-	budget.Status.DisruptedPods[pod.Name] = metav1.NewTime(time.Now())
+	budget.Status.DisruptedPods[pod.Name] = metav1.NewTime(s.Now())
 	changed, err := decode(encoded(budget))
 	if err != nil {
 		return err
@@ -139,7 +138,7 @@ func (s *Server) bind(c *collection, q *request) (answer, error) {
 	if err := json.Unmarshal(was.text, &pod); err != nil {
 		return answer{}, err
 	}
-	at := metav1.NewTime(time.Now())
+	at := metav1.NewTime(s.Now())
 	conditions := []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at}}
 	for _, x := range pod.Status.Conditions {
 		if x.Type != corev1.PodScheduled {

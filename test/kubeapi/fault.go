@@ -7,12 +7,14 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // FaultName names what goes wrong.
@@ -45,10 +47,15 @@ const (
 	WatchesExpire FaultName = "WatchesExpire"
 	// WatchesLag: changes arrive late, by Fault.Delay, in order within a kind but not across kinds.
 	WatchesLag FaultName = "WatchesLag"
+	// WatchesStall: changes arrive when the fault is over; until then there are bookmarks only.
+	WatchesStall FaultName = "WatchesStall"
 	// StaleLists: lists that need not be current are of Fault.Delay ago.
 	StaleLists FaultName = "StaleLists"
 	// NotServed: the kind is unknown, as while its definition is missing.
 	NotServed FaultName = "NotServed"
+	// OlderDefinition: the definition of the kind is older, and does not know Fault.Fields: they are
+	// dropped from what is written.
+	OlderDefinition FaultName = "OlderDefinition"
 	// ConversionFails: objects of the kind cannot be read or written.
 	ConversionFails FaultName = "ConversionFails"
 	// Forbidden: the permission was taken away.
@@ -61,7 +68,7 @@ const (
 func FaultNames() []FaultName {
 	return []FaultName{
 		Unreachable, LostAnswer, Slow, TooManyRequests, InternalError, Timeout, WebhookDenies, WebhookUnavailable, Mutated, Contended,
-		WatchesEnd, WatchesExpire, WatchesLag, StaleLists, NotServed, ConversionFails, Forbidden, ListsTooLarge,
+		WatchesEnd, WatchesExpire, WatchesLag, WatchesStall, StaleLists, NotServed, OlderDefinition, ConversionFails, Forbidden, ListsTooLarge,
 	}
 }
 
@@ -75,6 +82,8 @@ type Fault struct {
 	Rate float64
 	// Delay is how late things are.
 	Delay time.Duration
+	// Fields are paths of an object, like "spec.expireAfter".
+	Fields []string
 }
 
 // faults are those at present. Their lock is taken within the server's, never around it.
@@ -211,6 +220,17 @@ func (s *faults) refuse(q *request) error {
 		}}
 	}
 	return nil
+}
+
+// dropFields drops what an older definition of the kind does not know.
+func (s *faults) dropFields(q *request, object map[string]any) {
+	f, yes := s.strikes(q, OlderDefinition)
+	if !yes {
+		return
+	}
+	for _, path := range f.Fields {
+		unstructured.RemoveNestedField(object, strings.Split(path, ".")...)
+	}
 }
 
 func timeout() error {

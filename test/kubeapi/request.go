@@ -62,7 +62,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	header := http.Header{"Content-Type": {"application/json"}, "Date": {time.Now().UTC().Format(http.TimeFormat)}}
+	header := http.Header{"Content-Type": {"application/json"}, "Date": {t.server.Now().UTC().Format(http.TimeFormat)}}
 	if a.wait > 0 {
 		header.Set("Retry-After", fmt.Sprint(int(a.wait.Seconds())))
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -36,6 +37,7 @@ type Server struct {
 	options Options
 	scheme  *runtime.Scheme
 	faults  faults
+	ahead   atomic.Int64 // of the clocks of its clients, in nanoseconds
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -86,6 +88,13 @@ func (s *Server) RemoveKind(group, plural string) {
 	delete(s.store.collections, gr)
 	c.wake() // its watches end
 }
+
+// SetClock has the server's clock, by which it dates objects, go ahead of its clients'. A negative
+// duration has it go behind.
+func (s *Server) SetClock(ahead time.Duration) { s.ahead.Store(int64(ahead)) }
+
+// Now is the time by the server's clock.
+func (s *Server) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
 // Forget has the server forget past changes, as a compaction of etcd does: watches from before end,
 // and their clients must list anew.

@@ -68,7 +68,7 @@ func (t *Transport) isKilled() bool {
 
 // travel is the way to the server or back.
 func (t *Transport) travel(ctx context.Context, takes time.Duration) error {
-	if err := sleep(ctx, takes); err != nil {
+	if err := t.sleep(ctx, takes); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -87,12 +87,15 @@ func (t *Transport) travel(ctx context.Context, takes time.Duration) error {
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep has time pass, unless the process is killed meanwhile.
+func (t *Transport) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return ctx.Err()
+	case <-t.killed:
+		return errKilled
 	case <-ctx.Done():
 		return ctx.Err()
 	}

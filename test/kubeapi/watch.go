@@ -167,6 +167,9 @@ func (w *watcher) look() (<-chan struct{}, time.Duration) {
 	if len(changes) > 0 && w.interrupted() {
 		return nil, 0
 	}
+	if _, stalls := s.faults.strikes(w.request, WatchesStall); stalls {
+		return c.bell, w.pause(now)
+	}
 	lag, lags := s.faults.strikes(w.request, WatchesLag)
 	for _, x := range changes {
 		if due := x.at.Add(lag.Delay); lags && now.Before(due) {

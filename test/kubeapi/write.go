@@ -117,7 +117,7 @@ func (s *Server) create(c *collection, q *request) (answer, error) {
 		o.SetNamespace(q.key.Namespace)
 	}
 	o.SetUID(types.UID(s.uid()))
-	o.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
+	o.SetCreationTimestamp(metav1.NewTime(s.Now().Truncate(time.Second)))
 	o.SetDeletionTimestamp(nil)
 	o.SetDeletionGracePeriodSeconds(nil)
 	if q.kind.counts {
@@ -131,6 +131,7 @@ func (s *Server) create(c *collection, q *request) (answer, error) {
 	}
 	born(q.kind.gvk.Kind, object)
 	q.kind.schema.complete(object)
+	s.faults.dropFields(q, object)
 	if err := s.validate(q, o); err != nil {
 		return answer{}, err
 	}
@@ -246,6 +247,7 @@ func (s *Server) update(c *collection, q *request, was *entry, sent map[string]a
 		restore(sent, was.object, "status")
 	}
 	q.kind.schema.complete(sent)
+	s.faults.dropFields(q, sent)
 	if err := s.validate(q, o); err != nil {
 		return nil, err
 	}
@@ -357,12 +359,12 @@ func (s *Server) end(c *collection, q *request, was *entry, options *metav1.Dele
 	if len(options.DryRun) > 0 {
 		return was, nil
 	}
-	now, o := time.Now(), old.DeepCopy()
+	now, o := s.Now(), old.DeepCopy()
 	grace := graceOf(c.kind, old, options)
 	if grace == 0 && len(o.GetFinalizers()) == 0 {
-		e, err := s.store.remove(c, o.Object, now)
+		e, err := s.store.remove(c, o.Object, time.Now())
 		if err == nil {
-			s.tell(now, q.process, was, nil)
+			s.tell(time.Now(), q.process, was, nil)
 		}
 		return e, err
 	}
