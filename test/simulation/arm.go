@@ -23,6 +23,8 @@ type armTransport struct {
 	dead atomic.Bool
 	// seen is told of each request that reached Azure.
 	seen func(r *http.Request, status int)
+
+	hindrance *hindrance
 }
 
 var errDead = errors.New("the process was killed")
@@ -35,11 +37,15 @@ func (t *armTransport) Do(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
 		takes = writeTakes
 	}
+	last := t.hindrance.begin(r.Method != http.MethodGet)
 	time.Sleep(takes / 2)
 	if t.dead.Load() {
 		return nil, errDead
 	}
 	answer, err := t.next.Do(r)
+	if last {
+		t.hindrance.kill()
+	}
 	status := 0
 	if err == nil {
 		status = answer.StatusCode

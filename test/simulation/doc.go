@@ -6,5 +6,6 @@
 // Around it stand an API server in memory (test/kubeapi), an emulated Azure whose VMs run their
 // bootstrap scripts, and what a cluster does by itself: a scheduler, kubelets that take their time,
 // the controllers of workloads, budgets, Nodes and owners. A seed decides what users want, what goes
-// wrong, and when. It does not decide in what order goroutines run that are due at the same instant.
+// wrong, and when; Faults are all that can, of which each can also be had alone, or with one other
+// (flags -every, -fault, -pairs, -seed). It does not decide in what order goroutines run that are due at the same instant.
 package simulation

@@ -29,19 +29,24 @@ type process struct {
 	name string
 	api  *kubeapi.Transport
 	arm  *armTransport
-	stop context.CancelFunc
-	done chan struct{}
-	err  error // once it is done
+	// hindrance is what is wrong with it.
+	hindrance hindrance
+	stop      context.CancelFunc
+	done      chan struct{}
+	err       error // once it is done
+
+	features manager.Features
 }
 
 // classesOf reads node classes through the manager, which is made after the provider.
 type classesOf struct{ client.Reader }
 
 // startKarve starts a process. It runs until it is killed, loses its lease, or the world ends.
-func (w *world) startKarve(name string) *process {
+func (w *world) startKarve(name string, features manager.Features) *process {
 	ctx, stop := context.WithCancel(w.ctx)
-	p := &process{name: name, api: w.api.Transport(name), stop: stop, done: make(chan struct{})}
-	p.arm = &armTransport{next: w.azure.InProcess(), seen: w.auditor.request}
+	p := &process{name: name, features: features, api: w.api.Transport(name), stop: stop, done: make(chan struct{})}
+	p.hindrance.kill = p.kill
+	p.arm = &armTransport{next: w.azure.InProcess(), seen: w.auditor.request, hindrance: &p.hindrance}
 	w.running.Go(func() {
 		defer close(p.done)
 		p.err = w.runKarve(ctx, p)
@@ -59,6 +64,7 @@ func (p *process) kill() {
 func (w *world) runKarve(ctx context.Context, p *process) error {
 	log := w.options.Log.WithName(p.name)
 	cluster := w.api.Config(p.api)
+	cluster.Transport = &hinderedTransport{next: p.api, hindrance: &p.hindrance}
 	classes, fence := &classesOf{}, &leader.Fence{}
 	cloud, err := w.provider(ctx, p, classes, fence, log)
 	if err != nil {
@@ -77,7 +83,7 @@ func (w *world) runKarve(ctx context.Context, p *process) error {
 		Provider: cloud, NodeClass: v1beta1.GroupVersion().WithKind(v1beta1.Kind), Controllers: []func(crmanager.Manager) error{add},
 		Log: log, MetricsPort: -1, HealthPort: -1, Fence: fence, Panics: recovered, Registry: prometheus.NewRegistry(),
 		Disruption: disrupt.Defaults(), Validation: 15 * time.Second, CollectGrace: 30 * time.Second,
-		Features: manager.Features{StaticCapacity: true, CapacityBuffer: true, NodeOverlay: true},
+		Features: p.features,
 	})
 	if err != nil {
 		return fmt.Errorf("wiring the controllers: %w", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,19 +36,39 @@ type kubernetesControllers struct {
 	azure   *azureemulator.Server
 	random  *rand.Rand
 	fail    func(format string, args ...any)
+	// now is the API server's clock: the controllers of a cluster run beside it.
+	now func() time.Time
+	// kubelets may be ill.
+	kubelets *kubelets
+	// startupTaintStays: nobody takes startupTaint off new Nodes.
+	startupTaintStays atomic.Bool
 
 	// ends is when a pod that was asked to end does, and starts when one that was bound is ready.
-	ends, starts map[types.UID]time.Time
+	ends   map[types.UID]ending
+	starts map[types.UID]time.Time
 	// readyAt is when a Node becomes ready, by UID; a kubelet that reports nothing has none.
 	readyAt map[types.UID]time.Time
 	// lastSeen is when a Node's kubelet was last alive.
 	lastSeen map[types.UID]time.Time
 }
 
+// ending is a pod that was asked to end: when it does, and within which grace, in seconds.
+type ending struct {
+	at    time.Time
+	grace int64
+}
+
+// startupTaint keeps pods off new Nodes of pools that have it; an agent takes it off after agentTakes.
+const (
+	startupTaint = "example.com/agent-not-ready"
+	agentTakes   = 15 * time.Second
+)
+
 func (k *kubernetesControllers) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		k.collectOwned(ctx)
 		k.replicate(ctx)
+		k.runDaemons(ctx)
 		k.nodeLives(ctx)
 		k.schedule(ctx)
 		k.runPods(ctx)
@@ -92,6 +113,9 @@ func (k *kubernetesControllers) collectOwned(ctx context.Context) {
 	for _, s := range k.objects.replicaSets() {
 		owners[s.UID] = true
 	}
+	for _, d := range all[*appsv1.DaemonSet](k.objects, "DaemonSet") {
+		owners[d.UID] = true
+	}
 	for _, c := range k.objects.claims() {
 		owners[c.UID] = true
 	}
@@ -103,7 +127,7 @@ func (k *kubernetesControllers) collectOwned(ctx context.Context) {
 			return
 		}
 		for _, owner := range o.GetOwnerReferences() {
-			if owners[owner.UID] || owner.Kind == "DaemonSet" {
+			if owners[owner.UID] {
 				return
 			}
 		}
@@ -177,7 +201,8 @@ const (
 func (k *kubernetesControllers) nodeLives(ctx context.Context) {
 	for _, n := range k.objects.nodes() {
 		_, power, found := k.azure.VMs.Find(n.Name)
-		alive := found && power == "running"
+		talks, wellYet := k.kubelets.says(n.Name)
+		alive := found && power == "running" && talks
 		if _, known := k.readyAt[n.UID]; !known {
 			k.readyAt[n.UID] = time.Now().Add(5*time.Second + time.Duration(k.random.Int64N(int64(40*time.Second))))
 			k.lastSeen[n.UID] = time.Now()
@@ -187,12 +212,17 @@ func (k *kubernetesControllers) nodeLives(ctx context.Context) {
 		}
 		ready := conditionOf(n.Status.Conditions, corev1.NodeReady)
 		switch {
+		case alive && !wellYet:
+			if ready == nil || ready.Status != corev1.ConditionFalse {
+				k.setReady(ctx, n, corev1.ConditionFalse)
+			}
 		case alive && time.Now().After(k.readyAt[n.UID]) && (ready == nil || ready.Status != corev1.ConditionTrue):
 			k.setReady(ctx, n, corev1.ConditionTrue)
 		case !alive && ago(k.lastSeen[n.UID]) > silence && (ready == nil || ready.Status != corev1.ConditionUnknown):
 			k.setReady(ctx, n, corev1.ConditionUnknown)
 		}
 		k.taintUnready(ctx, n)
+		k.takeStartupTaint(ctx, n)
 	}
 	k.forgetNodes()
 }
@@ -220,7 +250,7 @@ func conditionOf(all []corev1.NodeCondition, t corev1.NodeConditionType) *corev1
 }
 
 func (k *kubernetesControllers) setReady(ctx context.Context, n *corev1.Node, status corev1.ConditionStatus) {
-	changed, now := n.DeepCopy(), metav1.Now()
+	changed, now := n.DeepCopy(), k.kubelets.now()
 	set := corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: now, LastHeartbeatTime: now, Reason: "Simulated"}
 	if c := conditionOf(changed.Status.Conditions, corev1.NodeReady); c != nil {
 		*c = set
@@ -250,7 +280,7 @@ func (k *kubernetesControllers) taintUnready(ctx context.Context, n *corev1.Node
 	})
 	for _, w := range want {
 		if !slices.ContainsFunc(changed.Spec.Taints, func(t corev1.Taint) bool { return t.Key == w.Key && t.Effect == w.Effect }) {
-			at := metav1.Now()
+			at := metav1.NewTime(k.now())
 			w.TimeAdded = &at
 			changed.Spec.Taints = append(changed.Spec.Taints, w)
 		}
@@ -408,6 +438,8 @@ func (k *kubernetesControllers) runPods(ctx context.Context) {
 			k.lose(ctx, p, n)
 		case p.DeletionTimestamp != nil:
 			k.endPod(ctx, p)
+		case p.Status.Phase == corev1.PodFailed: // its owner has had another one made
+			k.try("collecting failed pod "+p.Name, k.client.Delete(ctx, p))
 		case p.Status.Phase == corev1.PodPending:
 			k.startPod(ctx, p)
 		}
@@ -428,7 +460,7 @@ func (k *kubernetesControllers) runPods(ctx context.Context) {
 func (k *kubernetesControllers) lose(ctx context.Context, p *corev1.Pod, n *corev1.Node) {
 	for i := range n.Spec.Taints {
 		t := &n.Spec.Taints[i]
-		if t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoExecute && t.TimeAdded != nil && ago(t.TimeAdded.Time) > unreachable && p.DeletionTimestamp == nil {
+		if t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoExecute && t.TimeAdded != nil && k.now().Sub(t.TimeAdded.Time) > unreachable && p.DeletionTimestamp == nil {
 			k.try("evicting by taint "+p.Name, k.client.Delete(ctx, p))
 		}
 	}
@@ -437,18 +469,22 @@ func (k *kubernetesControllers) lose(ctx context.Context, p *corev1.Pod, n *core
 // endPod has a pod end when its containers have: some at once, some as late as they may.
 func (k *kubernetesControllers) endPod(ctx context.Context, p *corev1.Pod) {
 	end, known := k.ends[p.UID]
-	if !known {
-		grace := time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
-		end = p.DeletionTimestamp.Add(-grace).Add(time.Duration(k.random.Float64() * float64(grace)))
-		if k.random.IntN(4) == 0 {
-			end = p.DeletionTimestamp.Time // it does not listen
+	grace := time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
+	latest := time.Now().Add(grace) // by its kubelet's own clock, from when it heard of it
+	switch {
+	case !known:
+		end = ending{latest, *p.DeletionGracePeriodSeconds}
+		if k.random.IntN(4) > 0 { // others do not listen
+			end.at = time.Now().Add(time.Duration(k.random.Float64() * float64(grace)))
 		}
-		k.ends[p.UID] = end
+	case *p.DeletionGracePeriodSeconds < end.grace:
+		end.grace = *p.DeletionGracePeriodSeconds
+		if latest.Before(end.at) {
+			end.at = latest
+		}
 	}
-	if end.After(p.DeletionTimestamp.Time) {
-		end = p.DeletionTimestamp.Time
-	}
-	if !time.Now().Before(end) {
+	k.ends[p.UID] = end
+	if !time.Now().Before(end.at) {
 		uid := p.UID
 		k.try("ending pod "+p.Name, k.client.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &uid}))
 	}
@@ -466,7 +502,13 @@ func (k *kubernetesControllers) startPod(ctx context.Context, p *corev1.Pod) {
 	}
 	changed := p.DeepCopy()
 	now := metav1.Now()
-	changed.Status.Phase, changed.Status.StartTime = corev1.PodRunning, &now
+	changed.Status.StartTime = &now
+	if p.Annotations[annotationFails] != "" {
+		changed.Status.Phase = corev1.PodFailed
+		k.patch(ctx, p, changed, true)
+		return
+	}
+	changed.Status.Phase = corev1.PodRunning
 	changed.Status.Conditions = slices.DeleteFunc(changed.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	changed.Status.Conditions = append(changed.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	k.patch(ctx, p, changed, true)
@@ -487,7 +529,7 @@ func (k *kubernetesControllers) countBudgets(ctx context.Context) {
 			}
 			expected++
 			at, leaving := b.Status.DisruptedPods[p.Name]
-			leaving = leaving && p.DeletionTimestamp == nil && ago(at.Time) < 2*time.Minute
+			leaving = leaving && p.DeletionTimestamp == nil && k.now().Sub(at.Time) < 2*time.Minute
 			if leaving {
 				disrupted[p.Name] = at
 			}

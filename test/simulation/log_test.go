@@ -4,11 +4,13 @@ package simulation
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 )
 
-func testLog() logr.Logger {
-	return funcr.New(func(prefix, args string) { fmt.Println("    LOG", prefix, args) }, funcr.Options{Verbosity: 0})
+// testLog writes what karve logs between the lines of a story.
+func testLog(w io.Writer) logr.Logger {
+	return funcr.New(func(prefix, args string) { fmt.Fprintln(w, "    LOG", prefix, args) }, funcr.Options{Verbosity: 0})
 }

@@ -21,6 +21,8 @@ type Options struct {
 	For time.Duration
 	// Actions and Faults are how many of them there are. Zero: as the seed has it; negative: none.
 	Actions, Faults int
+	// Kinds are faults that happen once each, besides.
+	Kinds []FaultKind
 	// Only are the numbers of the steps that are taken; nil: all. Others are drawn and passed over.
 	Only []int
 	// Log receives what karve logs.
@@ -55,9 +57,10 @@ func Run(t testing.TB, o Options) Result {
 	if o.For == 0 {
 		o.For = time.Hour
 	}
+	s := draw(o)
+	time.Sleep(time.Until(s.begins))
 	w := newWorld(t, o)
 	defer w.close()
-	s := draw(o)
 	s.world = w
 	s.begin()
 	for i, x := range s.steps {
@@ -112,6 +115,16 @@ func (w *world) unsettled() []string {
 	return missing
 }
 
+// drained reports whether karve says of a Node that it is being drained because its NodeClaim is missing.
+func (w *world) drained(vm string) bool {
+	for _, e := range all[*corev1.Event](w.objects, "Event") {
+		if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == vm && e.Reason == "NodeClaimMissing" {
+			return true
+		}
+	}
+	return false
+}
+
 // explained reports whether karve says why a pod waits: in an event of the last minutes.
 func (w *world) explained(p *corev1.Pod) bool {
 	for _, e := range all[*corev1.Event](w.objects, "Event") {
@@ -154,7 +167,7 @@ func (w *world) mismatches() []string {
 	vms := map[string]bool{}
 	for vm, claim := range w.azure.VMs.Tagged(tagClaim) {
 		vms[strings.ToLower(vm)] = true
-		if !claims[claim] {
+		if !claims[claim] && !w.drained(vm) {
 			out = append(out, fmt.Sprintf("VM %s has no nodeclaim", vm))
 		}
 	}

@@ -18,8 +18,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/azureemulator"
-	"github.com/karve-dev/karve/test/kubeapi"
+	"github.com/karve-dev/karve/controller/manager"
 )
 
 // script is what happens in a world: what is there at the beginning, and the steps.
@@ -29,10 +28,12 @@ type script struct {
 	workloads []*appsv1.ReplicaSet
 	budgets   []*policyv1.PodDisruptionBudget
 	steps     []step
+	begins    time.Time
 
-	karve  []*process
-	karves int // so far
-	ends   []func()
+	karve    []*process
+	karves   int              // so far
+	features manager.Features // of the next
+	ends     []func()
 }
 
 // step is something that happens at a time. What it does to whom is drawn beforehand, by numbers:
@@ -45,7 +46,7 @@ type step struct {
 
 // draw makes a script from a seed.
 func draw(o Options) *script {
-	s, r := &script{}, rand.New(rand.NewPCG(o.Seed, 610))
+	s, r := &script{features: usual}, rand.New(rand.NewPCG(o.Seed, 610))
 	for i := range 1 + r.IntN(3) {
 		s.pools = append(s.pools, drawPool(r, i))
 	}
@@ -74,8 +75,22 @@ func draw(o Options) *script {
 		x.at = at()
 		s.steps = append(s.steps, x)
 	}
+	for _, k := range o.Kinds {
+		x := k.step(r, o.Seed)
+		x.at = at()
+		s.steps = append(s.steps, x)
+	}
+	s.begins = pick(r, moments...)
 	slices.SortStableFunc(s.steps, func(a, b step) int { return int(a.at - b.at) })
 	return s
+}
+
+// moments are when worlds begin: at some time, or shortly before a change to summer time, a leap day,
+// a turn of a year that had a leap second, and the end of the seconds that fit into 32 bits.
+var moments = []time.Time{
+	{}, {}, {},
+	time.Date(2027, 3, 28, 0, 40, 0, 0, time.UTC), time.Date(2028, 2, 28, 23, 40, 0, 0, time.UTC),
+	time.Date(2016, 12, 31, 23, 40, 0, 0, time.UTC), time.Date(2038, 1, 19, 2, 50, 0, 0, time.UTC),
 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
@@ -135,6 +150,11 @@ func drawWorkload(r *rand.Rand, i int) *appsv1.ReplicaSet {
 	return s
 }
 
+var (
+	zeroPods   = intstr.FromInt32(0)
+	halfOfPods = intstr.FromString("50%")
+)
+
 func drawBudget(r *rand.Rand, w *appsv1.ReplicaSet) *policyv1.PodDisruptionBudget {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: w.Name}}
 	b.Spec.Selector = w.Spec.Selector
@@ -172,7 +192,7 @@ func (s *script) do(what string, err error) {
 
 func (s *script) startKarve() {
 	s.karves++
-	s.karve = append(s.karve, s.world.startKarve(fmt.Sprint("karve-", s.karves)))
+	s.karve = append(s.karve, s.world.startKarve(fmt.Sprint("karve-", s.karves), s.features))
 }
 
 // heal ends all faults, and has one karve run.
@@ -181,9 +201,11 @@ func (s *script) heal() {
 		end()
 	}
 	s.world.azure.ClearFaults()
+	s.world.kubelets.heal()
 	s.world.auditor.disturbed()
 	for _, p := range s.karve {
 		p.api.Resume()
+		p.hindrance.killAtWrite(0, false)
 	}
 	s.world.expectKarve = true
 	s.restartEnded()
@@ -221,6 +243,11 @@ func (s *script) dismiss() {
 	w := s.world
 	for _, x := range w.objects.replicaSets() {
 		s.do("deleting "+x.Name, w.client.Delete(w.ctx, x))
+	}
+	for _, p := range w.objects.pods() {
+		if len(p.OwnerReferences) == 0 {
+			s.do("deleting "+p.Name, w.client.Delete(w.ctx, p))
+		}
 	}
 	time.Sleep(10 * time.Minute)
 	for _, p := range w.objects.pools() {
@@ -269,7 +296,7 @@ func drawAction(r *rand.Rand) step {
 	case 13:
 		return step{what: fmt.Sprintf("karve is stopped for %v, while another takes over", d), do: func(s *script) { s.stopLeader(d) }}
 	case 14:
-		return step{what: "karve is deployed anew: the new one waits for the lease", do: func(s *script) { s.rollOut() }}
+		return step{what: "karve is deployed anew: the new one waits for the lease", do: func(s *script) { s.rollOut(s.features) }}
 	}
 	return step{what: "the API server forgets past changes", do: func(s *script) { s.world.api.Forget() }}
 }
@@ -362,60 +389,14 @@ func (s *script) stopLeader(d time.Duration) {
 	s.restartEnded()
 }
 
-func (s *script) rollOut() {
+// rollOut replaces the process by one with these features.
+func (s *script) rollOut(features manager.Features) {
 	s.restartEnded()
 	old := s.karve[0]
+	s.features = features
 	s.startKarve()
 	time.Sleep(5 * time.Second)
 	old.stop()
 	<-old.done
 	s.restartEnded()
-}
-
-// drawFault is something that goes wrong for a while, in the cluster or in Azure.
-func drawFault(r *rand.Rand, seed uint64) step {
-	lasts := 5*time.Second + time.Duration(r.ExpFloat64()*float64(3*time.Minute))
-	lasts = min(lasts, 30*time.Minute)
-	if r.IntN(2) == 0 {
-		f := drawAPIFault(r)
-		return step{what: fmt.Sprintf("%s of %v, verbs %v, rate %.2f, delay %v for %v", f.Name, f.Resources, f.Verbs, f.Rate, f.Delay, lasts.Round(time.Second)), do: func(s *script) {
-			s.forAWhile(lasts, s.world.api.Inject(f))
-		}}
-	}
-	kinds := azureemulator.FaultCatalogue()
-	k := kinds[r.IntN(len(kinds))]
-	times := 1 + r.IntN(20)
-	return step{what: fmt.Sprintf("Azure: %s, %d times", k.Name, times), do: func(s *script) {
-		s.world.auditor.disturbed()
-		if err := s.world.azure.Inject(azureemulator.NamedFault{Name: k.Name, Times: times, Seed: 1 + seed}); err != nil {
-			s.world.say("%v", err)
-		}
-	}}
-}
-
-func drawAPIFault(r *rand.Rand) kubeapi.Fault {
-	f := kubeapi.Fault{Name: pick(r, kubeapi.FaultNames()...), Rate: pick(r, 0, 0, 0.1, 0.5), Delay: time.Duration(r.Int64N(int64(20 * time.Second)))}
-	if r.IntN(3) == 0 {
-		f.Verbs = pick(r, []string{"create"}, []string{"patch", "update"}, []string{"delete"}, []string{"get", "list", "watch"})
-	}
-	kinds := []string{"nodeclaims", "nodepools", "nodes", "pods", "leases", "aksnodeclasses", "poddisruptionbudgets", "replicasets", "events"}
-	switch {
-	case f.Name == kubeapi.NotServed || f.Name == kubeapi.ConversionFails:
-		f.Resources, f.Verbs = []string{pick(r, "nodeclaims", "nodepools", "aksnodeclasses", "nodeoverlays", "capacitybuffers")}, nil
-	case r.IntN(2) == 0:
-		f.Resources = []string{pick(r, kinds...)}
-	}
-	return f
-}
-
-// forAWhile ends a fault after some time, while other things happen.
-func (s *script) forAWhile(d time.Duration, end func()) {
-	s.ends = append(s.ends, end)
-	w := s.world
-	w.auditor.disturbed()
-	w.running.Go(func() {
-		sleep(w.ctx, d)
-		end()
-		w.auditor.disturbed()
-	})
 }

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/api/v1beta1"
 )
 
 // objects are what the API server has, decoded. They are current at every instant: no watch brings
@@ -43,6 +45,10 @@ func decoded(u *unstructured.Unstructured) client.Object {
 		o = &karpv1.NodePool{}
 	case "ReplicaSet":
 		o = &appsv1.ReplicaSet{}
+	case "DaemonSet":
+		o = &appsv1.DaemonSet{}
+	case "AKSNodeClass":
+		o = &v1beta1.AKSNodeClass{}
 	case "PodDisruptionBudget":
 		o = &policyv1.PodDisruptionBudget{}
 	case "Event":

@@ -56,7 +56,10 @@ type world struct {
 	auditor *auditor
 	client  client.Client // of a user
 	running sync.WaitGroup
-	end     context.CancelFunc
+	// kubelets and controllers are what may be ill in the cluster.
+	kubelets    *kubelets
+	controllers *kubernetesControllers
+	end         context.CancelFunc
 
 	mu       sync.Mutex
 	problems []string
@@ -85,7 +88,8 @@ func newWorld(t testing.TB, o Options) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guest := node.NewOS(node.Options{API: w.api.Transport("kubelet"), Silence: silence})
+	w.kubelets = newKubelets(w.api.Transport("kubelet"))
+	guest := node.NewOS(node.Options{API: w.kubelets, Silence: silence})
 	w.azure, err = azureemulator.New(w.ctx, azureemulator.Options{
 		SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: o.Seed, SubnetPrefix: "10.0.0.0/16", ClusterName: clusterName, Guest: guest,
 		Sizes: []string{"Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5", "Standard_D2as_v5", "Standard_D4as_v5", "Standard_E4s_v5", "Standard_F4s_v2"},
@@ -94,6 +98,7 @@ func newWorld(t testing.TB, o Options) *world {
 		t.Fatal(err)
 	}
 	w.client = w.clientOf("user")
+	w.kubelets.user = w.client
 	w.startKubernetes()
 	return w
 }
@@ -122,11 +127,11 @@ func (w *world) startKubernetes() {
 		w.t.Fatal(err)
 	}
 	w.running.Go(func() { _ = controller.Run(w.ctx) }) // ends with the context
-	k := &kubernetesControllers{
+	w.controllers = &kubernetesControllers{
 		client: w.clientOf("kubernetes"), objects: w.objects, azure: w.azure, random: rand.New(rand.NewPCG(w.options.Seed, 601)), fail: w.problem,
-		ends: map[types.UID]time.Time{}, starts: map[types.UID]time.Time{}, readyAt: map[types.UID]time.Time{}, lastSeen: map[types.UID]time.Time{},
+		now: w.api.Now, kubelets: w.kubelets, ends: map[types.UID]ending{}, starts: map[types.UID]time.Time{}, readyAt: map[types.UID]time.Time{}, lastSeen: map[types.UID]time.Time{},
 	}
-	w.running.Go(func() { k.run(w.ctx) })
+	w.running.Go(func() { w.controllers.run(w.ctx) })
 	w.running.Go(func() { w.audit() })
 }
 
