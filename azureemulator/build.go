@@ -18,21 +18,22 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 	c := newClock(o.TimeScale, ids)
 	sub := newSubscription(o, c, ids)
 	ops := newOperations(sub, c, ids)
-	all, err := newSizes(o, sub, c)
+	met := &strikes{}
+	all, err := newSizes(o, sub, met, c)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, clock: c, sub: sub, identity: newIdentity(sub, ids), galleries: newGalleries(sub, c), ledger: &ledger{}}
+	s := &Server{options: o, clock: c, sub: sub, identity: newIdentity(sub, ids, met), galleries: newGalleries(sub, c), ledger: &ledger{}}
 	alive, ends := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.ends = ends
 	s.guests = &guests{guest: o.Guest, alive: alive, sub: sub}
 
 	// What the parts share.
-	q := &quirks{clock: c}
+	q := &quirks{struck: met, clock: c}
 	limits := newQuota(o, all, sub, c)
-	shortages := &stock{sub: sub, clock: c}
-	requests := &throttles{enforced: o.Throttle, buckets: map[string]*bucket{}, sub: sub, clock: c}
-	struck := &faults{line: &line{}, clock: c}
+	shortages := &stock{struck: met, sub: sub, clock: c}
+	requests := &throttles{enforced: o.Throttle, buckets: map[string]*bucket{}, struck: met, sub: sub, clock: c}
+	struck := &faults{line: &line{}, struck: met, clock: c}
 	vms := &virtualMachines{byKey: map[string]*vm{}, byHost: map[string]*vm{}, sub: sub, clock: c}
 
 	networks := &virtualNetworks{byKey: map[string]*vnet{}, sub: sub, clock: c, chance: ids}
@@ -65,7 +66,7 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 	s.VMs = &VMs{vms: vms, guests: s.guests, events: events, compute: vmAPI, machines: machines, clock: c}
 	s.injector = &injector{
 		faults: struck, quirks: q, stock: shortages, vms: vms, events: events, fabric: made, compute: vmAPI,
-		sizes: all, identity: s.identity, throttles: requests, clock: c,
+		sizes: all, identity: s.identity, throttles: requests, struck: met, clock: c,
 	}
 	s.inventory = &inventory{
 		vms: vms, nics: nics, disks: s.disks, networks: networks, machines: machines, quota: limits, ops: ops,

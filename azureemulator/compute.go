@@ -77,7 +77,7 @@ func (c *compute) putAgain(v *vm, w vmRequest) (reply, error) {
 	if v.state == deleting {
 		return reply{}, beingDeleted(v)
 	}
-	if v.state == failed && v.power == "" {
+	if (v.state == failed || v.state == canceled) && v.power == "" {
 		return c.retry(v, w)
 	}
 	if err := v.change(w, c.chance.uuid()); err != nil {

@@ -43,8 +43,15 @@ func (f *fabric) beginDelete(v *vm, cause error) *operation {
 	if v.stuck = f.quirks.takeTurn(stuckDeleting); v.stuck {
 		return op
 	}
+	undone := cause == ErrDeleted && v.machine == nil && f.quirks.takeTurn(deletionUndone)
+	life := v.life
 	f.clock.later(f.latency.Delete, func() {
-		f.remove(v)
+		if undone && v.life == life {
+			v.state, v.power, v.at = succeeded, starting, nil
+			f.bootLater(v)
+		} else {
+			f.remove(v)
+		}
 		f.ops.finish(op, nil)
 	})
 	return op
@@ -140,6 +147,10 @@ func (f *fabric) endCreation(v *vm, failure *Error) {
 	if failure != nil {
 		v.state, v.failure = failed, failure
 		f.log.Info("allocation failed", slog.String("vm", v.name), slog.String("size", v.size.Name), slog.String("code", failure.Code))
+		return
+	}
+	if f.quirks.takeTurn(wrongFinalState) {
+		v.state = canceled
 		return
 	}
 	if f.quirks.takeTurn(lateSuccess) {

@@ -70,6 +70,7 @@ type fault struct {
 type faults struct {
 	active []*fault
 	line   *line
+	struck *strikes
 	clock  *clock
 }
 
@@ -154,6 +155,9 @@ func (fs *faults) takeFault(method, path string, may func(*fault) bool) *fault {
 		f.Times--
 		if f.Times == 0 {
 			fs.active = slices.Delete(fs.active, i, i+1)
+		}
+		if f.named != nil {
+			fs.struck.note(f.named.Name)
 		}
 		return f.forNextRequest()
 	}

@@ -3,6 +3,7 @@
 package azureemulator
 
 import (
+	"errors"
 	"net/http"
 	"time"
 )
@@ -20,6 +21,7 @@ func asyncFaults() []FaultKind {
 		requestFault(of, "OperationThrottled", http.MethodGet, operationPath, Fault{Status: http.StatusTooManyRequests, Code: "OperationNotAllowed", Flat: true, RetryAfterSeconds: 17}),
 		requestFault(of, "NotFoundAfterSuccess", http.MethodGet, machinePath, Fault{Status: http.StatusNotFound, Code: "ResourceNotFound"}),
 		quirkFault(of, stuckCreating), quirkFault(of, stuckUpdating), quirkFault(of, stuckDeleting), quirkFault(of, lateSuccess), quirkFault(of, lateFailure),
+		quirkFault(of, wrongFinalState), quirkFault(of, deletionUndone),
 	}
 }
 
@@ -43,12 +45,22 @@ func computeFaults() []FaultKind {
 	}
 	for _, mode := range []string{SkuNotAvailable, SkuNotAvailableAsync, ZonalAllocationFailed, AllocationFailed, OverconstrainedZonalAllocationRequest, OverconstrainedAllocationRequest} {
 		list = append(list, FaultKind{Name: mode, Surface: of, Target: ofSize, inject: func(in *injector, n NamedFault) error {
-			return in.stock.add(Stockout{Size: n.Target, Mode: mode, Times: timesOf(n.Times), Seed: n.Seed})
+			return in.stock.add(Stockout{Size: n.Target, Mode: mode, Times: timesOf(n.Times), Seed: n.Seed, fault: mode})
 		}})
 	}
-	list = append(list, quirkFault(of, nicOrphaned), FaultKind{Name: "CapacityFlaps", Surface: of, Target: ofSize, inject: func(in *injector, n NamedFault) error {
-		return in.stock.add(Stockout{Size: n.Target, Mode: SkuNotAvailable, Times: timesOf(n.Times), Seed: n.Seed, EverySeconds: 20})
-	}})
+	short := func(name string, outs ...Stockout) {
+		list = append(list, FaultKind{Name: name, Surface: of, Target: ofSize, inject: func(in *injector, n NamedFault) (err error) {
+			for _, o := range outs {
+				o.Size, o.Times, o.Seed, o.fault = n.Target, timesOf(n.Times), n.Seed, name
+				err = errors.Join(err, in.stock.add(o))
+			}
+			return err
+		}})
+	}
+	list = append(list, quirkFault(of, nicOrphaned))
+	short("CapacityFlaps", Stockout{Mode: SkuNotAvailable, EverySeconds: 20})
+	short("CapacityFlapsByZone", Stockout{Zone: "1", EverySeconds: 20}, Stockout{Zone: "2", EverySeconds: 30}, Stockout{Zone: "3", EverySeconds: 50})
+	short("CapacityRecovers", Stockout{Mode: SkuNotAvailable, ForSeconds: 60})
 	one := func(name string, act func(*injector, string) error) {
 		list = append(list, FaultKind{Name: name, Surface: of, Target: ofMachine, inject: func(in *injector, n NamedFault) error { return in.strikeMachines(n, act) }})
 	}
@@ -101,7 +113,7 @@ func catalogueFaults() []FaultKind {
 		requestFault(of, "NoSizes", http.MethodGet, skus, Fault{}, changes(listCut(0))),
 		requestFault(of, "HalfTheSizes", http.MethodGet, skus, Fault{}, changes(listCut(0.5))),
 		requestFault(of, "SizesAdded", http.MethodGet, skus, Fault{}, changes(withMoreSizes)),
-		momentFault(of, "SizeRetired", ofSize, func(in *injector, n NamedFault) { in.sizes.retire(n.Target) }),
+		momentFault(of, sizeRetired, ofSize, func(in *injector, n NamedFault) { in.sizes.retire(n.Target) }),
 		requestFault(of, "SizesUnavailable", http.MethodGet, skus, Fault{Status: http.StatusServiceUnavailable}),
 		requestFault(of, "SizesRestricted", http.MethodGet, skus, Fault{}, changes(everySecondRestricted)),
 		requestFault(of, "QuotaWithoutLimits", http.MethodGet, "/usages$", Fault{}, changes(withoutLimits)),
@@ -125,8 +137,9 @@ func catalogueFaults() []FaultKind {
 func identityFaults() []FaultKind {
 	const of = "identity"
 	return []FaultKind{
-		momentFault(of, "TokensRevoked", "", func(in *injector, _ NamedFault) { in.identity.revoke() }),
-		momentFault(of, "TokensExpired", "", func(in *injector, _ NamedFault) { in.identity.expire() }),
+		momentFault(of, tokensRevoked, "", func(in *injector, _ NamedFault) { in.identity.revoke() }),
+		momentFault(of, tokensExpired, "", func(in *injector, _ NamedFault) { in.identity.expire() }),
+		momentFault(of, tokensNotYetValid, "", func(in *injector, _ NamedFault) { in.identity.issueAhead(in.clock.pace(time.Minute)) }),
 		requestFault(of, "Unauthorized", "", anyPath, Fault{Status: http.StatusUnauthorized, Code: "ExpiredAuthenticationToken"}),
 		requestFault(of, "Forbidden", "", anyPath, Fault{Status: http.StatusForbidden, Code: "AuthorizationFailed"}),
 		requestFault(of, "RoleRemoved", "PUT|DELETE|PATCH|POST", anyPath, Fault{Status: http.StatusForbidden, Code: "AuthorizationFailed"}),

@@ -58,6 +58,7 @@ type injector struct {
 	sizes     *sizes
 	identity  *identity
 	throttles *throttles
+	struck    *strikes
 	clock     *clock
 }
 
@@ -168,45 +169,28 @@ func transportFaults() []FaultKind {
 	return list
 }
 
-// throttleFaults empty one of the published buckets, or halve all limits.
+// limitsHalved is the fault that cuts all limits.
+const limitsHalved = "LimitsHalved"
+
+// throttleFaults empty one of the published buckets for a while, or halve all limits.
 func throttleFaults() []FaultKind {
+	const of = "throttle"
 	var list []FaultKind
-	add := func(name string, visit func(string, *bucket)) {
-		list = append(list, momentFault("throttle", name, "", func(in *injector, _ NamedFault) { in.throttles.eachBucket(visit) }))
+	short := func(name string, share float64, d time.Duration, keys func(string) bool) {
+		list = append(list, momentFault(of, name, "", func(in *injector, _ NamedFault) {
+			in.throttles.begin(shortage{fault: name, left: share, of: keys}, d)
+		}))
 	}
 	for _, prefix := range []string{
 		"arm/reads", "arm/writes", "arm/deletes", "compute/GetVM", "compute/ListVM", "compute/PutVM", "compute/UpdateVM", "compute/DeleteVM", "compute/GetOperation",
 		"aks/PUT", "aks/LIST", "aks/operation status", "aks/API",
 	} {
 		service, class, _ := strings.Cut(strings.ReplaceAll(prefix, " ", ""), "/")
-		add("Exhausted"+strings.ToUpper(service[:1])+service[1:]+strings.ToUpper(class[:1])+class[1:], empty(prefix))
+		short("Exhausted"+strings.ToUpper(service[:1])+service[1:]+strings.ToUpper(class[:1])+class[1:], 0, exhaustedFor, sharedBuckets(prefix))
 	}
-	add("ExhaustedTenant", empty("tenant/"))
-	add("NeighbourSpends", func(_ string, b *bucket) { b.tokens /= 4 }) // another cluster with the same limits
-	add("LimitsHalved", func(_ string, b *bucket) {
-		b.cut = true
-		b.limit.perMinute, b.limit.burst = b.limit.perMinute/2, b.limit.burst/2
-		b.tokens = min(b.tokens, b.limit.burst)
-	})
-	return list
-}
-
-func empty(prefix string) func(string, *bucket) {
-	return func(key string, b *bucket) {
-		if strings.HasPrefix(key, prefix) {
-			b.tokens = 0
-		}
-	}
-}
-
-// eachBucket visits the buckets that were used already, refilled until now.
-func (t *throttles) eachBucket(visit func(key string, b *bucket)) {
-	t.clock.Lock()
-	defer t.clock.Unlock()
-	for key, b := range t.buckets {
-		b.refill(time.Now(), t.clock.scale)
-		visit(key, b)
-	}
+	short("ExhaustedTenant", 0, exhaustedFor, sharedBuckets("tenant/"))
+	short("NeighbourSpends", 0.25, spendsFor, ofAll) // another cluster with the same limits
+	return append(list, momentFault(of, limitsHalved, "", func(in *injector, _ NamedFault) { in.throttles.cut(limitsHalved) }))
 }
 
 func timesOf(times int) int {
@@ -218,8 +202,15 @@ func timesOf(times int) int {
 
 // strikeMachines has something happen to the VM that is named, or to some that the seed chooses.
 func (in *injector) strikeMachines(n NamedFault, act func(*injector, string) error) error {
+	strike := func(name string) error {
+		err := act(in, name)
+		if err == nil {
+			in.struck.note(n.Name)
+		}
+		return err
+	}
 	if n.Target != "" {
-		return act(in, n.Target)
+		return strike(n.Target)
 	}
 	names := in.vms.running()
 	rand.New(rand.NewPCG(n.Seed, 0)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
@@ -228,7 +219,7 @@ func (in *injector) strikeMachines(n NamedFault, act func(*injector, string) err
 		wanted = len(names)
 	}
 	for _, name := range names {
-		if struck < wanted && act(in, name) == nil { // what cannot be done to one may be done to the next
+		if struck < wanted && strike(name) == nil { // what cannot be done to one may be done to the next
 			struck++
 		}
 	}

@@ -24,20 +24,27 @@ type identity struct {
 	issued map[string]time.Time // bearer token → its end
 	// revoked tokens were good once: they get a claims challenge, not a refusal.
 	revoked map[string]time.Time
-	sub     *subscription
-	chance  *chance
+	// aged tokens are too old before their time, and young ones not good before theirs: those
+	// that are issued until youngUntil are not for so long.
+	aged, young map[string]time.Time
+	youngUntil  time.Time
+	youngFor    time.Duration
+	struck      *strikes
+	sub         *subscription
+	chance      *chance
 }
 
 // tokenLife is how long a bearer token is good, in real time whatever the scale.
 const tokenLife = time.Hour
 
-func newIdentity(sub *subscription, ids *chance) *identity {
+func newIdentity(sub *subscription, ids *chance, struck *strikes) *identity {
 	return &identity{
 		assertion: unsignedJWT(map[string]any{
 			"iss": "https://oidc.emulator/" + sub.tenant + "/", "aud": "api://AzureADTokenExchange",
 			"sub": "system:serviceaccount:kube-system:karve", "jti": sub.cluster,
 		}),
-		issued: map[string]time.Time{}, revoked: map[string]time.Time{}, sub: sub, chance: ids,
+		issued: map[string]time.Time{}, revoked: map[string]time.Time{}, aged: map[string]time.Time{}, young: map[string]time.Time{},
+		struck: struck, sub: sub, chance: ids,
 	}
 }
 
@@ -120,6 +127,11 @@ func (i *identity) issue(id string, now time.Time) string {
 	defer i.mu.Unlock()
 	forget(i.issued, now)
 	forget(i.revoked, now)
+	forget(i.aged, now)
+	forget(i.young, now)
+	if now.Before(i.youngUntil) {
+		i.young[token] = now.Add(i.youngFor)
+	}
 	i.issued[token] = now.Add(tokenLife)
 	return token
 }
@@ -141,18 +153,39 @@ func (i *identity) authorise(r *http.Request) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	now := time.Now()
 	if _, gone := i.revoked[token]; gone {
+		i.struck.note(tokensRevoked)
 		return i.challenge("InvalidAuthenticationToken", "The access token has been revoked.", claimsChallenge)
+	}
+	if _, old := i.aged[token]; old {
+		i.struck.note(tokensExpired)
+		return i.tooOld(now.Add(-time.Second))
+	}
+	if good, waits := i.young[token]; waits && now.Before(good) {
+		i.struck.note(tokensNotYetValid)
+		return i.challenge("InvalidAuthenticationToken", "The access token is not valid before UTC time '"+stamp(good)+"', which is later than current UTC time.", "")
 	}
 	end, known := i.issued[token]
 	if !known {
 		return i.challenge("InvalidAuthenticationToken", "The access token is invalid.", "")
 	}
-	if time.Now().After(end) {
-		return i.challenge("ExpiredAuthenticationToken", "The access token expiry UTC time '"+stamp(end)+"' is earlier than current UTC time.", "")
+	if now.After(end) {
+		return i.tooOld(end)
 	}
 	return nil
 }
+
+func (i *identity) tooOld(end time.Time) *Error {
+	return i.challenge("ExpiredAuthenticationToken", "The access token expiry UTC time '"+stamp(end)+"' is earlier than current UTC time.", "")
+}
+
+// What faults do to tokens.
+const (
+	tokensRevoked     = "TokensRevoked"
+	tokensExpired     = "TokensExpired"
+	tokensNotYetValid = "TokensNotYetValid"
+)
 
 // claimsChallenge asks for a token newer than the revocation (continuous
 // access evaluation): the SDK answers it by fetching one and trying once more.
@@ -180,9 +213,20 @@ func (i *identity) revoke() {
 func (i *identity) expire() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for token := range i.issued {
-		i.issued[token] = time.Now().Add(-time.Second)
+	for token, end := range i.issued {
+		i.aged[token] = end
+		delete(i.issued, token)
 	}
+}
+
+// issueAhead makes every bearer token useless that was issued so far, and those that are issued
+// within d good only d after they were: the clock of who issues them is ahead of the one of who
+// checks them.
+func (i *identity) issueAhead(d time.Duration) {
+	i.expire()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.youngUntil, i.youngFor = time.Now().Add(d), d
 }
 
 // authoriseShared refuses to start a VM from a shared gallery without the right to.

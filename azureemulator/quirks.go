@@ -14,6 +14,8 @@ const (
 	stuckDeleting   = "StuckDeleting"   // a deletion does not end, unless it is asked for again
 	lateSuccess     = "LateSuccess"     // a creation is reported as failed, and succeeds a minute later
 	lateFailure     = "LateFailure"     // a creation is reported as done, and has failed twenty seconds later
+	wrongFinalState = "WrongFinalState" // a creation is reported as done, and its VM's state is Canceled: it has no power
+	deletionUndone  = "DeletionUndone"  // a deletion is reported as done, and the VM is still there and starts again
 	nicOrphaned     = "NicOrphaned"     // a creation fails without a VM, and leaves its interface
 	addressesLinger = "AddressesLinger" // an interface's addresses stay taken for five minutes after it is gone
 )
@@ -37,6 +39,7 @@ type quirk struct {
 // quirks are those that show.
 type quirks struct {
 	byName map[string]*quirk
+	struck *strikes
 	clock  *clock
 }
 
@@ -59,6 +62,7 @@ func (qs *quirks) takeTurn(name string) bool {
 		return false
 	}
 	q.left = max(q.left-1, -1)
+	qs.struck.note(name)
 	return true
 }
 

@@ -102,6 +102,10 @@ func (s *Server) Faults() []Fault { return s.injector.faults.list() }
 // Inject lets a fault of the catalogue strike.
 func (s *Server) Inject(n NamedFault) error { return s.injector.inject(n) }
 
+// Struck is how often each fault of the catalogue has struck so far, by its name. One that was
+// injected and met nothing has not.
+func (s *Server) Struck() map[string]int { return s.injector.struck.counts() }
+
 // ClearFaults ends every fault of requests, and what VMs do that they should not. What has struck
 // already stays. Sizes that were retired are offered again.
 func (s *Server) ClearFaults() { s.injector.clear() }

@@ -22,18 +22,19 @@ type sizes struct {
 	zones  []string                // all that any size has in the region
 	// retired are patterns of sizes that are not offered for now.
 	retired      []string
+	struck       *strikes
 	restrictions []Restriction
 	sub          *subscription
 	clock        *clock
 }
 
 // newSizes has those of the catalogue that match a pattern, all of them without patterns.
-func newSizes(o Options, sub *subscription, c *clock) (*sizes, error) {
+func newSizes(o Options, sub *subscription, struck *strikes, c *clock) (*sizes, error) {
 	all, err := catalog.Sizes()
 	if err != nil {
 		return nil, fmt.Errorf("reading the catalogue of sizes: %w", err)
 	}
-	s := &sizes{byName: make(map[string]catalog.Size, len(all)), restrictions: slices.Clone(o.Restrictions), sub: sub, clock: c}
+	s := &sizes{byName: make(map[string]catalog.Size, len(all)), restrictions: slices.Clone(o.Restrictions), struck: struck, sub: sub, clock: c}
 	zones, offered := map[string]bool{}, sizesLike(o.Sizes)
 	for _, size := range all {
 		if len(o.Sizes) > 0 && !offered(size.Name) {
@@ -145,7 +146,11 @@ func (s *sizes) listSKUs(r *request) (reply, error) {
 	values, retired := []sku{}, s.retiredNow()
 	for _, name := range s.names {
 		size := s.byName[strings.ToLower(name)]
-		if zones, offered := size.ZonesIn(location); offered && !retired(name) {
+		zones, offered := size.ZonesIn(location)
+		switch {
+		case offered && retired(name):
+			s.struck.note(sizeRetired)
+		case offered:
 			values = append(values, s.skuOf(size, location, zones))
 		}
 	}
@@ -211,10 +216,11 @@ func (s *sizes) restrictionsOf(size catalog.Size, location string, zones []strin
 // offered returns the size of that name if the region offers it.
 func (s *sizes) offered(name string) (catalog.Size, error) {
 	size, known := s.byName[strings.ToLower(name)]
-	if known && !sizesLike(s.retired)(size.Name) {
-		if _, offered := size.ZonesIn(s.sub.location); offered {
+	if _, offered := size.ZonesIn(s.sub.location); known && offered {
+		if !sizesLike(s.retired)(size.Name) {
 			return size, nil
 		}
+		s.struck.note(sizeRetired)
 	}
 	return size, invalidParameter("vmSize", "The requested VM size %s is not available in the current region. The sizes available in the current region are: %s. Find out more on the available VM sizes in each region at https://aka.ms/azure-regions.", name, strings.Join(s.sold(5), ",")+",…")
 }
@@ -252,6 +258,9 @@ func (s *sizes) setRestrictions(restrictions ...Restriction) {
 	defer s.clock.Unlock()
 	s.restrictions = slices.Clone(restrictions)
 }
+
+// sizeRetired is the fault that takes sizes off sale.
+const sizeRetired = "SizeRetired"
 
 // retire takes sizes off sale: they are listed no more, and no VM of them can be created. VMs of
 // them go on, and ClearFaults offers them again, which a client sees as sizes that are new.

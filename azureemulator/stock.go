@@ -31,12 +31,16 @@ type Stockout struct {
 	// EverySeconds above zero, at TimeScale 1, has it come and go: out of stock for so long from
 	// when it was added, in stock for as long, and so on.
 	EverySeconds float64 `json:"everySeconds,omitempty"`
+	// ForSeconds above zero, at TimeScale 1, is after how long there is stock again for good.
+	ForSeconds float64 `json:"forSeconds,omitempty"`
 	// Seed above zero passes about two of three creations over, as NamedFault's does.
 	Seed uint64 `json:"seed,omitempty"`
 	// Since and Draws are the emulator's own: when it was added, and of how many creations its
 	// seed has decided.
 	Since time.Time `json:"since,omitzero"`
 	Draws int       `json:"draws,omitempty"`
+
+	fault string // its name, if it is of the catalogue
 }
 
 // The modes of a Stockout.
@@ -59,8 +63,8 @@ func (o Stockout) valid() error {
 	if _, err := path.Match(o.Size, ""); err != nil {
 		return fmt.Errorf("stock-out size %q is not a pattern: %w", o.Size, err)
 	}
-	if o.EverySeconds < 0 {
-		return fmt.Errorf("stock-out for %v seconds: it must be zero or more", o.EverySeconds)
+	if d := min(o.EverySeconds, o.ForSeconds); d < 0 {
+		return fmt.Errorf("stock-out for %v seconds: it must be zero or more", d)
 	}
 	if o.Left < 0 {
 		return fmt.Errorf("stock-out with %d VMs left: it must be zero or more", o.Left)
@@ -82,6 +86,7 @@ func matchesSize(pattern, size string) bool {
 // stock knows what Azure has run out of, the deciding stock-outs first.
 type stock struct {
 	stockouts []*Stockout
+	struck    *strikes
 	sub       *subscription
 	clock     *clock
 }
@@ -118,6 +123,7 @@ func is(wanted, got string) bool { return wanted == "" || strings.EqualFold(want
 func (s *stock) list() []Stockout {
 	s.clock.Lock()
 	defer s.clock.Unlock()
+	s.dropRecovered()
 	list := make([]Stockout, 0, len(s.stockouts))
 	for _, o := range s.stockouts {
 		list = append(list, *o)
@@ -129,6 +135,7 @@ func (s *stock) list() []Stockout {
 // operation. Both are nil when it can; then a limited stock has one less.
 // Callers hold the lock.
 func (s *stock) takeStock(v *vm) (now, late *Error) {
+	s.dropRecovered()
 	for _, o := range s.stockouts {
 		if !o.matches(v) || s.drawInStock(o) {
 			continue
@@ -138,12 +145,23 @@ func (s *stock) takeStock(v *vm) (now, late *Error) {
 			return nil, nil
 		}
 		s.restock(o)
+		if o.fault != "" {
+			s.struck.note(o.fault)
+		}
 		if o.Mode == SkuNotAvailable {
 			return skuNotAvailable(v.size.Name, s.sub.location), nil
 		}
 		return nil, allocationFailure(o.Mode, v, s.sub.location)
 	}
 	return nil, nil
+}
+
+// dropRecovered ends the stock-outs whose time is over. Callers hold the lock.
+func (s *stock) dropRecovered() {
+	s.stockouts = slices.DeleteFunc(slices.Clone(s.stockouts), func(o *Stockout) bool {
+		lasts := s.clock.scaled(time.Duration(o.ForSeconds * float64(time.Second)))
+		return o.ForSeconds > 0 && time.Since(o.Since) >= lasts
+	})
 }
 
 // drawInStock reports whether a stock-out that comes and goes is gone, or passes a creation over.

@@ -4,7 +4,6 @@ package azureemulator
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -101,13 +100,17 @@ func armLimit(kind string) limit {
 type throttles struct {
 	enforced bool
 	buckets  map[string]*bucket
-	sub      *subscription
-	clock    *clock
+	// shortages are those under way and those of the past hour; halved is how often all limits were.
+	shortages []shortage
+	halved    int
+	struck    *strikes
+	sub       *subscription
+	clock     *clock
 }
 
 type bucket struct {
 	limit  limit
-	cut    bool // less than Azure's limit, as a fault made it
+	cut    string // the fault that made it less than Azure's limit; mostly empty
 	tokens float64
 	last   time.Time
 }
@@ -195,35 +198,52 @@ func (t *throttles) take(key string, l limit) (left int, wait time.Duration) {
 	now := time.Now()
 	b := t.buckets[key]
 	if b == nil {
-		b = &bucket{limit: l, tokens: l.burst, last: now}
-		t.buckets[key] = b
-		t.prune(now, t.clock.scale)
+		b = t.newBucket(key, l, now)
 	}
-	b.refill(now, t.clock.scale)
+	t.refill(key, b, now)
 	if b.tokens >= 1 {
 		b.tokens--
 		return int(b.tokens), 0
 	}
-	minutes := (1 - b.tokens) / l.perMinute
-	return 0, t.clock.scaled(time.Duration(minutes * float64(time.Minute)))
-}
-
-func (b *bucket) refill(now time.Time, scale float64) {
-	if scale == 0 {
-		b.tokens = b.limit.burst
-		return
+	wait = t.clock.scaled(time.Duration((1 - b.tokens) / b.limit.perMinute * float64(time.Minute)))
+	short := t.shortageOf(key, now)
+	switch {
+	case short != nil:
+		wait = short.wait(wait, now)
+		t.strike(short.fault)
+	case b.cut != "":
+		t.strike(b.cut)
 	}
-	minutes := now.Sub(b.last).Minutes() / scale
-	b.tokens = math.Min(b.limit.burst, b.tokens+minutes*b.limit.perMinute)
-	b.last = now
+	return 0, wait
 }
 
-func (t *throttles) prune(now time.Time, scale float64) {
+// strike counts a request that a fault has refused.
+func (t *throttles) strike(fault string) {
+	if t.enforced {
+		t.struck.note(fault)
+	}
+}
+
+// newBucket is one that was not asked before: full, unless limits were cut or others take from it.
+func (t *throttles) newBucket(key string, l limit, now time.Time) *bucket {
+	b := &bucket{limit: l, tokens: l.burst, last: now}
+	for range t.halved {
+		b.halve(limitsHalved)
+	}
+	if short := t.shortageOf(key, now); short != nil {
+		b.tokens *= short.left
+	}
+	t.buckets[key] = b
+	t.prune(now)
+	return b
+}
+
+func (t *throttles) prune(now time.Time) {
 	if len(t.buckets) < bucketsKept {
 		return
 	}
 	for key, b := range t.buckets {
-		if b.refill(now, scale); b.tokens >= b.limit.burst && !b.cut {
+		if t.refill(key, b, now); b.tokens >= b.limit.burst {
 			delete(t.buckets, key)
 		}
 	}

@@ -59,12 +59,13 @@ func TestThrottlingOfAKS(t *testing.T) {
 // A limit that a fault halved stays so, however many buckets are swept away around it.
 func TestHalvedLimitsAreKept(t *testing.T) {
 	now := time.Now()
-	th := throttles{buckets: map[string]*bucket{"halved": {limit: limit{perMinute: 1, burst: 2}, cut: true, tokens: 2, last: now}}}
+	th := throttles{buckets: map[string]*bucket{}, halved: 1, clock: newClock(1, newChance(1))}
+	th.newBucket("halved", limit{perMinute: 2, burst: 4}, now)
 	for i := range bucketsKept {
 		th.buckets[fmt.Sprint(i)] = &bucket{limit: limit{perMinute: 2, burst: 4}, tokens: 4, last: now}
 	}
-	th.prune(now, 1)
-	if b := th.buckets["halved"]; len(th.buckets) != 1 || b == nil || b.limit.burst != 2 {
+	th.prune(now)
+	if b := th.newBucket("halved", limit{perMinute: 2, burst: 4}, now); len(th.buckets) != 1 || b.limit != (limit{perMinute: 1, burst: 2}) {
 		t.Errorf("%d buckets are left, the halved one: %+v", len(th.buckets), b)
 	}
 }

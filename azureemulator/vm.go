@@ -57,6 +57,7 @@ const (
 	creating = "Creating"
 	updating = "Updating"
 	deleting = "Deleting"
+	canceled = "Canceled"
 
 	starting     = "starting"
 	running      = "running"

@@ -44,10 +44,9 @@ func SingleFaults() [][]string {
 
 // injector injects faults.
 type injector struct {
-	trial    *run
-	kinds    []azureemulator.FaultKind
-	random   *rand.Rand
-	injected int
+	trial  *run
+	kinds  []azureemulator.FaultKind
+	random *rand.Rand
 }
 
 func newInjector(t *run, o Options) (*injector, error) {
@@ -108,17 +107,17 @@ func (a *injector) inject(k azureemulator.FaultKind) {
 			a.injectIntoVM(k)
 		}
 	case k.Name == "SizeRetired":
-		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Target: cheapest})
+		a.injectNamed(azureemulator.NamedFault{Name: k.Name, Target: cheapest})
 	case k.Name == addressesLinger:
-		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Times: a.trial.options.VMs})
+		a.injectNamed(azureemulator.NamedFault{Name: k.Name, Times: a.trial.options.VMs})
 	case k.Target == "size":
-		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Target: cheapest, Times: forever})
+		a.injectNamed(azureemulator.NamedFault{Name: k.Name, Target: cheapest, Times: forever})
 	case k.Target == "path" && !rare(k):
-		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Times: forever, Seed: 1 + a.trial.options.Seed})
+		a.injectNamed(azureemulator.NamedFault{Name: k.Name, Times: forever, Seed: 1 + a.trial.options.Seed})
 	case k.Target == "path":
-		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Times: forever})
+		a.injectNamed(azureemulator.NamedFault{Name: k.Name, Times: forever})
 	default:
-		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Times: some})
+		a.injectNamed(azureemulator.NamedFault{Name: k.Name, Times: some})
 	}
 }
 
@@ -141,28 +140,17 @@ func (a *injector) injectIntoVM(k azureemulator.FaultKind) {
 		}
 	}
 	if len(names) > 0 {
-		a.injectAndCount(azureemulator.NamedFault{Name: k.Name, Target: names[a.random.IntN(len(names))]})
+		a.injectNamed(azureemulator.NamedFault{Name: k.Name, Target: names[a.random.IntN(len(names))]})
 	}
 }
 
-// injectAndCount counts what applies. A fault of a VM that is being deleted does not, and what
-// applies until it is ended is counted then.
-func (a *injector) injectAndCount(n azureemulator.NamedFault) {
-	if a.trial.region.Inject(n) == nil && n.Times != forever {
-		a.injected++
-	}
+// injectNamed injects a fault if it applies: one of a VM that is being deleted does not.
+func (a *injector) injectNamed(n azureemulator.NamedFault) {
+	_ = a.trial.region.Inject(n) // what has struck is counted
 }
 
 // end ends what goes on by itself.
 func (a *injector) end() {
-	for _, f := range a.trial.region.Faults() {
-		a.injected += forever - f.Times
-	}
-	for _, o := range a.trial.region.Capacity.Stockouts() {
-		if o.Times > 0 {
-			a.injected += forever - o.Times
-		}
-	}
 	a.trial.region.ClearFaults()
 	a.trial.region.Capacity.ClearStockouts("", "", "")
 	a.trial.makeScarce()

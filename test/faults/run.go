@@ -37,8 +37,10 @@ type Result struct {
 	OthersChanged []string
 	// Unfinished are VMs that never came, and claims that never ended.
 	Unfinished []string
-	// Injected is how often faults were injected, Claims how many were needed.
-	Injected, Claims int
+	// Struck is how often each fault has struck, by its name.
+	Struck map[string]int
+	// Claims is how many were needed.
+	Claims int
 	// Up is how long it took until all VMs had joined, Down until all was gone.
 	Up, Down time.Duration
 	// Ledger counts the requests.
@@ -64,8 +66,8 @@ func (r Result) name() string {
 }
 
 func (r Result) String() string {
-	return fmt.Sprintf("%s, injected %d times: %d VMs by %d claims, up in %v, gone in %v, with %d writes and %d reads, %d of them throttled; %d left behind, %d twice, %d of others touched, %d without end",
-		r.name(), r.Injected, r.VMs, r.Claims, r.Up.Round(time.Second), r.Down.Round(time.Second), r.Ledger.Writes, r.Ledger.Reads, r.Ledger.Throttled,
+	return fmt.Sprintf("%s, struck %v: %d VMs by %d claims, up in %v, gone in %v, with %d writes and %d reads, %d of them throttled; %d left behind, %d twice, %d of others touched, %d without end",
+		r.name(), r.Struck, r.VMs, r.Claims, r.Up.Round(time.Second), r.Down.Round(time.Second), r.Ledger.Writes, r.Ledger.Reads, r.Ledger.Throttled,
 		len(r.Leaked), len(r.Duplicates), len(r.OthersChanged), len(r.Unfinished))
 }
 
@@ -121,7 +123,7 @@ func (t *run) execute(ctx context.Context, a *injector) (Result, error) {
 	a.injectFor(ctx, faultsLast, func() { close(t.noneNeeded) })
 	r.Unfinished = append(r.Unfinished, t.await(ctx, downWithin, t.claims.existing)...)
 	r.Leaked = t.await(ctx, downWithin, t.others.left)
-	r.Down, r.Injected = time.Since(begun), a.injected
+	r.Down, r.Struck = time.Since(begun), t.region.Struck()
 	r.Duplicates, r.OthersChanged, r.Claims = t.claims.withTwoVMs(), append(t.transport.changedByUs(), t.others.changed()...), t.claims.count()
 	r.Ledger = t.region.Ledger()
 	return r, errors.Join(ctx.Err(), t.region.CheckInvariants())
