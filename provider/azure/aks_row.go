@@ -122,7 +122,7 @@ func mergeDescriptions(former, later *virtualMachine) *virtualMachine {
 	}
 	vm, properties := *inCompute.VirtualMachine, *inCompute.Properties
 	switch inAKS.aksMachine.state {
-	case stateCreating, stateFailed, stateDeleting:
+	case stateCreating, stateFailed, stateCanceled, stateDeleting:
 		properties.ProvisioningState = to.Ptr(inAKS.aksMachine.state)
 	}
 	vm.Properties = &properties

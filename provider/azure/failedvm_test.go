@@ -48,6 +48,29 @@ func TestVMThatFailsAfterSuccess(t *testing.T) {
 	})
 }
 
+// A virtual machine whose creation Azure canceled has failed, even if the operation is reported as
+// done: the launch deletes it and goes on, long before the node would have been given up.
+//
+// Rule VM-5.
+func TestVMThatIsCanceledAfterSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		if err := r.Inject(azureemulator.NamedFault{Name: "WrongFinalState"}); err != nil {
+			t.Fatal(err)
+		}
+		p := r.provider(t)
+		began := time.Now()
+		if _, err := r.up(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // until what runs has booted
+		vms := r.State().VMs
+		if len(vms) != 1 || vms[0].Power != "running" || r.Struck()["WrongFinalState"] != 1 {
+			t.Errorf("after %v: %+v, struck %v", time.Since(began), vms, r.Struck())
+		}
+	})
+}
+
 // A node whose virtual machine was resized has drifted; one with the size it was launched with
 // has not, whatever the letter case.
 //

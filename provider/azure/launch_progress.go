@@ -33,7 +33,7 @@ type launchProgress struct {
 // virtual machine if it failed.
 func (p *launchProgress) advance(ctx context.Context, l *launch, vm *virtualMachine) (provider.Instance, error) {
 	switch vm.provisioningState() {
-	case stateFailed:
+	case stateFailed, stateCanceled:
 		return p.handleFailure(ctx, l)
 	case stateDeleting:
 		return l.pending(), nil

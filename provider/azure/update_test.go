@@ -219,6 +219,29 @@ func TestUpdateGoesOnAfterFailures(t *testing.T) {
 	}
 }
 
+// While others use up the limit of changes to VMs, an update waits, and goes on afterwards.
+//
+// Rule SETTING-1.
+func TestUpdateOutlastsExhaustedLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const exhausted = "ExhaustedComputeUpdateVM"
+		f := newFleet(t)
+		f.tag(map[string]string{"team": "b"})
+		p := f.provider(t)
+		time.Sleep(2 * time.Minute)
+		if err := f.Inject(azureemulator.NamedFault{Name: exhausted}); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := p.Update(t.Context(), provider.LaunchedNode{Claim: "web-1", ProviderID: f.id, Class: "default"}); err == nil && u.RetryAfter == 0 || f.Struck()[exhausted] == 0 {
+			t.Errorf("%+v, %v; struck %v", u, err, f.Struck())
+		}
+		if _, err := f.update(p); err != nil {
+			t.Error(err)
+		}
+		f.want(map[string]string{"owner": "platform", "team": "b"})
+	})
+}
+
 // Virtual machines of other owners are not changed.
 //
 // Rule SETTING-1.

@@ -33,6 +33,7 @@ const (
 	stateCreating  = "Creating"
 	stateSucceeded = "Succeeded"
 	stateFailed    = "Failed"
+	stateCanceled  = "Canceled"
 	stateDeleting  = "Deleting"
 )
 
@@ -41,15 +42,15 @@ func (m *virtualMachine) provisioningState() string {
 	return armtext.Of(m.Properties.ProvisioningState)
 }
 
-// state maps the provisioning state. After a failed operation, a virtual machine that has power
-// is still running.
+// state maps the provisioning state. After an operation that failed or was canceled, a virtual
+// machine that has power is still running.
 func state(vm *virtualMachine) provider.State {
 	switch vm.provisioningState() {
 	case stateDeleting:
 		return provider.Terminating
 	case stateCreating:
 		return provider.Creating
-	case stateFailed:
+	case stateFailed, stateCanceled:
 		if power(vm) == "running" {
 			return provider.Running
 		}
