@@ -21,7 +21,7 @@
 //	GET    state | ledger | invariants
 //	GET    stockouts    POST stockouts {size, zone, priority, mode, left, times, everySeconds, seed}    DELETE stockouts?size=&zone=&priority=
 //	GET    faults       POST faults {method, path, times, skip, status, code, message, retryAfterSeconds, flat, lose}    DELETE faults
-//	GET    faults/catalogue    POST faults/named {name, target, times, seed}    (FAULTS.md lists them)
+//	GET    faults/catalogue    POST faults/named {name, target, times, seed}    (docs/faults.md lists them)
 //	PUT    quota {name, limit} | throttling {enabled} | timescale {scale}
 //	POST   images {definition, version} | subnets {resourceGroup, vnet, name, prefix} | tokens/revoke
 //	POST   machines/NAME/drift {reason}

@@ -60,7 +60,7 @@ func computeFaults() []FaultKind {
 	list = append(list, quirkFault(of, nicOrphaned))
 	short("CapacityFlaps", Stockout{Mode: SkuNotAvailable, EverySeconds: 20})
 	short("CapacityFlapsByZone", Stockout{Zone: "1", EverySeconds: 20}, Stockout{Zone: "2", EverySeconds: 30}, Stockout{Zone: "3", EverySeconds: 50})
-	short("CapacityRecovers", Stockout{Mode: SkuNotAvailable, ForSeconds: 60})
+	short("CapacityRecovers", Stockout{ForSeconds: 60})
 	one := func(name string, act func(*injector, string) error) {
 		list = append(list, FaultKind{Name: name, Surface: of, Target: ofMachine, inject: func(in *injector, n NamedFault) error { return in.strikeMachines(n, act) }})
 	}

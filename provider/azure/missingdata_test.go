@@ -165,3 +165,38 @@ func TestSubnetThatHangsHoldsNothingUp(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 	})
 }
+
+// While the lists of sizes, prices and quota cannot be read for a day, those of the day before hold:
+// nothing leaves the catalog, which says what is missing, and VMs are launched.
+//
+// Rule REQUEST-11.
+func TestListsOfYesterdayHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1, Sizes: []string{"Standard_D4s_v5", "Standard_E4s_v5"}})
+		p := r.provider(t)
+		running(t, p)
+		if _, err := r.up(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+			t.Fatal(err)
+		}
+		before := snapshot(t, p)
+		faults := []string{"SizesUnavailable", "QuotaUnavailable", "PricesUnavailable"}
+		for _, name := range faults {
+			if err := r.Inject(azureemulator.NamedFault{Name: name, Times: -1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(25 * time.Hour)
+		after := snapshot(t, p)
+		if len(before.Types) == 0 || len(after.Types) != len(before.Types) || after.Problem == "" {
+			t.Errorf("%d types, and %d a day later: %s", len(before.Types), len(after.Types), after.Problem)
+		}
+		if _, err := r.up(t, p, claim("b", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+			t.Errorf("a day later: %v", err)
+		}
+		for _, name := range faults {
+			if r.Struck()[name] == 0 {
+				t.Errorf("%s never struck", name)
+			}
+		}
+	})
+}
