@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ var (
 	first  = flag.Uint64("seed", 0, "the first seed")
 	seeds  = flag.Int("seeds", 4, "how many seeds")
 	pairs  = flag.Int("pairs", 2, "how many pairs of faults")
-	every  = flag.Int("every", 16, "one fault of so many is tried alone, as the first seed says which")
+	every  = flag.Int("every", 0, "one of Azure's faults of so many is tried alone, as the first seed says which; zero: none, for test/faults has them")
 	kind   = flag.String("fault", "", "the fault that is tried alone")
 	story  = flag.String("story", "", "file to write what happens to")
 	shrink = flag.Bool("shrink", false, "leave out what is not needed for a run to fail")
@@ -43,16 +44,27 @@ func TestSeeds(t *testing.T) {
 	t.Logf("%.0f seeds an hour in this process", float64(*seeds)/time.Since(begun).Hours())
 }
 
-// Each fault alone does no harm. Which of them are tried is the seed's choice.
+// Each fault alone does no harm.
 func TestEveryFault(t *testing.T) {
 	for i, k := range Faults() {
-		if *kind != "" && k.Name != *kind || *kind == "" && uint64(i)%uint64(*every) != *first%uint64(*every) {
+		if !wanted(i, k) {
 			continue
 		}
 		t.Run(k.Name, func(t *testing.T) {
 			try(t, Options{Seed: *first + uint64(i), For: 20 * time.Minute, Actions: 6, Faults: -1, Kinds: []FaultKind{k}})
 		})
 	}
+}
+
+// wanted reports whether the flags ask for a fault.
+func wanted(i int, k FaultKind) bool {
+	switch {
+	case *kind != "":
+		return k.Name == *kind
+	case k.Surface == "azure":
+		return *every > 0 && uint64(i)%uint64(*every) == *first%uint64(*every)
+	}
+	return true
 }
 
 // Two faults together do none either.
@@ -115,6 +127,35 @@ func needed(t *testing.T, o Options, steps int) []int {
 		}
 	}
 	return o.Only
+}
+
+// docs/faults.md has each fault that has its name here.
+func TestPageOfFaults(t *testing.T) {
+	page, err := os.ReadFile("../../docs/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`test/simulation` ([A-Za-z, ]+) \\|").FindAllStringSubmatch(string(page), -1) {
+		for _, name := range strings.Split(m[1], ", ") {
+			named[name] = true
+		}
+	}
+	for _, k := range Faults() {
+		if k.Surface == "api" || k.Surface == "azure" {
+			continue // of kubeapi and of the emulator, but for those that combine them
+		}
+		if !named[k.Name] {
+			t.Errorf("docs/faults.md has no fault %s", k.Name)
+		}
+		delete(named, k.Name)
+	}
+	for _, of := range []string{"TestSeeds", "TestEveryFault", "TestPairsOfFaults", "ServerRestarts", "ChangesForgotten", "Outage"} {
+		delete(named, of)
+	}
+	for name := range named {
+		t.Errorf("docs/faults.md names a fault %s, which does not exist", name)
+	}
 }
 
 // No two faults share a name, and each belongs to a surface.
