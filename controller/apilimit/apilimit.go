@@ -39,6 +39,9 @@ const (
 // Limiter limits requests. It may be used from several goroutines, and for several clients. The zero
 // Limiter is not usable; see New.
 type Limiter struct {
+	// Dated is called with the date of each answer of the server; nil is allowed. Set it before the
+	// first request.
+	Dated func(time.Time)
 	// Rejected is called for each request that the server rejected; nil is allowed. Set it before
 	// the first request.
 	Rejected func()
@@ -153,6 +156,11 @@ type observer struct {
 // RoundTrip implements http.RoundTripper.
 func (o observer) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
+	if err == nil && o.limiter.Dated != nil {
+		if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+			o.limiter.Dated(date)
+		}
+	}
 	switch {
 	case err != nil: // no answer says nothing about rates
 	case response.StatusCode != http.StatusTooManyRequests:

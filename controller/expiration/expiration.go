@@ -39,6 +39,8 @@ type Reconciler struct {
 	NodeClassKind schema.GroupKind
 	// Pause says whether an operator has paused voluntary disruption; nil when none can.
 	Pause *control.Pause
+	// Clock is the API server's.
+	Clock *kube.ServerClock
 	// Guard limits deletions; nil limits none.
 	Guard *guard.Guard
 }
@@ -60,7 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil || soft {
 		return reconcile.Result{}, err // the pool wakes us when it changes its mind
 	}
-	if left := time.Until(end); left > 0 {
+	if left := end.Sub(r.Clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	if r.Pause.Why() != "" {

@@ -47,6 +47,30 @@ func TestExpiredClaimsGo(t *testing.T) {
 	})
 }
 
+// An API server whose clock is behind dates each claim as old already: it is as old as by that clock.
+//
+// Rule CLOCK-1.
+func TestClocksThatDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(controllertest.Pool("web", "Never")) // its nodes expire after 720h
+		e.Create(controllertest.Pod("a", "1", "1Gi"))
+		e.Until(10, "a claim", func() bool { return len(e.Claims()) == 1 })
+		claim, clock := e.Claims()[0], &kube.ServerClock{}
+		r := &expiration.Reconciler{Client: e.API, Clock: clock, Metrics: e.Metrics, Log: logr.Discard(), NodeClassKind: controllertest.NodeClassGVK().GroupKind()}
+		time.Sleep(721 * time.Hour)
+		for _, behind := range []time.Duration{2 * time.Hour, 0} {
+			clock.Observe(time.Now().Add(-behind))
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claim)}); err != nil {
+				t.Fatal(err)
+			}
+			if gone := e.Claims()[0].DeletionTimestamp != nil; gone != (behind == 0) {
+				t.Errorf("behind by %v: the claim is gone: %t", behind, gone)
+			}
+		}
+	})
+}
+
 // A pool may have its nodes replaced within its budgets instead: then nothing is
 // deleted here, until the pool changes its mind.
 //

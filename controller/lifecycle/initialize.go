@@ -143,7 +143,11 @@ func (s *pass) deleteTimedOut(ctx context.Context) error {
 			continue
 		}
 		now := time.Now()
-		if left := s.countdowns.left(s.claim.Name, t.condition, c.LastTransitionTime.Time, t.after, now.Round(0), now); left > 0 {
+		wall := now.Round(0)
+		if c.LastTransitionTime.Equal(&s.claim.CreationTimestamp) { // it is as the API server dated the claim
+			wall = s.Clock.Now().Round(0)
+		}
+		if left := s.countdowns.left(s.claim.Name, t.condition, c.LastTransitionTime.Time, t.after, wall, now); left > 0 {
 			s.requeue(left)
 			return nil
 		}

@@ -54,6 +54,8 @@ type Reconciler struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
+	// Clock is the API server's.
+	Clock *kube.ServerClock
 	// Health records how launches ended, by pool; nil when it is not needed.
 	Health *registrationhealth.Ledger
 	// FailureObserver is notified of offerings whose nodes were unusable, SpotObserver of

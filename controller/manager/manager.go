@@ -192,6 +192,7 @@ type Manager struct {
 	pause   *control.Pause
 	guards  guard.Guards
 	ending  *ending
+	clock   kube.ServerClock
 }
 
 // New wires everything for the cluster at cfg, without starting anything.
@@ -217,6 +218,7 @@ func New(cfg *rest.Config, o Options) (m *Manager, err error) {
 	election.recordEvents(inner)
 	m = &Manager{inner: inner, ending: ending}
 	set := metrics.New(o.Registry)
+	limit.Dated = m.clock.Observe
 	limit.Rejected = set.APIRejected.Inc
 	metrics.RequestRate(o.Registry, limit.Rate)
 	if err := m.wire(cfg, o, set); err != nil {
@@ -511,14 +513,14 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		&lifecycle.Reconciler{
 			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Decorate(o.Provider, lifecycle.Name),
 			Events: recorder, Metrics: set, Log: logOf(lifecycle.Name), NodeClassGVK: o.NodeClass, Health: ledger,
-			FailureObserver: as[provider.FailureObserver](o.Provider), SpotObserver: as[provider.SpotObserver](o.Provider),
+			Clock: &m.clock, FailureObserver: as[provider.FailureObserver](o.Provider), SpotObserver: as[provider.SpotObserver](o.Provider),
 			Terminator: &termination.ClaimReconciler{
-				Client: c, Provider: set.Decorate(o.Provider, lifecycle.Name),
+				Client: c, Clock: &m.clock, Provider: set.Decorate(o.Provider, lifecycle.Name),
 				Events: recorder, Metrics: set, Log: logOf("nodeclaim.termination"), NodeClassKind: class,
 			},
 		},
 		&termination.NodeReconciler{
-			Client: c, Live: live, Provider: set.Decorate(o.Provider, "node.termination"),
+			Client: c, Live: live, Clock: &m.clock, Provider: set.Decorate(o.Provider, "node.termination"),
 			Evictor: evictor, Events: recorder, Metrics: set, Log: logOf("node.termination"),
 		},
 		&interruption.Reconciler{
@@ -528,7 +530,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		&drift.Reconciler{
 			Client: c, Catalog: keeper, Drifter: as[provider.Drifter](o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), NodeClassGVK: o.NodeClass, Panics: o.Panics,
 		},
-		&expiration.Reconciler{Client: c, Metrics: set, Log: logOf("nodeclaim.expiration"), NodeClassKind: class, Pause: m.pause, Guard: m.guards.Deletions},
+		&expiration.Reconciler{Client: c, Clock: &m.clock, Metrics: set, Log: logOf("nodeclaim.expiration"), NodeClassKind: class, Pause: m.pause, Guard: m.guards.Deletions},
 		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: logOf("nodepool"), NodeClassGVK: o.NodeClass, Health: ledger},
 	}...) {
 		if err := r.Register(m.inner); err != nil {

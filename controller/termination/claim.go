@@ -31,7 +31,9 @@ const terminationPoll = 2 * time.Second
 // claim. It runs on the lifecycle's queue (see lifecycle.Reconciler.Terminator), so that no worker
 // terminates a claim that another worker still launches.
 type ClaimReconciler struct {
-	Client   client.Client
+	Client client.Client
+	// Clock is the API server's.
+	Clock    *kube.ServerClock
 	Provider provider.Provider
 	Events   *events.Recorder
 	Metrics  *metrics.Set
@@ -99,8 +101,8 @@ func (r *ClaimReconciler) recordDeadline(ctx context.Context, claim *karpv1.Node
 		return nil
 	}
 	stored := claim.DeepCopy()
-	begun := claim.DeletionTimestamp.Time
-	if now := time.Now(); begun.After(now) { // by the API server's clock
+	begun := r.Clock.Local(claim.DeletionTimestamp.Time)
+	if now := time.Now(); begun.After(now) {
 		begun = now
 	}
 	deadline := begun.Add(grace.Duration)

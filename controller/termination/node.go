@@ -45,7 +45,9 @@ const (
 type NodeReconciler struct {
 	Client client.Client
 	// Live reads past the cache: a stale cache may lack pods of the node.
-	Live     client.Reader
+	Live client.Reader
+	// Clock is the API server's.
+	Clock    *kube.ServerClock
 	Provider provider.Provider
 	Evictor  *Evictor
 	Events   *events.Recorder
@@ -227,9 +229,8 @@ func (r *NodeReconciler) drain(ctx context.Context, node *corev1.Node, claim *ka
 			c.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeDrained, "Draining", fmt.Sprintf("%d pods waiting", len(waiting)))
 		})
 	}
-	// Longer than that is left only where the API server's clock is ahead, be it by hours.
-	if left := lateBindingWindow - time.Since(node.DeletionTimestamp.Time); left > 0 && left <= 2*lateBindingWindow {
-		return left, nil
+	if left := lateBindingWindow - r.Clock.Since(node.DeletionTimestamp.Time); left > 0 {
+		return min(left, lateBindingWindow), nil
 	}
 	if len(skipped) > 0 {
 		return 0, r.reportSkippedPods(ctx, node, claim, skipped)
