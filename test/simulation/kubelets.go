@@ -26,6 +26,8 @@ type kubelets struct {
 	api http.RoundTripper
 	// user is somebody whose Node stands in a kubelet's way.
 	user client.Client
+	// vms is what the provider IDs of the cluster's VMs begin with.
+	vms string
 
 	mu sync.Mutex
 	// next are the flaws of the Nodes that register next, one each.
@@ -180,13 +182,13 @@ func (k *kubelets) apply(r *http.Request, f flaw, node *corev1.Node) {
 			of[corev1.ResourceMemory] = *resource.NewQuantity(of.Memory().Value()*9/10, resource.BinarySI)
 		}
 	case otherProviderID:
-		node.Spec.ProviderID += "-other"
+		node.Spec.ProviderID = k.vms + node.Name + "-other"
 	case labelsMissing:
 		delete(node.Labels, karpv1.NodePoolLabelKey)
 		delete(node.Labels, karpv1.CapacityTypeLabelKey)
 		delete(node.Labels, corev1.LabelInstanceTypeStable)
 	case nameTaken:
-		taken := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Spec: corev1.NodeSpec{ProviderID: "azure:///left-over"}}
+		taken := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Spec: corev1.NodeSpec{ProviderID: k.vms + "gone"}}
 		_ = k.user.Create(r.Context(), taken) // another fault may keep it from being there
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -99,6 +100,7 @@ func newWorld(t testing.TB, o Options) *world {
 	}
 	w.client = w.clientOf("user")
 	w.kubelets.user = w.client
+	w.kubelets.vms = "azure:///subscriptions/" + w.azure.SubscriptionID() + "/resourceGroups/" + strings.ToLower(w.azure.NodeResourceGroup()) + "/providers/Microsoft.Compute/virtualMachines/"
 	w.startKubernetes()
 	return w
 }
