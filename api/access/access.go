@@ -21,23 +21,37 @@ const name = "karve"
 // User is who karve is to the API server when it runs in the namespace.
 func User(namespace string) string { return "system:serviceaccount:" + namespace + ":" + name }
 
+// Options say how karve runs.
+type Options struct {
+	Namespace string // that karve runs in; required
+	// Lease is the name of the lease in Namespace by which replicas elect a leader. Empty: DefaultLease.
+	Lease string
+}
+
+// DefaultLease is the name of the lease unless karve controller is told another one.
+const DefaultLease = "karpenter-leader-election"
+
 // Cluster is what karve may do anywhere.
 func Cluster() []rbacv1.PolicyRule {
 	const karpenter, azure, autoscaling = "karpenter.sh", "karpenter.azure.com", "autoscaling.x-k8s.io"
 	return []rbacv1.PolicyRule{
 		// What state.Mirror watches.
-		follow("", "pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
-		follow("apps", "daemonsets", "replicasets", "statefulsets"),
-		follow("batch", "jobs"),
-		follow("policy", "poddisruptionbudgets"),
-		follow("storage.k8s.io", "csinodes", "storageclasses", "volumeattachments"),
-		follow(karpenter, "nodepools", "nodeclaims", "nodeoverlays"),
-		follow(azure, "aksnodeclasses"),
-		follow(autoscaling, "capacitybuffers"),
+		watch("", "pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
+		watch("apps", "daemonsets", "replicasets", "statefulsets"),
+		watch("batch", "jobs"),
+		watch("policy", "poddisruptionbudgets"),
+		watch("storage.k8s.io", "csinodes", "storageclasses", "volumeattachments"),
+		watch(karpenter, "nodepools", "nodeclaims", "nodeoverlays"),
+		watch(azure, "aksnodeclasses"),
+		watch(autoscaling, "capacitybuffers"),
+		watch("", "podtemplates"),
 
-		// What a capacity buffer refers to, and what owns pods.
-		follow("", "podtemplates"),
-		rule("apps", "get", "deployments"),
+		// What is read past the cache: it is not cached, or must be the newest version.
+		rule("", "get", "nodes", "persistentvolumeclaims", "podtemplates"),
+		rule("apps", "get", "deployments", "replicasets", "statefulsets"),
+		rule(karpenter, "get", "nodepools", "nodeclaims"),
+		rule(azure, "get", "aksnodeclasses"),
+		named("", "get", "namespaces", metav1.NamespaceSystem), // its UID is the cluster's
 
 		// Deployments that ask for it are restarted to move their only pod (karve.dev/surge).
 		rule("apps", "patch", "deployments"),
@@ -58,13 +72,19 @@ func Cluster() []rbacv1.PolicyRule {
 	}
 }
 
-// Own is what karve may do in its own namespace: take part in the election of a leader, read when
-// AKS means to maintain nodes, and read whether an operator has paused it.
-func Own() []rbacv1.PolicyRule {
+// Own is what karve may do in its own namespace: take part in the election of a leader by the lease,
+// read when AKS means to maintain nodes, and read whether an operator has paused it. A creation has
+// no name that a role could go by.
+func Own(lease string) []rbacv1.PolicyRule {
+	if lease == "" {
+		lease = DefaultLease
+	}
+	leases := named("coordination.k8s.io", "get", "leases", lease)
+	leases.Verbs = append(leases.Verbs, "update")
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"}},
-		rule("", "create", "events"),
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"upcoming-maintenance-window", "karve-control"}, Verbs: []string{"get"}},
+		rule("coordination.k8s.io", "create", "leases"),
+		leases,
+		named("", "get", "configmaps", "upcoming-maintenance-window", "karve-control"),
 	}
 }
 
@@ -73,22 +93,28 @@ func Own() []rbacv1.PolicyRule {
 // type bootstrap.kubernetes.io/token only. Who strikes that rule out sets KUBELET_BOOTSTRAP_TOKEN.
 func System() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"kube-dns"}, Verbs: []string{"get"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list", "watch"}},
+		named("", "get", "services", "kube-dns"),
+		watch("", "secrets"),
 	}
 }
 
-func follow(group string, resources ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"get", "list", "watch"}}
+// watch permits what an informer does.
+func watch(group string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"list", "watch"}}
 }
 
 func rule(group, verb string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{verb}}
 }
 
-// Objects are a service account in the namespace, and the roles with their bindings.
-func Objects(namespace string) []client.Object {
-	account := &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+// named permits a verb on single objects.
+func named(group, verb, resource string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: []string{verb}}
+}
+
+// Objects are karve's service account, and the roles with their bindings.
+func Objects(o Options) []client.Object {
+	account := &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name}}
 	all := []client.Object{
 		account,
 		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: Cluster()},
@@ -97,7 +123,7 @@ func Objects(namespace string) []client.Object {
 			RoleRef: to("ClusterRole", name), Subjects: subjects(account),
 		},
 	}
-	all = append(all, local(account, namespace, name, Own())...)
+	all = append(all, local(account, o.Namespace, name, Own(o.Lease))...)
 	return append(all, local(account, metav1.NamespaceSystem, name+"-system", System())...)
 }
 

@@ -20,9 +20,9 @@ func AuditUser(namespace string) string {
 // Audit is what the auditor may do: watch what it judges by, and change nothing.
 func Audit() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		follow("", "pods", "nodes", "events"),
-		follow("policy", "poddisruptionbudgets"),
-		follow("karpenter.sh", "nodepools", "nodeclaims"),
+		watch("", "pods", "nodes", "events"),
+		watch("policy", "poddisruptionbudgets"),
+		watch("karpenter.sh", "nodepools", "nodeclaims"),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/karve-dev/karve/api/access"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
 )
@@ -102,7 +103,7 @@ type LeaderElectionConfig struct {
 
 func (c *LeaderElectionConfig) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.DisableLeaderElection, "disable-leader-election", false, "run without a lease: safe only with one replica")
-	flags.StringVar(&c.LeaderElectionName, "leader-election-name", "karpenter-leader-election", "name of the lease")
+	flags.StringVar(&c.LeaderElectionName, "leader-election-name", access.DefaultLease, "name of the lease (its role: karve rbac --leader-election-name)")
 	flags.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease (default: the pod's own)")
 	flags.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "how long other replicas wait for a leader that stopped renewing its lease")
 }

@@ -10,20 +10,21 @@ import (
 )
 
 func rbacCommand() *cobra.Command {
-	namespace, metricsSecure := metav1.NamespaceSystem, false
+	o, metricsSecure := access.Options{}, false
 	cmd := &cobra.Command{
 		Use:   "rbac",
 		Short: "Print the service account karve runs as, and the roles it needs, as YAML",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			objects := access.Objects(namespace)
+			objects := access.Objects(o)
 			if metricsSecure {
-				objects = append(objects, access.MetricsObjects(namespace)...)
+				objects = append(objects, access.MetricsObjects(o.Namespace)...)
 			}
 			return access.Write(cmd.OutOrStdout(), objects...)
 		},
 	}
-	cmd.Flags().StringVar(&namespace, "namespace", namespace, "namespace that karve runs in")
+	cmd.Flags().StringVar(&o.Namespace, "namespace", metav1.NamespaceSystem, "namespace that karve runs in")
+	cmd.Flags().StringVar(&o.Lease, "leader-election-name", access.DefaultLease, "name of the lease, as karve controller is told")
 	cmd.Flags().BoolVar(&metricsSecure, "metrics-secure", false, "with the roles for karve controller --metrics-secure: the one that it needs, and "+access.MetricsReader+", to be bound to who may read metrics")
 	cmd.AddCommand(auditRBACCommand())
 	return cmd

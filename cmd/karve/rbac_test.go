@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
@@ -34,7 +36,7 @@ import (
 
 // The role holds what the whole controller follows with every feature on, and no
 // kind that nobody follows. What single controllers write is held against the role
-// in all their tests, by controllertest.
+// in all their tests, by controllertest; test/simulation holds all requests against it.
 //
 // Rule PERMISSION-1.
 func TestRoleHoldsWhatIsFollowed(t *testing.T) {
@@ -97,6 +99,7 @@ func kinds(t *testing.T) map[string][]metav1.APIResource {
 		"v1": {
 			{Name: "pods", Kind: "Pod", Namespaced: true}, {Name: "nodes", Kind: "Node"}, {Name: "namespaces", Kind: "Namespace"},
 			{Name: "persistentvolumes", Kind: "PersistentVolume"}, {Name: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true},
+			{Name: "services", Kind: "Service", Namespaced: true},
 			{Name: "podtemplates", Kind: "PodTemplate", Namespaced: true}, {Name: "events", Kind: "Event", Namespaced: true},
 		},
 		"apps/v1": {
@@ -206,6 +209,55 @@ func (c *emptyCluster) note(verb, gv, resource string) {
 			close(c.complete)
 		}
 	}
+}
+
+// What karve reads once, at its start, it may read by name.
+//
+// Rule PERMISSION-1.
+func TestStartReadsByName(t *testing.T) {
+	cluster := &oneReader{cluster: newEmptyCluster(t, nil)}
+	config := &rest.Config{Host: "http://cluster", Transport: cluster}
+	uid, err := clusterUID(t.Context(), config)
+	dns, err2 := NetworkConfig{}.dnsServiceIP(t.Context(), config)
+	if err != nil || err2 != nil || uid != "the-uid" || dns != "10.0.0.10" {
+		t.Errorf("got UID %q and DNS %q: %v, %v", uid, dns, err, err2)
+	}
+	for _, want := range []struct {
+		path  string
+		rules []rbacv1.PolicyRule
+		rule  rbacv1.PolicyRule
+	}{
+		{"/api/v1/namespaces/kube-system", access.Cluster(), byName("namespaces", "kube-system")},
+		{"/api/v1/namespaces/kube-system/services/kube-dns", access.System(), byName("services", "kube-dns")},
+	} {
+		if !slices.Contains(cluster.read, want.path) || !slices.ContainsFunc(want.rules, func(r rbacv1.PolicyRule) bool { return reflect.DeepEqual(r, want.rule) }) {
+			t.Errorf("read %q: want %q, and a rule that permits that and no more", cluster.read, want.path)
+		}
+	}
+	if len(cluster.read) != 2 {
+		t.Errorf("read %q: that needs a permission of its own", cluster.read)
+	}
+}
+
+func byName(resource, name string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, ResourceNames: []string{name}, Verbs: []string{"get"}}
+}
+
+// oneReader answers requests for single objects, and takes note of their paths.
+type oneReader struct {
+	cluster *emptyCluster
+	read    []string
+}
+
+func (r *oneReader) RoundTrip(q *http.Request) (*http.Response, error) {
+	if !strings.Contains(q.URL.Path, "/namespaces/") {
+		return r.cluster.RoundTrip(q)
+	}
+	r.read = append(r.read, q.URL.Path)
+	if strings.Contains(q.URL.Path, "/services/") {
+		return answer(q, http.StatusOK, corev1.Service{TypeMeta: metav1.TypeMeta{Kind: "Service", APIVersion: "v1"}, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.10"}}), nil
+	}
+	return answer(q, http.StatusOK, corev1.Namespace{TypeMeta: metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{UID: "the-uid"}}), nil
 }
 
 // The roles are printed for the namespace; those for metrics that are served securely only when

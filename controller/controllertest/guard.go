@@ -51,7 +51,7 @@ func guarded(t testing.TB, c client.WithWatch, cached bool) client.WithWatch {
 			resource := strings.TrimSuffix(plural(kind.Kind)+"/"+sub, "/")
 			named := false
 			if o, ok := o.(client.Object); ok {
-				named = allowsNamed(access.Own(), verb, kind.Group, resource, o.GetName())
+				named = allowsNamed(access.Own(access.DefaultLease), verb, kind.Group, resource, o.GetName())
 			}
 			if kind.Group != NodeClassGVK().Group && !named && !Allows(rules, verb, kind.Group, resource) {
 				t.Errorf("karve may not %s %s of group %q: api/access must allow it", verb, resource, kind.Group)

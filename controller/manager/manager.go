@@ -37,6 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/karve-dev/karve/api/access"
 	"github.com/karve-dev/karve/controller/apilimit"
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
@@ -257,7 +258,7 @@ func (o *Options) complete() error {
 	def(&o.HealthPort, 8081)
 	def(&o.ClientQPS, 1000)
 	def(&o.ClientBurst, 1500)
-	def(&o.LeaderElectionName, "karpenter-leader-election")
+	def(&o.LeaderElectionName, access.DefaultLease)
 	def(&o.LeaseDuration, 15*time.Second)
 	if o.Fence == nil {
 		o.Fence = &leader.Fence{}

@@ -185,6 +185,18 @@ func verbOf(method string, q *request) string {
 	return ""
 }
 
+// attributes are what an authorizer sees of a request.
+func (q *request) attributes() Request {
+	a := Request{
+		Process: q.process, Verb: q.verb, Group: q.kind.gvk.Group, Resource: q.kind.plural, Namespace: q.key.Namespace, Name: q.key.Name,
+		Streams: q.verb == "watch" && q.query.Get("sendInitialEvents") == "true",
+	}
+	if q.sub != "" {
+		a.Resource += "/" + q.sub
+	}
+	return a
+}
+
 func (q *request) gr() runtimeschema.GroupResource { return q.kind.gvr().GroupResource() }
 
 // unexplained is an error of status 500 without a reason, which is what plain errors within the API server become.

@@ -30,6 +30,22 @@ type Options struct {
 	// OnWrite is told of each change, in order, before anyone else: process is the User-Agent of who
 	// asked for it. was is nil for a creation, is for a deletion. It must not call the server.
 	OnWrite func(at time.Time, process string, was, is *unstructured.Unstructured)
+	// OnRequest is told of each request for objects before it is answered, whether it succeeds or
+	// not. It must not call the server.
+	OnRequest func(Request)
+}
+
+// Request is what an authorizer is asked about.
+type Request struct {
+	Process string // the name of the Transport
+	Verb    string // get, list, watch, create, update, patch, delete
+	// Group and Resource are of the kind; a subresource follows a slash, as in pods/eviction.
+	Group, Resource string
+	// Namespace and Name are empty where the request is for objects of all, or for one without a name.
+	Namespace, Name string
+	// Streams: a watch that begins with all objects, in place of a list. Servers that do not stream
+	// lists refuse it, and are asked for a list.
+	Streams bool
 }
 
 // Server is the API server of one cluster. It is safe for concurrent use.

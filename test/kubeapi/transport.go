@@ -116,6 +116,9 @@ func (t *Transport) carry(q *request) (answer, error) {
 			return answer{}, err
 		}
 	}
+	if s.options.OnRequest != nil {
+		s.options.OnRequest(q.attributes())
+	}
 	if err := s.faults.refuse(q); err != nil {
 		return refusal(err), t.travel(q.ctx, takes)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -76,7 +77,8 @@ func (w *world) runKarve(ctx context.Context, p *process) error {
 	}
 	recovered := manager.ReportPanics(log)
 	add := func(m crmanager.Manager) error {
-		r := &nodeclass.Reconciler{Client: m.GetClient(), Azure: cloud, Versions: versions, Log: log.WithName(nodeclass.Name), Panics: recovered}
+		window := nodeclass.MaintenanceWindow{Reader: m.GetAPIReader(), Namespace: metav1.NamespaceSystem}
+		r := &nodeclass.Reconciler{Client: m.GetClient(), Azure: cloud, Versions: versions, Window: window, Log: log.WithName(nodeclass.Name), Panics: recovered}
 		return errors.Join(r.Register(m), m.Add(crmanager.RunnableFunc(cloud.Run)))
 	}
 	m, err := manager.New(cluster, manager.Options{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/karve-dev/karve/api/access"
 	"github.com/karve-dev/karve/api/crds"
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/azureemulator"
@@ -55,6 +57,7 @@ type world struct {
 	azure   *azureemulator.Server
 	objects *objects
 	auditor *auditor
+	role    *role
 	client  client.Client // of a user
 	running sync.WaitGroup
 	// kubelets and controllers are what may be ill in the cluster.
@@ -81,11 +84,12 @@ func newWorld(t testing.TB, o Options) *world {
 		t.Fatal(err)
 	}
 	w.ctx, w.end = context.WithCancel(context.Background())
+	w.role = newRole(access.Objects(access.Options{Namespace: metav1.NamespaceSystem}), w.problem)
 	definitions, err := crds.All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.api, err = kubeapi.New(kubeapi.Options{Seed: o.Seed, CRDs: definitions, OnWrite: w.observe})
+	w.api, err = kubeapi.New(kubeapi.Options{Seed: o.Seed, CRDs: definitions, OnWrite: w.observe, OnRequest: w.role.request})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +145,7 @@ func (w *world) startKubernetes() {
 func (w *world) observe(at time.Time, process string, was, is *unstructured.Unstructured) {
 	before, after := w.objects.follow(was, is)
 	w.auditor.object(at, before, after)
+	w.role.write(process, was, is)
 	if was == nil {
 		switch is.GetKind() {
 		case "NodeClaim":
