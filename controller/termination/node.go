@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,6 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -53,12 +55,23 @@ type NodeReconciler struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
+
+	empty sync.Map // name of a Node → emptyNode
+}
+
+// emptyNode is when a Node that is being deleted was first found without pods, by this machine's clock.
+type emptyNode struct {
+	uid   types.UID
+	since time.Time
 }
 
 // Reconcile takes one step of removing a node.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.empty.Delete(req.Name)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if node.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(node, karpv1.TerminationFinalizer) {
@@ -229,8 +242,8 @@ func (r *NodeReconciler) drain(ctx context.Context, node *corev1.Node, claim *ka
 			c.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeDrained, "Draining", fmt.Sprintf("%d pods waiting", len(waiting)))
 		})
 	}
-	if left := lateBindingWindow - r.Clock.Since(node.DeletionTimestamp.Time); left > 0 {
-		return min(left, lateBindingWindow), nil
+	if left := lateBindingWindow - max(r.Clock.Since(node.DeletionTimestamp.Time), r.emptyFor(node)); left > 0 {
+		return left, nil
 	}
 	if len(skipped) > 0 {
 		return 0, r.reportSkippedPods(ctx, node, claim, skipped)
@@ -239,6 +252,21 @@ func (r *NodeReconciler) drain(ctx context.Context, node *corev1.Node, claim *ka
 	return 0, r.patchClaimStatus(ctx, claim, func(c *karpv1.NodeClaim) {
 		c.StatusConditions().SetTrueWithReason(karpv1.ConditionTypeDrained, "Drained", "")
 	})
+}
+
+// emptyFor is how long ago a Node was first found without pods. It counts where the API server's clock
+// has been set back since the deletion: that then seems to be yet to come.
+func (r *NodeReconciler) emptyFor(node *corev1.Node) time.Duration {
+	now := emptyNode{uid: node.UID, since: time.Now()}
+	first, found := r.empty.LoadOrStore(node.Name, now)
+	if !found {
+		return 0
+	}
+	if first := first.(emptyNode); first.uid == node.UID {
+		return now.since.Sub(first.since)
+	}
+	r.empty.Store(node.Name, now)
+	return 0
 }
 
 // uncachedPods reads the node's pods past the cache, which may lack some. It separates the pods

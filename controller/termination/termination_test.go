@@ -19,6 +19,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/termination"
+	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -66,6 +67,21 @@ func critical(p *corev1.Pod) *corev1.Pod {
 func ofDaemonSet(p *corev1.Pod) *corev1.Pod {
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d"}}
 	return p
+}
+
+// A Node whose deletion is dated an hour ahead, because the API server's clock was then, leaves as fast
+// as any other once that clock is set right.
+//
+// Rule CLOCK-1.
+func TestNodeLeavesThoughItsDeletionIsYetToCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := withNode(t, nil)
+		e.Termination.Clock = &kube.ServerClock{}
+		e.Termination.Clock.Observe(time.Now().Add(-time.Hour))
+		claim := e.Claims()[0]
+		e.Delete(&claim)
+		e.Until(40, "the claim is gone", func() bool { return !exists(e, claim.Name) })
+	})
 }
 
 // Pods leave in four groups, each after the one before; pods that tolerate the taint run to the
