@@ -140,7 +140,7 @@ func (e *Environment) waitServed(ctx context.Context, name string) error {
 // one shows here first: a kubeconfig with which it is the service account that it
 // runs as elsewhere.
 func (e *Environment) installAccess(ctx context.Context) error {
-	for _, object := range access.Objects(access.Options{Namespace: karveNamespace}) {
+	for _, object := range access.Objects(access.Options{Namespace: karveNamespace, SurgeNamespaces: surgeNamespaces}) {
 		if err := e.client.Create(ctx, object); err != nil {
 			return fmt.Errorf("installing the role of karve: %w", err)
 		}
@@ -163,6 +163,9 @@ func (e *Environment) karveKubeconfig() string { return filepath.Join(e.dir, "ka
 
 // karveNamespace is where karve would run, were it a pod.
 const karveNamespace = metav1.NamespaceSystem
+
+// surgeNamespaces are those in which karve may restart Deployments.
+var surgeNamespaces = []string{metav1.NamespaceDefault}
 
 // Claim is a NodeClaim and the state of its instance.
 type Claim struct {

@@ -54,6 +54,7 @@ func (e *Environment) clusterSettings(sshKey string) []string {
 		"KUBELET_BOOTSTRAP_TOKEN=" + e.cluster.BootstrapToken(),
 		"SSH_PUBLIC_KEY=" + sshKey,
 		"LEADER_ELECTION_NAMESPACE=kube-system",
+		"SURGE_NAMESPACES=" + strings.Join(surgeNamespaces, ","),
 	}
 }
 

@@ -26,7 +26,12 @@ type Options struct {
 	Namespace string // that karve runs in; required
 	// Lease is the name of the lease in Namespace by which replicas elect a leader. Empty: DefaultLease.
 	Lease string
+	// SurgeNamespaces are those in which karve surges Deployments; EveryNamespace stands for all.
+	SurgeNamespaces []string
 }
+
+// EveryNamespace stands for all namespaces where namespaces are listed.
+const EveryNamespace = "*"
 
 // DefaultLease is the name of the lease unless karve controller is told another one.
 const DefaultLease = "karpenter-leader-election"
@@ -52,9 +57,6 @@ func Cluster() []rbacv1.PolicyRule {
 		rule(karpenter, "get", "nodepools", "nodeclaims"),
 		rule(azure, "get", "aksnodeclasses"),
 		named("", "get", "namespaces", metav1.NamespaceSystem), // its UID is the cluster's
-
-		// Deployments that ask for it are restarted to move their only pod (karve.dev/surge).
-		rule("apps", "patch", "deployments"),
 
 		// Nodes are launched and terminated as NodeClaims, labelled, tainted and drained.
 		rule(karpenter, "create", "nodeclaims"),
@@ -98,6 +100,13 @@ func System() []rbacv1.PolicyRule {
 	}
 }
 
+// Surge is what karve may do in addition where it surges: restart Deployments that ask for it, to
+// move their only pod (karve.dev/surge). A client that may do so can run any pod there, as any
+// service account of the namespace.
+func Surge() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{rule("apps", "patch", "deployments")}
+}
+
 // watch permits what an informer does.
 func watch(group string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"list", "watch"}}
@@ -115,16 +124,30 @@ func named(group, verb, resource string, names ...string) rbacv1.PolicyRule {
 // Objects are karve's service account, and the roles with their bindings.
 func Objects(o Options) []client.Object {
 	account := &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name}}
-	all := []client.Object{
-		account,
-		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: Cluster()},
+	all := []client.Object{account}
+	all = append(all, everywhere(account, name, Cluster())...)
+	all = append(all, local(account, o.Namespace, name, Own(o.Lease))...)
+	all = append(all, local(account, metav1.NamespaceSystem, name+"-system", System())...)
+	for _, namespace := range o.SurgeNamespaces {
+		if namespace == EveryNamespace {
+			all = append(all, everywhere(account, name+"-surge", Surge())...)
+			continue
+		}
+		all = append(all, local(account, namespace, name+"-surge", Surge())...)
+	}
+	return all
+}
+
+// everywhere is a cluster role, bound to the account in all namespaces.
+func everywhere(account *corev1.ServiceAccount, role string, rules []rbacv1.PolicyRule) []client.Object {
+	of := metav1.ObjectMeta{Name: role}
+	return []client.Object{
+		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: of, Rules: rules},
 		&rbacv1.ClusterRoleBinding{
-			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef: to("ClusterRole", name), Subjects: subjects(account),
+			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: of,
+			RoleRef: to("ClusterRole", role), Subjects: subjects(account),
 		},
 	}
-	all = append(all, local(account, o.Namespace, name, Own(o.Lease))...)
-	return append(all, local(account, metav1.NamespaceSystem, name+"-system", System())...)
 }
 
 // local is a role in a namespace, bound to the account.

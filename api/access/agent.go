@@ -36,14 +36,7 @@ func Agent() []rbacv1.PolicyRule {
 // later do. Older clusters, whose tokens do not say, refuse the agent everything.
 func AgentObjects(namespace string) []client.Object {
 	account := &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: AgentName}}
-	all := []client.Object{
-		account,
-		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: AgentName}, Rules: Agent()},
-		&rbacv1.ClusterRoleBinding{
-			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: AgentName},
-			RoleRef: to("ClusterRole", AgentName), Subjects: subjects(account),
-		},
-	}
+	all := append([]client.Object{account}, everywhere(account, AgentName, Agent())...)
 	// Events about nodes live in the namespace default.
 	all = append(all, local(account, metav1.NamespaceDefault, AgentName, []rbacv1.PolicyRule{rule("", "create", "events")})...)
 	return append(all, ownNodeOnly(namespace)...)

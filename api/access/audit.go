@@ -29,12 +29,5 @@ func Audit() []rbacv1.PolicyRule {
 // AuditObjects are the auditor's service account in the namespace, and its role with its binding.
 func AuditObjects(namespace string) []client.Object {
 	account := &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: auditName}}
-	return []client.Object{
-		account,
-		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: auditName}, Rules: Audit()},
-		&rbacv1.ClusterRoleBinding{
-			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: auditName},
-			RoleRef: to("ClusterRole", auditName), Subjects: subjects(account),
-		},
-	}
+	return append([]client.Object{account}, everywhere(account, auditName, Audit())...)
 }

@@ -21,6 +21,7 @@ type CoreConfig struct {
 	LeaderElectionConfig
 	SchedulingConfig
 	ConsolidationConfig
+	SurgeConfig
 	GuardConfig
 	// OrphanGrace is how old an instance without a NodeClaim must be before it is terminated.
 	OrphanGrace time.Duration
@@ -33,6 +34,7 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	c.LeaderElectionConfig.bind(flags)
 	c.SchedulingConfig.bind(flags)
 	c.ConsolidationConfig.bind(flags)
+	c.SurgeConfig.bind(flags)
 	c.GuardConfig.bind(flags)
 	flags.DurationVar(&c.OrphanGrace, "orphan-grace-period", 30*time.Second, "how old an instance without a NodeClaim must be before it is terminated")
 }
@@ -45,6 +47,7 @@ func (c CoreConfig) validate() error {
 	c.LeaderElectionConfig.check(&f)
 	c.SchedulingConfig.check(&f)
 	c.ConsolidationConfig.check(&f)
+	c.SurgeConfig.check(&f)
 	c.GuardConfig.check(&f)
 	f.check(c.OrphanGrace > 0, "orphan-grace-period", "must be positive, got %s", c.OrphanGrace)
 	return f.joined()

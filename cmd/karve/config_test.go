@@ -102,6 +102,8 @@ func TestConfigRefusesNonsense(t *testing.T) {
 		{"NODE_OSDISK_DISKENCRYPTIONSET_ID", "mine", "must look like /subscriptions/"},
 		{"KUBELET_BOOTSTRAP_TOKEN", "ABC", "must be six letters or digits"},
 		{"MEMORY_LIMIT", "1Gi", "MEMORY_LIMIT"},
+		{"SURGE_NAMESPACES", "web,*", "--surge-namespaces (or SURGE_NAMESPACES) must be names of namespaces, or * alone"},
+		{"SURGE_NAMESPACES", "We b", "must be names of namespaces"},
 		{"METRICS_CERT_PATH", "/nowhere", "has no effect without --metrics-secure"},
 		{"METRICS_CERT_PATH", "/nowhere", "--metrics-cert-key (or METRICS_CERT_KEY) names no file that can be read"},
 	} {

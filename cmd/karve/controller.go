@@ -173,6 +173,7 @@ func (c CoreConfig) options(cloud *azure.Provider, log logr.Logger, add func(crm
 		Disruption:              c.disruption(),
 		Validation:              c.ConsolidationValidation,
 		CollectGrace:            c.OrphanGrace,
+		SurgeNamespaces:         c.SurgeNamespaces,
 		Limits:                  c.GuardConfig.limits(),
 	}
 }

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,6 +18,9 @@ func rbacCommand() *cobra.Command {
 		Short: "Print the service account karve runs as, and the roles it needs, as YAML",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkNamespaces(o.SurgeNamespaces); err != nil {
+				return fmt.Errorf("--%s %w", surgeNamespaces, err)
+			}
 			objects := access.Objects(o)
 			if metricsSecure {
 				objects = append(objects, access.MetricsObjects(o.Namespace)...)
@@ -25,6 +30,7 @@ func rbacCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.Namespace, "namespace", metav1.NamespaceSystem, "namespace that karve runs in")
 	cmd.Flags().StringVar(&o.Lease, "leader-election-name", access.DefaultLease, "name of the lease, as karve controller is told")
+	cmd.Flags().StringSliceVar(&o.SurgeNamespaces, surgeNamespaces, nil, "with the roles to restart Deployments in these namespaces, comma separated, or "+access.EveryNamespace+" for all, as karve controller is told; the namespaces must exist")
 	cmd.Flags().BoolVar(&metricsSecure, "metrics-secure", false, "with the roles for karve controller --metrics-secure: the one that it needs, and "+access.MetricsReader+", to be bound to who may read metrics")
 	cmd.AddCommand(auditRBACCommand())
 	return cmd

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/yaml"
 
 	"github.com/karve-dev/karve/api/access"
 	"github.com/karve-dev/karve/api/crds"
@@ -91,6 +92,54 @@ func newEmptyCluster(t *testing.T, rules []rbacv1.PolicyRule) *emptyCluster {
 		}
 	}
 	return c
+}
+
+// Deployments may be changed only where karve is told to surge, by a role in each of these
+// namespaces, or by a cluster role when it is told to do so in all.
+//
+// Rule SURGE-7.
+func TestRolesForSurges(t *testing.T) {
+	for flag, want := range map[string][]string{
+		"":        nil,
+		"web,api": {"Role web/karve-surge", "RoleBinding web/karve-surge", "Role api/karve-surge", "RoleBinding api/karve-surge"},
+		"*":       {"ClusterRole /karve-surge", "ClusterRoleBinding /karve-surge"},
+	} {
+		var out strings.Builder
+		cmd := rbacCommand()
+		cmd.SetOut(&out)
+		cmd.SetArgs([]string{"--surge-namespaces=" + flag})
+		if err := cmd.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		permitted := 0
+		for doc := range strings.SplitSeq(out.String(), "---\n") {
+			o := metav1.PartialObjectMetadata{}
+			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+				t.Fatal(err)
+			}
+			if o.Name == "karve-surge" {
+				got = append(got, o.Kind+" "+o.Namespace+"/"+o.Name)
+			}
+			role := rbacv1.Role{}
+			if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
+				t.Fatal(err)
+			}
+			if controllertest.Allows(role.Rules, "patch", "apps", "deployments") {
+				permitted++
+			}
+		}
+		if !slices.Equal(got, want) || permitted != len(want)/2 {
+			t.Errorf("--surge-namespaces=%s: printed %q, %d of all roles with the permission; want %q", flag, got, permitted, want)
+		}
+	}
+	cmd := rbacCommand()
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	cmd.SetArgs([]string{"--surge-namespaces=web,*"})
+	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "--surge-namespaces must be names of namespaces, or * alone") {
+		t.Errorf("all namespaces and one more: %v", err)
+	}
 }
 
 // kinds are those of the roles, in the versions that are served.

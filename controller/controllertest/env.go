@@ -37,6 +37,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
+	"github.com/karve-dev/karve/api/access"
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/control"
@@ -208,7 +209,7 @@ func (e *Env) Restart() {
 	e.Termination = &termination.NodeReconciler{Client: e.Client, Live: live, Provider: e.Provider,
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
 	e.Termination.Evictor.BeforeRemoval = e.Mirror.BeginEviction
-	e.Termination.Evictor.Surges = &termination.Surges{Client: e.Client, Live: live, Events: e.Events, Log: log, Supersede: e.Mirror.Supersede}
+	e.Termination.Evictor.Surges = &termination.Surges{Client: e.Client, Live: live, Events: e.Events, Log: log, Namespaces: []string{access.EveryNamespace}, Supersede: e.Mirror.Supersede}
 	disrupts := disruption.Options{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Events: e.Events, Metrics: e.Metrics,
 		Log: log, Buffers: buffers, Settings: disrupt.Defaults(), Surges: e.Termination.Evictor.Surges, Pause: e.Pause, Guards: e.Guards}
 	if e.Disrupt != nil {

@@ -40,7 +40,7 @@ func allowsNamed(rules []rbacv1.PolicyRule, verb, group, resource, name string) 
 // guarded fails the test when a controller makes a request that karve's role does
 // not permit. If reads are answered by a cache, that cache has to list and watch.
 func guarded(t testing.TB, c client.WithWatch, cached bool) client.WithWatch {
-	rules := access.Cluster()
+	rules := slices.Concat(access.Cluster(), access.Surge())
 	check := func(o runtime.Object, verbs ...string) {
 		kind, err := apiutil.GVKForObject(o, c.Scheme())
 		if err != nil {

@@ -130,6 +130,10 @@ type Options struct {
 	// (--consolidation-validation-delay). Zero: they are marked at once.
 	Validation time.Duration
 
+	// SurgeNamespaces are those in which Deployments that ask for it are restarted to move their only
+	// pod (--surge-namespaces); see termination.Surges.
+	SurgeNamespaces []string
+
 	// Limits hold for all creations and voluntary deletions of NodeClaims together.
 	Limits Limits
 
@@ -423,7 +427,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options, set *metrics.Set) error {
 	m.pause = &control.Pause{Reader: m.inner.GetAPIReader(), Namespace: o.ownNamespace(), Events: recorder, Metrics: set, Log: o.Log.WithName("pause")}
 	m.guards = m.makeGuards(o, set)
 	m.surges = &termination.Surges{Client: m.Client(), Live: m.inner.GetAPIReader(), Events: recorder,
-		Log: o.Log.WithName("surge"), Supersede: m.mirror.Supersede}
+		Log: o.Log.WithName("surge"), Namespaces: o.SurgeNamespaces, Supersede: m.mirror.Supersede}
 	if err := m.addLoops(o, set, recorder, keeper, batches); err != nil {
 		return err
 	}

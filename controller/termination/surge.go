@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/karve-dev/karve/api/access"
 	"github.com/karve-dev/karve/controller/events"
 )
 
@@ -37,13 +38,16 @@ const (
 // but by a rolling restart, which deletes the old pod once the new one is ready. The Deployment
 // records that a restart began; Surges remembers the rest only to give up in time.
 //
-// All exported fields are required.
+// All exported fields but Namespaces are required.
 type Surges struct {
 	Client client.Client
 	// Live reads past the cache, which does not hold Deployments.
 	Live   client.Reader
 	Events *events.Recorder
 	Log    logr.Logger
+	// Namespaces are those in which Deployments are restarted, which karve's role has to permit;
+	// access.EveryNamespace stands for all. Nil: none.
+	Namespaces []string
 	// Supersede is called with each pod whose replacement is being created, before it exists: free
 	// capacity need not be found for both.
 	Supersede func(*corev1.Pod)
@@ -93,7 +97,7 @@ func (s *Surges) CanSurge(ctx context.Context, p *corev1.Pod) (bool, error) {
 		return false, nil
 	}
 	d, rs, err := s.ownersOf(ctx, p)
-	if err != nil || d == nil || !s.requested(d, p) || whyUnfit(d) != "" || !isNewest(d, rs) && rolloutFailure(d) != "" {
+	if err != nil || d == nil || !s.requested(d, p) || s.whyUnfit(d) != "" || !isNewest(d, rs) && rolloutFailure(d) != "" {
 		return false, err
 	}
 	why, err := s.singleNodeVolume(ctx, p)
@@ -157,8 +161,8 @@ func (s *Surges) requested(d *appsv1.Deployment, p *corev1.Pod) bool {
 // waits.
 func (s *Surges) whyGiveUp(d *appsv1.Deployment, rs *appsv1.ReplicaSet, state surge) string {
 	switch {
-	case whyUnfit(d) != "":
-		return whyUnfit(d)
+	case s.whyUnfit(d) != "":
+		return s.whyUnfit(d)
 	case state.since.IsZero():
 		return "too many other surges are under way"
 	case time.Since(state.since) >= surgeTimeout:
@@ -169,6 +173,14 @@ func (s *Surges) whyGiveUp(d *appsv1.Deployment, rs *appsv1.ReplicaSet, state su
 		return "its rollout was undone"
 	}
 	return ""
+}
+
+// whyUnfit returns why the Deployment is not restarted, whatever else is true; empty when it may be.
+func (s *Surges) whyUnfit(d *appsv1.Deployment) string {
+	if !slices.Contains(s.Namespaces, d.Namespace) && !slices.Contains(s.Namespaces, access.EveryNamespace) {
+		return fmt.Sprintf("karve restarts no Deployment in namespace %s; name it in --surge-namespaces, of karve controller and of karve rbac", d.Namespace)
+	}
+	return whyUnfit(d)
 }
 
 // restart restarts the Deployment, or returns why it must not.

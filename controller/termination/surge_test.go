@@ -290,6 +290,39 @@ func TestNoSurge(t *testing.T) {
 	}
 }
 
+// Where karve is not told to surge it restarts nothing: it evicts the pod, and an event on the
+// Deployment says what to set.
+//
+// Rule SURGE-7.
+func TestSurgeOnlyInNamedNamespaces(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespaces []string
+		surges     bool
+	}{
+		"none":    {nil, false},
+		"another": {[]string{"kube-system", "defaults"}, false},
+		"its own": {[]string{"kube-system", "default"}, true},
+		"every":   {[]string{"*"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := surging(t, nil, nil)
+				surges := a.e.Termination.Evictor.Surges
+				surges.Namespaces = test.namespaces
+				pod := controllertest.Get(a.e, &corev1.Pod{}, "web-0-pod")
+				if can, err := surges.CanSurge(t.Context(), pod); can != test.surges || err != nil {
+					t.Errorf("it can surge: %t, %v", can, err)
+				}
+				a.drain(20)
+				evicted := a.e.Counter("karpenter_pods_eviction_requests_total") > 0
+				if restarted := a.rolled > 0; restarted != test.surges || evicted == test.surges || a.published("--surge-namespaces") == test.surges {
+					t.Errorf("restarted %t, evicted %t, published %q", restarted, evicted, a.e.EventTexts("web"))
+				}
+			})
+		})
+	}
+}
+
 // A new pod that never gets ready is waited for five minutes, restarts of karve or not.
 //
 // Rule SURGE-5.

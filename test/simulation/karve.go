@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/karve-dev/karve/api/access"
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/controller/leader"
 	"github.com/karve-dev/karve/controller/manager"
@@ -85,7 +86,7 @@ func (w *world) runKarve(ctx context.Context, p *process) error {
 		Provider: cloud, NodeClass: v1beta1.GroupVersion().WithKind(v1beta1.Kind), Controllers: []func(crmanager.Manager) error{add},
 		Log: log, MetricsPort: -1, HealthPort: -1, Fence: fence, Panics: recovered, Registry: prometheus.NewRegistry(),
 		Disruption: disrupt.Defaults(), Validation: 15 * time.Second, CollectGrace: 30 * time.Second,
-		Features: p.features,
+		Features: p.features, SurgeNamespaces: role.SurgeNamespaces,
 	})
 	if err != nil {
 		return fmt.Errorf("wiring the controllers: %w", err)
@@ -112,3 +113,6 @@ func (w *world) provider(ctx context.Context, p *process, classes client.Reader,
 }
 
 const clusterName = "karve"
+
+// role is that of all processes.
+var role = access.Options{Namespace: metav1.NamespaceSystem, SurgeNamespaces: []string{metav1.NamespaceDefault}}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -57,7 +56,7 @@ type world struct {
 	azure   *azureemulator.Server
 	objects *objects
 	auditor *auditor
-	role    *role
+	access  *permissions
 	client  client.Client // of a user
 	running sync.WaitGroup
 	// kubelets and controllers are what may be ill in the cluster.
@@ -84,12 +83,12 @@ func newWorld(t testing.TB, o Options) *world {
 		t.Fatal(err)
 	}
 	w.ctx, w.end = context.WithCancel(context.Background())
-	w.role = newRole(access.Objects(access.Options{Namespace: metav1.NamespaceSystem}), w.problem)
+	w.access = newPermissions(access.Objects(role), w.problem)
 	definitions, err := crds.All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.api, err = kubeapi.New(kubeapi.Options{Seed: o.Seed, CRDs: definitions, OnWrite: w.observe, OnRequest: w.role.request})
+	w.api, err = kubeapi.New(kubeapi.Options{Seed: o.Seed, CRDs: definitions, OnWrite: w.observe, OnRequest: w.access.request})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +144,7 @@ func (w *world) startKubernetes() {
 func (w *world) observe(at time.Time, process string, was, is *unstructured.Unstructured) {
 	before, after := w.objects.follow(was, is)
 	w.auditor.object(at, before, after)
-	w.role.write(process, was, is)
+	w.access.write(process, was, is)
 	if was == nil {
 		switch is.GetKind() {
 		case "NodeClaim":

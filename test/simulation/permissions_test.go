@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-//go:embed testdata/role.yaml
+//go:embed testdata/permissions.yaml
 var roleObjects []byte
 
 // ofCommand are grants that the command needs beside what a world runs.
@@ -43,13 +43,13 @@ func TestRoleHoldsNothingUnused(t *testing.T) {
 		s := &script{world: w, features: usual}
 		s.startKarve()
 		useAll(t, s)
-		for begun := time.Now(); time.Since(begun) < time.Hour && !slices.Equal(w.role.unused(), ofCommand); time.Sleep(restartsWithin) {
+		for begun := time.Now(); time.Since(begun) < time.Hour && !slices.Equal(w.access.unused(), ofCommand); time.Sleep(restartsWithin) {
 			s.restartEnded()
 		}
-		unused := w.role.unused()
+		unused := w.access.unused()
 		for _, g := range unused {
 			if !slices.Contains(ofCommand, g) {
-				t.Errorf("karve may %s, and did not within an hour in which everything happens: take it out of api/access, or add to testdata/role.yaml what needs it", g)
+				t.Errorf("karve may %s, and did not within an hour in which everything happens: take it out of api/access, or add to testdata/permissions.yaml what needs it", g)
 			}
 		}
 		for _, g := range ofCommand {

@@ -44,29 +44,29 @@ func (g grant) permits(r kubeapi.Request) bool {
 		(g.namespace == "" || g.namespace == r.Namespace) && (g.name == "" || g.name == r.Name)
 }
 
-// role is what karve may do by roles and their bindings, and what of it karve has used. Every
+// permissions are what karve may do by roles and their bindings, and what of it karve has used. Every
 // process whose name begins with karve- has the role.
-type role struct {
+type permissions struct {
 	mu    sync.Mutex
 	used  map[grant]bool
 	fails func(format string, args ...any)
 }
 
-// newRole reads the grants of roles that are bound in the objects.
-func newRole(objects []client.Object, fails func(string, ...any)) *role {
-	r := &role{used: map[grant]bool{}, fails: fails}
+// newPermissions reads the grants of roles that are bound in the objects.
+func newPermissions(objects []client.Object, fails func(string, ...any)) *permissions {
+	p := &permissions{used: map[grant]bool{}, fails: fails}
 	for _, o := range objects {
 		switch o := o.(type) {
 		case *rbacv1.ClusterRole:
-			r.add("", o.Rules)
+			p.add("", o.Rules)
 		case *rbacv1.Role:
-			r.add(o.Namespace, o.Rules)
+			p.add(o.Namespace, o.Rules)
 		}
 	}
-	return r
+	return p
 }
 
-func (r *role) add(namespace string, rules []rbacv1.PolicyRule) {
+func (p *permissions) add(namespace string, rules []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		names := rule.ResourceNames
 		if len(names) == 0 {
@@ -76,7 +76,7 @@ func (r *role) add(namespace string, rules []rbacv1.PolicyRule) {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
 					for _, name := range names {
-						r.used[grant{namespace, verb, group, resource, name}] = false
+						p.used[grant{namespace, verb, group, resource, name}] = false
 					}
 				}
 			}
@@ -85,25 +85,25 @@ func (r *role) add(namespace string, rules []rbacv1.PolicyRule) {
 }
 
 // request holds a request against the role.
-func (r *role) request(q kubeapi.Request) {
+func (p *permissions) request(q kubeapi.Request) {
 	if !strings.HasPrefix(q.Process, "karve-") {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.use(q) {
-		r.fails("karve may not %v: api/access must allow it", grant{q.Namespace, q.Verb, q.Group, q.Resource, q.Name})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.use(q) {
+		p.fails("karve may not %v: api/access must allow it", grant{q.Namespace, q.Verb, q.Group, q.Resource, q.Name})
 	}
 	if q.Streams {
 		q.Verb = "list" // which it becomes where lists are not streamed
-		r.use(q)
+		p.use(q)
 	}
 }
 
 // write holds a change of an object against the role as the admission plugin
 // OwnerReferencesPermissionEnforcement does: who has an owner's deletion wait for an object must be
 // allowed to change the owner's finalizers.
-func (r *role) write(process string, was, is *unstructured.Unstructured) {
+func (p *permissions) write(process string, was, is *unstructured.Unstructured) {
 	if is == nil {
 		return
 	}
@@ -117,28 +117,28 @@ func (r *role) write(process string, was, is *unstructured.Unstructured) {
 		}
 		if blocks(o) && !slices.ContainsFunc(before, blocks) {
 			group, _, _ := strings.Cut(o.APIVersion, "/")
-			r.request(kubeapi.Request{Process: process, Verb: "update", Group: group, Resource: strings.ToLower(o.Kind) + "s/finalizers", Name: o.Name})
+			p.request(kubeapi.Request{Process: process, Verb: "update", Group: group, Resource: strings.ToLower(o.Kind) + "s/finalizers", Name: o.Name})
 		}
 	}
 }
 
 // use marks all grants that are enough for a request, and reports whether there is one.
-func (r *role) use(q kubeapi.Request) bool {
+func (p *permissions) use(q kubeapi.Request) bool {
 	permitted := false
-	for g := range r.used {
+	for g := range p.used {
 		if g.permits(q) {
-			r.used[g], permitted = true, true
+			p.used[g], permitted = true, true
 		}
 	}
 	return permitted
 }
 
 // unused are the grants that no request needed.
-func (r *role) unused() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (p *permissions) unused() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var out []string
-	for g, used := range r.used {
+	for g, used := range p.used {
 		if !used {
 			out = append(out, fmt.Sprint(g))
 		}
