@@ -140,7 +140,7 @@ func (e *Environment) waitServed(ctx context.Context, name string) error {
 // one shows here first: a kubeconfig with which it is the service account that it
 // runs as elsewhere.
 func (e *Environment) installAccess(ctx context.Context) error {
-	for _, object := range access.Objects(access.Options{Namespace: karveNamespace, SurgeNamespaces: surgeNamespaces}) {
+	for _, object := range access.Objects(access.Options{Namespace: karveNamespace, SurgeNamespaces: surgeNamespaces, TokenID: e.cluster.BootstrapTokenID()}) {
 		if err := e.client.Create(ctx, object); err != nil {
 			return fmt.Errorf("installing the role of karve: %w", err)
 		}

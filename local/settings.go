@@ -51,7 +51,7 @@ func (e *Environment) clusterSettings(sshKey string) []string {
 		"KUBECONFIG=" + e.karveKubeconfig(),
 		"CLUSTER_NAME=" + clusterName,
 		"CLUSTER_ENDPOINT=" + e.cluster.PublicEndpoint(),
-		"KUBELET_BOOTSTRAP_TOKEN=" + e.cluster.BootstrapToken(),
+		"BOOTSTRAP_TOKEN_ID=" + e.cluster.BootstrapTokenID(),
 		"SSH_PUBLIC_KEY=" + sshKey,
 		"LEADER_ELECTION_NAMESPACE=kube-system",
 		"SURGE_NAMESPACES=" + strings.Join(surgeNamespaces, ","),

@@ -28,6 +28,8 @@ type Options struct {
 	Lease string
 	// SurgeNamespaces are those in which karve surges Deployments; EveryNamespace stands for all.
 	SurgeNamespaces []string
+	// TokenID is the id of the one bootstrap token that karve reads. Empty: it follows all of them.
+	TokenID string
 }
 
 // EveryNamespace stands for all namespaces where namespaces are listed.
@@ -91,14 +93,19 @@ func Own(lease string) []rbacv1.PolicyRule {
 }
 
 // System is what karve may do in kube-system: ask where the cluster's DNS is, and follow the
-// tokens that nodes join with. Roles cannot tell types of secrets apart; karve asks for those of
-// type bootstrap.kubernetes.io/token only. Who strikes that rule out sets KUBELET_BOOTSTRAP_TOKEN.
-func System() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		named("", "get", "services", "kube-dns"),
-		watch("", "secrets"),
+// tokens that nodes join with, or only the one with tokenID. Roles cannot tell types of secrets apart;
+// karve asks for those of type bootstrap.kubernetes.io/token only. Who strikes that rule out sets
+// KUBELET_BOOTSTRAP_TOKEN.
+func System(tokenID string) []rbacv1.PolicyRule {
+	secrets := watch("", "secrets")
+	if tokenID != "" {
+		secrets.ResourceNames = []string{TokenSecret(tokenID)}
 	}
+	return []rbacv1.PolicyRule{named("", "get", "services", "kube-dns"), secrets}
 }
+
+// TokenSecret is the name of the secret that holds a bootstrap token, as the API server wants it.
+func TokenSecret(id string) string { return "bootstrap-token-" + id }
 
 // Surge is what karve may do in addition where it surges: restart Deployments that ask for it, to
 // move their only pod (karve.dev/surge). A client that may do so can run any pod there, as any
@@ -127,7 +134,7 @@ func Objects(o Options) []client.Object {
 	all := []client.Object{account}
 	all = append(all, everywhere(account, name, Cluster())...)
 	all = append(all, local(account, o.Namespace, name, Own(o.Lease))...)
-	all = append(all, local(account, metav1.NamespaceSystem, name+"-system", System())...)
+	all = append(all, local(account, metav1.NamespaceSystem, name+"-system", System(o.TokenID))...)
 	for _, namespace := range o.SurgeNamespaces {
 		if namespace == EveryNamespace {
 			all = append(all, everywhere(account, name+"-surge", Surge())...)

@@ -87,6 +87,7 @@ type ClusterConfig struct {
 	ClusterName, ClusterEndpoint string
 	NodeResourceGroup            string
 	KubeletBootstrapToken        string
+	BootstrapTokenID             string
 	// BootstrapContract is auto, structured or environment; see bootstrap.Contract.
 	BootstrapContract string
 }
@@ -96,7 +97,17 @@ func (c *ClusterConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.ClusterEndpoint, "cluster-endpoint", "", "URL of the cluster's API server as nodes reach it, on port 443 (required)")
 	flags.StringVar(&c.NodeResourceGroup, "node-resource-group", "", "resource group of the nodes (required)")
 	flags.StringVar(&c.KubeletBootstrapToken, "kubelet-bootstrap-token", "", "bootstrap token for new nodes, for when those of the cluster (secrets in kube-system) cannot be read or have expired")
+	flags.StringVar(&c.BootstrapTokenID, bootstrapTokenID, "", "id of the only bootstrap token to read, as of abcdef in the secret bootstrap-token-abcdef of kube-system; by default all are followed, and the one that lives longest is used")
 	flags.StringVar(&c.BootstrapContract, "bootstrap-contract", string(bootstrap.Auto), "how VMs learn to become nodes: structured (a document for the image's node controller), environment (variables for its scripts), or auto, which goes by the image's version")
+}
+
+const bootstrapTokenID = "bootstrap-token-id"
+
+func checkTokenID(id string) error {
+	if id != "" && !tokenIDForm.MatchString(id) {
+		return errors.New("must be six letters or digits, all lower case")
+	}
+	return nil
 }
 
 func (c ClusterConfig) check(f *faults) {
@@ -108,7 +119,9 @@ func (c ClusterConfig) check(f *faults) {
 	}
 	f.check(c.KubeletBootstrapToken == "" || tokenForm.MatchString(c.KubeletBootstrapToken), "kubelet-bootstrap-token",
 		"must be six letters or digits, a dot, and sixteen more, all lower case")
-	_, err := bootstrap.ParseContract(c.BootstrapContract)
+	err := checkTokenID(c.BootstrapTokenID)
+	f.check(err == nil, bootstrapTokenID, "%v", err)
+	_, err = bootstrap.ParseContract(c.BootstrapContract)
 	f.check(err == nil, "bootstrap-contract", "%v", err)
 }
 

@@ -101,6 +101,7 @@ func TestConfigRefusesNonsense(t *testing.T) {
 		{"USE_SIG", "true", "--sig-subscription-id"},
 		{"NODE_OSDISK_DISKENCRYPTIONSET_ID", "mine", "must look like /subscriptions/"},
 		{"KUBELET_BOOTSTRAP_TOKEN", "ABC", "must be six letters or digits"},
+		{"BOOTSTRAP_TOKEN_ID", "abcdef.0123456789abcdef", "must be six letters or digits, all lower case"},
 		{"MEMORY_LIMIT", "1Gi", "MEMORY_LIMIT"},
 		{"SURGE_NAMESPACES", "web,*", "--surge-namespaces (or SURGE_NAMESPACES) must be names of namespaces, or * alone"},
 		{"SURGE_NAMESPACES", "We b", "must be names of namespaces"},

@@ -249,7 +249,7 @@ func (c ClusterConfig) tokens(cluster *rest.Config, log logr.Logger) (*bootstrap
 	if err != nil {
 		return nil, fmt.Errorf("making a client for bootstrap tokens: %w", err)
 	}
-	return newBootstrapTokens(secrets, c.KubeletBootstrapToken, log.WithName("tokens"))
+	return newBootstrapTokens(secrets, c.BootstrapTokenID, c.KubeletBootstrapToken, log.WithName("tokens"))
 }
 
 // authorityOf is the certificate that nodes must trust to join: the one we trust.

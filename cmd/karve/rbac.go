@@ -21,6 +21,9 @@ func rbacCommand() *cobra.Command {
 			if err := checkNamespaces(o.SurgeNamespaces); err != nil {
 				return fmt.Errorf("--%s %w", surgeNamespaces, err)
 			}
+			if err := checkTokenID(o.TokenID); err != nil {
+				return fmt.Errorf("--%s %w", bootstrapTokenID, err)
+			}
 			objects := access.Objects(o)
 			if metricsSecure {
 				objects = append(objects, access.MetricsObjects(o.Namespace)...)
@@ -31,6 +34,7 @@ func rbacCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.Namespace, "namespace", metav1.NamespaceSystem, "namespace that karve runs in")
 	cmd.Flags().StringVar(&o.Lease, "leader-election-name", access.DefaultLease, "name of the lease, as karve controller is told")
 	cmd.Flags().StringSliceVar(&o.SurgeNamespaces, surgeNamespaces, nil, "with the roles to restart Deployments in these namespaces, comma separated, or "+access.EveryNamespace+" for all, as karve controller is told; the namespaces must exist")
+	cmd.Flags().StringVar(&o.TokenID, bootstrapTokenID, "", "with a role for the secret of this bootstrap token only, as karve controller is told, rather than all secrets of kube-system")
 	cmd.Flags().BoolVar(&metricsSecure, "metrics-secure", false, "with the roles for karve controller --metrics-secure: the one that it needs, and "+access.MetricsReader+", to be bound to who may read metrics")
 	cmd.AddCommand(auditRBACCommand())
 	return cmd

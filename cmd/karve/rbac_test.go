@@ -142,6 +142,30 @@ func TestRolesForSurges(t *testing.T) {
 	}
 }
 
+// A role may be limited to the secret of one bootstrap token.
+//
+// Rule BOOTSTRAP-1.
+func TestRoleForOneToken(t *testing.T) {
+	for id, want := range map[string][]string{"": nil, "abcdef": {"bootstrap-token-abcdef"}} {
+		var secrets []rbacv1.PolicyRule
+		for _, o := range access.Objects(access.Options{Namespace: metav1.NamespaceSystem, TokenID: id}) {
+			if role, ok := o.(*rbacv1.Role); ok {
+				secrets = append(secrets, slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return !slices.Contains(r.Resources, "secrets") })...)
+			}
+		}
+		if len(secrets) != 1 || !slices.Equal(secrets[0].ResourceNames, want) || !slices.Equal(secrets[0].Verbs, []string{"list", "watch"}) {
+			t.Errorf("token %q: permitted %v, want to list and watch %q", id, secrets, want)
+		}
+	}
+	cmd := rbacCommand()
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	cmd.SetArgs([]string{"--bootstrap-token-id=abcdef.0123456789abcdef"})
+	if err := cmd.Execute(); err == nil || strings.Contains(err.Error(), "0123456789abcdef") {
+		t.Errorf("a whole token: %v, want an error that does not show it", err)
+	}
+}
+
 // kinds are those of the roles, in the versions that are served.
 func kinds(t *testing.T) map[string][]metav1.APIResource {
 	out := map[string][]metav1.APIResource{
@@ -277,7 +301,7 @@ func TestStartReadsByName(t *testing.T) {
 		rule  rbacv1.PolicyRule
 	}{
 		{"/api/v1/namespaces/kube-system", access.Cluster(), byName("namespaces", "kube-system")},
-		{"/api/v1/namespaces/kube-system/services/kube-dns", access.System(), byName("services", "kube-dns")},
+		{"/api/v1/namespaces/kube-system/services/kube-dns", access.System(""), byName("services", "kube-dns")},
 	} {
 		if !slices.Contains(cluster.read, want.path) || !slices.ContainsFunc(want.rules, func(r rbacv1.PolicyRule) bool { return reflect.DeepEqual(r, want.rule) }) {
 			t.Errorf("read %q: want %q, and a rule that permits that and no more", cluster.read, want.path)

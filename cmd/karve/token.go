@@ -16,7 +16,12 @@ import (
 	"k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/karve-dev/karve/api/access"
 )
+
+// tokenIDForm is the form of the first half of a bootstrap token, which is no secret.
+var tokenIDForm = regexp.MustCompile(`^[a-z0-9]{6}$`)
 
 // tokenForm is the form of a bootstrap token: its id and its secret. See
 // https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/.
@@ -43,11 +48,15 @@ type bootstrapTokens struct {
 	log     logr.Logger
 }
 
-func newBootstrapTokens(cluster kubernetes.Interface, flag string, log logr.Logger) (*bootstrapTokens, error) {
+// newBootstrapTokens follows the token with the id, or all of the cluster when it is empty.
+func newBootstrapTokens(cluster kubernetes.Interface, id, flag string, log logr.Logger) (*bootstrapTokens, error) {
 	t := &bootstrapTokens{flag: flag, now: time.Now, log: log}
 	// Only tokens are fetched: other Secrets never enter this process.
 	t.informer = v1.NewFilteredSecretInformer(cluster, metav1.NamespaceSystem, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = "type=" + string(corev1.SecretTypeBootstrapToken)
+		if id != "" {
+			o.FieldSelector += ",metadata.name=" + access.TokenSecret(id)
+		}
 	})
 	err := t.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { t.failed(err) })
 	if err != nil {
@@ -140,7 +149,7 @@ func usableToken(s *corev1.Secret) (token string, end time.Time, ok bool) {
 	id := string(s.Data["token-id"])
 	token = id + "." + string(s.Data["token-secret"])
 	switch {
-	case s.Type != corev1.SecretTypeBootstrapToken, s.DeletionTimestamp != nil, s.Name != "bootstrap-token-"+id,
+	case s.Type != corev1.SecretTypeBootstrapToken, s.DeletionTimestamp != nil, s.Name != access.TokenSecret(id),
 		!tokenForm.MatchString(token), string(s.Data["usage-bootstrap-authentication"]) != "true":
 		return "", time.Time{}, false
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,7 +43,7 @@ func spoilt(s *corev1.Secret, spoil func(*corev1.Secret)) *corev1.Secret {
 // follow runs the tokens of a cluster until the test ends.
 func follow(t *testing.T, cluster *fake.Clientset, flag string) *bootstrapTokens {
 	t.Helper()
-	tokens, err := newBootstrapTokens(cluster, flag, logr.Discard())
+	tokens, err := newBootstrapTokens(cluster, "", flag, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +87,34 @@ func TestTokenIsReadLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantToken(t, tokens, "cccccc")
+	})
+}
+
+// Of the tokens only the named one is asked for, so that a role can name its secret.
+//
+// Rule BOOTSTRAP-1.
+func TestOnlyTheNamedTokenIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := fake.NewClientset()
+		var asked []string
+		cluster.PrependReactor("list", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			name, _ := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
+			asked = append(asked, name)
+			return false, nil, nil
+		})
+		tokens, err := newBootstrapTokens(cluster, "aaaaaa", "", logr.Discard())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = tokens.Start(ctx) }()
+		synctest.Wait()
+		stop()
+		<-done
+		if want := []string{"bootstrap-token-aaaaaa"}; !slices.Equal(asked, want) {
+			t.Errorf("asked for the secrets %q, want %q", asked, want)
+		}
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -268,6 +269,12 @@ func (c *Cluster) CAData() []byte { return c.credentials.cluster.certPEM }
 
 // BootstrapToken is the "id.secret" with which a kubelet asks for its certificate.
 func (c *Cluster) BootstrapToken() string { return c.token }
+
+// BootstrapTokenID is the public half of BootstrapToken, which names its secret in kube-system.
+func (c *Cluster) BootstrapTokenID() string {
+	id, _, _ := strings.Cut(c.token, ".")
+	return id
+}
 
 // Kubeconfig is the path of an administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
