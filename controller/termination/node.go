@@ -35,6 +35,8 @@ const (
 	// lateBindingWindow is how long a node without pods is still watched: the scheduler may have
 	// bound a pod just before it saw the taint.
 	lateBindingWindow = 2 * time.Second
+	// minReadDelay and maxReadDelay bound the time between two reads of an instance that may be gone.
+	minReadDelay, maxReadDelay = 2 * time.Second, 15 * time.Second
 	// podStatusDelay is how long a kubelet may take to report that a pod has ended.
 	podStatusDelay = 2 * time.Second
 	// labelExcludeBalancers is set before the drain, so that no new connection arrives.
@@ -56,13 +58,27 @@ type NodeReconciler struct {
 	Metrics  *metrics.Set
 	Log      logr.Logger
 
-	empty sync.Map // name of a Node → emptyNode
+	observations sync.Map // name of a Node → *observation
 }
 
-// emptyNode is when a Node that is being deleted was first found without pods, by this machine's clock.
-type emptyNode struct {
-	uid   types.UID
-	since time.Time
+// observation is what this process has seen of a Node that is being deleted, by this machine's clock. A
+// Node has one worker at a time, which alone uses it.
+type observation struct {
+	uid types.UID
+	// empty is when the Node was first found without pods.
+	empty time.Time
+	// nextRead is when the instance may be read again, and readDelay how long before the read after that.
+	nextRead  time.Time
+	readDelay time.Duration
+}
+
+func (r *NodeReconciler) observationOf(node *corev1.Node) *observation {
+	if m, found := r.observations.Load(node.Name); found && m.(*observation).uid == node.UID {
+		return m.(*observation)
+	}
+	m := &observation{uid: node.UID}
+	r.observations.Store(node.Name, m)
+	return m
 }
 
 // Reconcile takes one step of removing a node.
@@ -70,7 +86,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.empty.Delete(req.Name)
+			r.observations.Delete(req.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -150,6 +166,9 @@ func (r *NodeReconciler) instanceGone(ctx context.Context, node *corev1.Node) (b
 	if unresponsive, err := r.kubeletUnresponsive(ctx, node); err != nil || !unresponsive {
 		return false, err
 	}
+	if !r.observationOf(node).mayRead(time.Now()) {
+		return false, nil
+	}
 	_, err := r.Provider.Get(ctx, node.Spec.ProviderID)
 	if errors.Is(err, provider.ErrNotFound) {
 		return true, nil
@@ -158,6 +177,17 @@ func (r *NodeReconciler) instanceGone(ctx context.Context, node *corev1.Node) (b
 		return false, fmt.Errorf("reading the instance of node %s: %w", node.Name, err)
 	}
 	return false, nil
+}
+
+// mayRead reports whether the instance may be read now. Reads get twice as far apart each time: a cloud
+// limits them, and hundreds of nodes may wait for pods that take long to end.
+func (m *observation) mayRead(now time.Time) bool {
+	if now.Before(m.nextRead) {
+		return false
+	}
+	m.readDelay = min(max(2*m.readDelay, minReadDelay), maxReadDelay)
+	m.nextRead = now.Add(m.readDelay)
+	return true
 }
 
 // kubeletUnresponsive reports whether the kubelet stopped reporting, or left pods running
@@ -257,16 +287,11 @@ func (r *NodeReconciler) drain(ctx context.Context, node *corev1.Node, claim *ka
 // emptyFor is how long ago a Node was first found without pods. It counts where the API server's clock
 // has been set back since the deletion: that then seems to be yet to come.
 func (r *NodeReconciler) emptyFor(node *corev1.Node) time.Duration {
-	now := emptyNode{uid: node.UID, since: time.Now()}
-	first, found := r.empty.LoadOrStore(node.Name, now)
-	if !found {
-		return 0
+	m, now := r.observationOf(node), time.Now()
+	if m.empty.IsZero() {
+		m.empty = now
 	}
-	if first := first.(emptyNode); first.uid == node.UID {
-		return now.since.Sub(first.since)
-	}
-	r.empty.Store(node.Name, now)
-	return 0
+	return now.Sub(m.empty)
 }
 
 // uncachedPods reads the node's pods past the cache, which may lack some. It separates the pods

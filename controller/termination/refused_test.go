@@ -174,3 +174,29 @@ func TestRefusedDeletionDoesNotKeepNodeOfLostInstance(t *testing.T) {
 		}
 	})
 }
+
+// While pods keep the Node of an instance that may be gone, the cloud is asked ever more rarely whether it
+// is: a thousand such nodes would use up what Azure permits.
+//
+// Rule DRAIN-13.
+func TestInstanceOfUnresponsiveKubeletIsReadRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stays := controllertest.Pod("stays", "2", "1Gi")
+		stays.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}
+		e := withNode(t, nil, stays)
+		node, claim := e.Nodes()[0], e.Claims()[0]
+		node.Status.Conditions[0].Status = corev1.ConditionUnknown
+		if err := e.API.Status().Update(t.Context(), &node); err != nil {
+			t.Fatal(err)
+		}
+		e.Delete(&claim)
+		before, began := e.Cloud.Calls()["get"], time.Now()
+		e.Steps(200)
+		reads, most := e.Cloud.Calls()["get"]-before, 4+int(time.Since(began)/(15*time.Second))
+		if reads == 0 || reads > most {
+			t.Errorf("read %d times in %v, want at most %d", reads, time.Since(began), most)
+		}
+		e.Cloud.Reclaim(claim.Status.ProviderID)
+		e.Until(40, "the claim is gone", func() bool { return !exists(e, claim.Name) })
+	})
+}
