@@ -446,6 +446,7 @@ func (r *NodeReconciler) removeFinalizer(ctx context.Context, node *corev1.Node)
 	if err := r.Client.Patch(ctx, node, patch); err != nil {
 		return client.IgnoreNotFound(err)
 	}
+	r.observations.Delete(node.Name)
 	pool := stored.Labels[karpv1.NodePoolLabelKey]
 	r.Metrics.NodesTerminated.WithLabelValues(pool, stored.Labels[corev1.LabelTopologyZone]).Inc()
 	r.Metrics.NodeTermination.WithLabelValues(pool).Observe(time.Since(stored.DeletionTimestamp.Time).Seconds())

@@ -15,6 +15,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/karve-dev/karve/test/kubeapi"
 )
 
@@ -31,6 +35,8 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // worlds are small, and there is much garbage
+	klog.SetLogger(logr.Discard())
+	crlog.SetLogger(logr.Discard())
 	authority()
 	os.Exit(m.Run())
 }
