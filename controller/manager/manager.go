@@ -9,6 +9,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -148,6 +150,9 @@ type Options struct {
 	// reporter that logs to Log. New makes it count panics, too.
 	Panics *panics.Reporter
 
+	// Scheme has the types of all objects that are read and written; nil means client-go's. New adds to
+	// it, so that managers that are made while others run in the same process need their own.
+	Scheme *runtime.Scheme
 	// Registry is where metrics are registered; nil means the process's own registry.
 	Registry prometheus.Registerer
 }
@@ -288,7 +293,7 @@ func (o *Options) inner(cfg *rest.Config, ending *ending) crmanager.Options {
 	stripped := cache.ByObject{Transform: kube.StripOwner}
 	yes, renew, ask := true, o.LeaseDuration*2/3, o.LeaseDuration/7
 	return crmanager.Options{
-		Scheme: clientgoscheme.Scheme,
+		Scheme: cmp.Or(o.Scheme, clientgoscheme.Scheme),
 		Logger: o.Log,
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&appsv1.ReplicaSet{}: stripped, &appsv1.StatefulSet{}: stripped, &batchv1.Job{}: stripped,

@@ -84,7 +84,7 @@ func (w *world) runKarve(ctx context.Context, p *process) error {
 	}
 	m, err := manager.New(cluster, manager.Options{
 		Provider: cloud, NodeClass: v1beta1.GroupVersion().WithKind(v1beta1.Kind), Controllers: []func(crmanager.Manager) error{add},
-		Log: log, MetricsPort: -1, HealthPort: -1, Fence: fence, Panics: recovered, Registry: prometheus.NewRegistry(),
+		Log: log, MetricsPort: -1, HealthPort: -1, Fence: fence, Panics: recovered, Scheme: newScheme(), Registry: prometheus.NewRegistry(),
 		Disruption: disrupt.Defaults(), Validation: 15 * time.Second, CollectGrace: 30 * time.Second,
 		Features: p.features, SurgeNamespaces: role.SurgeNamespaces,
 	})

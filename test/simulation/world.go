@@ -6,13 +6,16 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -35,6 +38,21 @@ var prepare = sync.OnceValue(func() error {
 	utilruntime.ErrorHandlers = nil
 	return v1beta1.AddToScheme(clientgoscheme.Scheme)
 })
+
+// newScheme is a copy of client-go's scheme with the types that others added to it: controller-runtime adds
+// to the scheme of a manager that it makes, while other processes of the world read theirs.
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	for gvk, of := range clientgoscheme.Scheme.AllKnownTypes() {
+		if s.Recognizes(gvk) || gvk.Version == runtime.APIVersionInternal {
+			continue
+		}
+		s.AddKnownTypeWithName(gvk, reflect.New(of).Interface().(runtime.Object))
+		metav1.AddToGroupVersion(s, gvk.GroupVersion())
+	}
+	return s
+}
 
 // authority is made once: it takes time that no clock shows.
 var authority = sync.OnceValue(func() string {
