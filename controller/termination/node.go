@@ -67,18 +67,18 @@ type observation struct {
 	uid types.UID
 	// empty is when the Node was first found without pods.
 	empty time.Time
-	// nextRead is when the instance may be read again, and readDelay how long before the read after that.
+	// nextRead is when the instance may be read again, readDelay after the last read.
 	nextRead  time.Time
 	readDelay time.Duration
 }
 
 func (r *NodeReconciler) observationOf(node *corev1.Node) *observation {
-	if m, found := r.observations.Load(node.Name); found && m.(*observation).uid == node.UID {
-		return m.(*observation)
+	if o, found := r.observations.Load(node.Name); found && o.(*observation).uid == node.UID {
+		return o.(*observation)
 	}
-	m := &observation{uid: node.UID}
-	r.observations.Store(node.Name, m)
-	return m
+	o := &observation{uid: node.UID}
+	r.observations.Store(node.Name, o)
+	return o
 }
 
 // Reconcile takes one step of removing a node.
@@ -166,28 +166,26 @@ func (r *NodeReconciler) instanceGone(ctx context.Context, node *corev1.Node) (b
 	if unresponsive, err := r.kubeletUnresponsive(ctx, node); err != nil || !unresponsive {
 		return false, err
 	}
-	if !r.observationOf(node).mayRead(time.Now()) {
+	seen := r.observationOf(node)
+	if time.Now().Before(seen.nextRead) {
 		return false, nil
 	}
 	_, err := r.Provider.Get(ctx, node.Spec.ProviderID)
 	if errors.Is(err, provider.ErrNotFound) {
 		return true, nil
 	}
+	seen.postponeRead(time.Now())
 	if err != nil {
 		return false, fmt.Errorf("reading the instance of node %s: %w", node.Name, err)
 	}
 	return false, nil
 }
 
-// mayRead reports whether the instance may be read now. Reads get twice as far apart each time: a cloud
-// limits them, and hundreds of nodes may wait for pods that take long to end.
-func (m *observation) mayRead(now time.Time) bool {
-	if now.Before(m.nextRead) {
-		return false
-	}
-	m.readDelay = min(max(2*m.readDelay, minReadDelay), maxReadDelay)
-	m.nextRead = now.Add(m.readDelay)
-	return true
+// postponeRead makes reads of the instance twice as far apart each time: a cloud limits them, and hundreds
+// of nodes may wait for pods that take long to end.
+func (o *observation) postponeRead(now time.Time) {
+	o.readDelay = min(max(2*o.readDelay, minReadDelay), maxReadDelay)
+	o.nextRead = now.Add(o.readDelay)
 }
 
 // kubeletUnresponsive reports whether the kubelet stopped reporting, or left pods running
@@ -285,13 +283,13 @@ func (r *NodeReconciler) drain(ctx context.Context, node *corev1.Node, claim *ka
 }
 
 // emptyFor is how long ago a Node was first found without pods. It counts where the API server's clock
-// has been set back since the deletion: that then seems to be yet to come.
+// has been set back since the deletion, which then seems to be yet to come.
 func (r *NodeReconciler) emptyFor(node *corev1.Node) time.Duration {
-	m, now := r.observationOf(node), time.Now()
-	if m.empty.IsZero() {
-		m.empty = now
+	seen, now := r.observationOf(node), time.Now()
+	if seen.empty.IsZero() {
+		seen.empty = now
 	}
-	return now.Sub(m.empty)
+	return now.Sub(seen.empty)
 }
 
 // uncachedPods reads the node's pods past the cache, which may lack some. It separates the pods
