@@ -40,6 +40,8 @@ const (
 // VMs that never join.
 type bootstrapTokens struct {
 	informer cache.SharedIndexInformer
+	// secrets names what is read, for people.
+	secrets string
 	// flag is the token for clusters whose tokens cannot be read; it may be empty.
 	flag string
 	now  func() time.Time
@@ -50,7 +52,11 @@ type bootstrapTokens struct {
 
 // newBootstrapTokens follows the token with the id, or all of the cluster when it is empty.
 func newBootstrapTokens(cluster kubernetes.Interface, id, flag string, log logr.Logger) (*bootstrapTokens, error) {
-	t := &bootstrapTokens{flag: flag, now: time.Now, log: log}
+	t := &bootstrapTokens{flag: flag, now: time.Now, log: log,
+		secrets: fmt.Sprintf("secret of type %s in %s", corev1.SecretTypeBootstrapToken, metav1.NamespaceSystem)}
+	if id != "" {
+		t.secrets = fmt.Sprintf("secret %s, which %s names, of type %s in %s", access.TokenSecret(id), spelled(bootstrapTokenID), corev1.SecretTypeBootstrapToken, metav1.NamespaceSystem)
+	}
 	// Only tokens are fetched: other Secrets never enter this process.
 	t.informer = v1.NewFilteredSecretInformer(cluster, metav1.NamespaceSystem, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = "type=" + string(corev1.SecretTypeBootstrapToken)
@@ -93,14 +99,14 @@ func (t *bootstrapTokens) Token(ctx context.Context) (string, error) {
 		return t.flag, nil
 	}
 	if refused := t.refused.Load(); refused != nil {
-		return "", fmt.Errorf("reading secrets of type %s in %s (apply the roles that karve rbac prints, or set %s): %w",
-			corev1.SecretTypeBootstrapToken, metav1.NamespaceSystem, spelled("kubelet-bootstrap-token"), *refused)
+		return "", fmt.Errorf("reading the %s (apply the roles that karve rbac prints, or set %s): %w",
+			t.secrets, spelled("kubelet-bootstrap-token"), *refused)
 	}
 	if !t.informer.HasSynced() {
 		return "", fmt.Errorf("the bootstrap tokens of the cluster are not known yet: %w", context.DeadlineExceeded)
 	}
-	return "", fmt.Errorf("no secret of type %s in %s is good for %s more: create one with kubeadm token create, or set %s",
-		corev1.SecretTypeBootstrapToken, metav1.NamespaceSystem, tokenReserve, spelled("kubelet-bootstrap-token"))
+	return "", fmt.Errorf("no %s is good for %s more: create one with kubeadm token create, or set %s",
+		t.secrets, tokenReserve, spelled("kubelet-bootstrap-token"))
 }
 
 // awaitList waits for the first list, as nothing is known before it.

@@ -43,7 +43,13 @@ func spoilt(s *corev1.Secret, spoil func(*corev1.Secret)) *corev1.Secret {
 // follow runs the tokens of a cluster until the test ends.
 func follow(t *testing.T, cluster *fake.Clientset, flag string) *bootstrapTokens {
 	t.Helper()
-	tokens, err := newBootstrapTokens(cluster, "", flag, logr.Discard())
+	return followOne(t, cluster, "", flag)
+}
+
+// followOne is follow for the token with an id.
+func followOne(t *testing.T, cluster *fake.Clientset, id, flag string) *bootstrapTokens {
+	t.Helper()
+	tokens, err := newBootstrapTokens(cluster, id, flag, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,16 +108,11 @@ func TestOnlyTheNamedTokenIsRead(t *testing.T) {
 			asked = append(asked, name)
 			return false, nil, nil
 		})
-		tokens, err := newBootstrapTokens(cluster, "aaaaaa", "", logr.Discard())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); _ = tokens.Start(ctx) }()
+		tokens := followOne(t, cluster, "aaaaaa", "")
 		synctest.Wait()
-		stop()
-		<-done
+		if _, err := tokens.Token(t.Context()); err == nil || !strings.Contains(err.Error(), "no secret bootstrap-token-aaaaaa, which --bootstrap-token-id (or BOOTSTRAP_TOKEN_ID) names,") {
+			t.Errorf("got %v, want an error that names the secret", err)
+		}
 		if want := []string{"bootstrap-token-aaaaaa"}; !slices.Equal(asked, want) {
 			t.Errorf("asked for the secrets %q, want %q", asked, want)
 		}
