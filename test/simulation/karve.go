@@ -86,7 +86,7 @@ func (w *world) runKarve(ctx context.Context, p *process) error {
 		Provider: cloud, NodeClass: v1beta1.GroupVersion().WithKind(v1beta1.Kind), Controllers: []func(crmanager.Manager) error{add},
 		Log: log, MetricsPort: -1, HealthPort: -1, Fence: fence, Panics: recovered, Scheme: newScheme(), Registry: prometheus.NewRegistry(),
 		Disruption: disrupt.Defaults(), Validation: 15 * time.Second, CollectGrace: 30 * time.Second,
-		Features: p.features, SurgeNamespaces: role.SurgeNamespaces,
+		Features: p.features, SurgeNamespaces: accessOptions.SurgeNamespaces,
 	})
 	if err != nil {
 		return fmt.Errorf("wiring the controllers: %w", err)
@@ -114,5 +114,5 @@ func (w *world) provider(ctx context.Context, p *process, classes client.Reader,
 
 const clusterName = "karve"
 
-// role is that of all processes.
-var role = access.Options{Namespace: metav1.NamespaceSystem, SurgeNamespaces: []string{metav1.NamespaceDefault}}
+// accessOptions are those of the roles that all processes have.
+var accessOptions = access.Options{Namespace: metav1.NamespaceSystem, SurgeNamespaces: []string{metav1.NamespaceDefault}}

@@ -101,7 +101,7 @@ func newWorld(t testing.TB, o Options) *world {
 		t.Fatal(err)
 	}
 	w.ctx, w.end = context.WithCancel(context.Background())
-	w.access = newPermissions(access.Objects(role), w.problem)
+	w.access = newPermissions(access.Objects(accessOptions), w.problem)
 	definitions, err := crds.All()
 	if err != nil {
 		t.Fatal(err)
